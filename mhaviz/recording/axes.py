@@ -39,6 +39,7 @@ class Origin:
         beside: what was cut from another axis that came of it: heads, beside the features of each.
         whole: what it was cut from; None: nothing was.
         reads: of the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
+        example: what was cut from the first axis beside it, with that axis: one of several examples; None: nothing.
     """
 
     size: int
@@ -52,6 +53,7 @@ class Origin:
     cuts: tuple["Cut", ...] = ()
     beside: "Cut | None" = None
     whole: "Origin | None" = None
+    example: "tuple[Origin, Cut] | None" = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Origin) and (self.whole or self) is (other.whole or other)
@@ -254,8 +256,11 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
         cut = Cut(start, step, n, size)
         if cut.n == size or (start < end and own < 0):
             continue
+        is_example = place == 0 and origin.maker is None and (origin.is_lost or (origin.given or (1,))[0] == 0)
         for one, factors in enumerate(axes):
             axes[one] = _with_cut(factors, origin, cut, beside=one != own)
+            if is_example:
+                axes[one] = tuple((replace(o, example=(origin, cut), whole=o.whole or o), n) for o, n in axes[one])
         if scores is not None:
             summed = tuple(_with_cut(factors, origin, cut, beside=True) for factors in scores.summed)
             scores = replace(scores, summed=summed)
@@ -860,6 +865,7 @@ class Order:
         heads: the first of them, and of how many they are a part; None: all, or not known.
         why_unknown: it is not known which tokens the keys are; "" if it is not so.
         reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
+        example: of the first axis of a tensor, what queries and keys are both cut from it; None: nothing, or not known.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
@@ -871,6 +877,7 @@ class Order:
     heads: tuple[int, int] | None = None
     why_unknown: str = ""
     reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
+    example: tuple[Origin, Cut] | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -937,7 +944,19 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
     of_tokens = (origin for axis in before for origin, n in axis if n > 1 and origin not in heads)
     has_queries = places[-2] >= 0 and layout.shape[places[-2]] > 1
     is_lost = not has_queries and any(o.is_lost for o, _ in key) and any(o.given and o.given[0] for o in of_tokens)
-    return replace(order, heads=_heads_of(layout.scores.summed, n_heads), why_unknown=OWN_KEYS if is_lost else "")
+    return replace(
+        order,
+        heads=_heads_of(layout.scores.summed, n_heads),
+        why_unknown=OWN_KEYS if is_lost else "",
+        example=_example(query, key, layout.scores.summed),
+    )
+
+
+def _example(query: Axis, key: Axis, summed: Sequence[Axis]) -> tuple[Origin, Cut] | None:
+    """What queries and keys are both cut from the first axis of a tensor, which is neither's own."""
+    several = {origin.example for axis in summed for origin, _ in axis}
+    (example,) = several if len(several) == 1 else (None,)
+    return None if example is None or example[0] in _origins(query, key, all_of=True) else example
 
 
 OWN_KEYS = (

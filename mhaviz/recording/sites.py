@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.recording.axes import Part
+from mhaviz.recording.axes import Cut, Origin, Part
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.modules import Place
 from mhaviz.records import Kind
@@ -54,7 +54,9 @@ class SeenSite:
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
         parts: the tokens that queries and keys of its last run are; None: not known.
-        is_part: whether its queries have met a part of their keys, and the others in other softmaxes.
+        example: see ``Order``; of its last run.
+        is_part: whether its queries have met a part of their keys, or are of a part of the examples, and the others in
+            other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
         joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
     """
@@ -78,6 +80,7 @@ class SeenSite:
     call: int = 0
     is_block: bool = False
     parts: tuple[Part | None, Part | None] = None, None
+    example: tuple[Origin, Cut] | None = None
     is_part: bool = False
     heads: frozenset[int] = frozenset()
     joins: "SeenSite | None" = None
@@ -247,18 +250,23 @@ class Sites:
             site.joins, site.order = first, first.order
 
     def _is_part(self, site: SeenSite, place: Place, caught: Caught) -> bool:
-        """Whether the queries meet other keys in other softmaxes, as where these are joined by their sums; say so."""
-        site.parts = query, key = caught.order.parts
-        others = [
+        """Whether the queries meet other keys in other softmaxes, as where these are joined by their sums, or those of
+        other examples; say so."""
+        site.parts, site.example = (query, key), example = caught.order.parts, caught.order.example
+        beside = [
             one
             for one in self.all
             if one is not site
             and (one.root, one.forward) == (place.root, place.forward)
             and (one.name == place.name or not place.is_module)
-            and key is not None
-            and one.parts[1] is not None
-            and key.is_beside(one.parts[1])
-            and query == one.parts[0]
+        ]
+        of_examples = [
+            one for one in beside if one.example and example and one.example[0] == example[0] and one.example != example
+        ]
+        others = of_examples or [
+            one
+            for one in beside
+            if key is not None and one.parts[1] is not None and key.is_beside(one.parts[1]) and query == one.parts[0]
         ]
         for one in others:
             self._on_part(one)
@@ -266,7 +274,10 @@ class Sites:
             one.is_part = True
         if others and self._is_drawn(site):
             self._miss(
-                f"{site.name}: its queries meet the keys part by part, in a softmax for each, as where these are "
+                f"{site.name}: runs for some examples at a time, as in a loop over the batch, and which they are is "
+                f"not known; not shown"
+                if of_examples
+                else f"{site.name}: its queries meet the keys part by part, in a softmax for each, as where these are "
                 f"joined by their sums; not shown"
             )
         return bool(others)

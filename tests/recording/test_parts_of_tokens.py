@@ -272,3 +272,34 @@ def test_tokens_in_another_order_are_rows(take):
     recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
     (m,) = recording.attention.maps
     assert m.keys == tuple(f"row {place}" for place in range(len(m.keys)))
+
+
+def by_examples(attend):
+    return lambda *three: [attend(*(x[b] for x in three)) for b in range(B)]
+
+
+def by_examples_and_heads(*three):
+    return [by_hand(*(x[b, h] for x in three)) for h in range(H) for b in range(B)]
+
+
+def by_examples_split(*three):
+    return [by_hand(*one) for one in zip(*(x.split(1) for x in three), strict=True)]
+
+
+@pytest.mark.parametrize(
+    "attend", [by_examples(by_hand), by_examples(by_sdpa), by_examples_and_heads, by_examples_split]
+)
+def test_a_loop_over_examples_is_not_shown(attend):
+    recording, _ = recorded(attend)
+    assert recording.is_empty
+    assert "Layer: runs for some examples at a time" in recording.notices[0]
+
+
+def test_a_module_that_runs_for_some_examples_at_a_time_is_shown():
+    layer, x = Layer(by_hand), torch.randn(2 * B, T, H * D)
+    with mhaviz.record(layer, passes="0-") as recording:
+        for one in x.split(B):
+            layer(one)
+    for m, one in zip(recording.attention.maps, x.split(B), strict=True):
+        q, k, _ = layer.projected(one)
+        np.testing.assert_allclose(m.weights, (q @ k.mT).softmax(-1)[0].detach(), atol=CLOSE)
