@@ -5,7 +5,9 @@ import torch
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of, show
-from mhaviz.records import Site, Source, Text, Tokens
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Text, Tokens
 
 
 def attend(model, sentences, target=None, heads=None, hide_special=False):

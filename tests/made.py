@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mhaviz.records import ROLLOUT, WEIGHT, AttentionMap, Axis, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import ROLLOUT, WEIGHT
+from mhaviz.records.tokens import Tokens
 
 
 class Edges(NamedTuple):

@@ -13,7 +13,10 @@ from mhaviz.analyses.moments import Moments
 from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
 from mhaviz.attention.model import Inputs
 from mhaviz.attention.predicting import PredictingModel
-from mhaviz.records import EFFECTS, Ablation, Effect, HeadEffects, Kind, Site, Source, Text
+from mhaviz.records.ablation import EFFECTS, Ablation, Effect, HeadEffects
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind, Text
 
 _HIDDEN = 0.15
 """The share of a text's tokens that are masked at a time, as in the training of BERT (Devlin et al. 2019, arXiv

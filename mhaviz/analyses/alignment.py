@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import AlignmentErrors, AttentionMap
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.training import AlignmentErrors
 
 Links = Sequence[tuple[int, int]]
 """(position in source, position in target), from 0."""

@@ -10,7 +10,7 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed, seeded
-from mhaviz.records import Source
+from mhaviz.records.source import Source
 
 
 @dataclass(frozen=True)

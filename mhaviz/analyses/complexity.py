@@ -14,7 +14,8 @@ from torch import Tensor
 from mhaviz.analyses.bench import Bench
 from mhaviz.analyses.timing import Laboratory, Work, check_lengths
 from mhaviz.layer.attention import MultiHeadAttention, weigh
-from mhaviz.records import Complexity, CostTerm, LongestInput, Part, Timing
+from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
+from mhaviz.records.timing import Timing
 
 FLOAT32 = 4  # bytes
 

@@ -22,7 +22,9 @@ from mhaviz.analyses.study import Sums
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is_token
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.records import CorpusDifference, Kind, KindDivergence, Source
+from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind
 
 _BLOCK = 2**22
 """Weights of each model that are compared at a time: the numbers that the comparison makes of them take 64 MiB."""

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.records import AttentionMap, Axis, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.tokens import Tokens
 
 
 @dataclass

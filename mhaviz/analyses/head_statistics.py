@@ -25,7 +25,9 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import SiteCall, are_tokens, is_counted
 from mhaviz.attention.padding import Padding
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics, Kind, Source, Tokens
+from mhaviz.records.head_statistics import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind, Tokens
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mhaviz.analyses.bootstrap import Bootstrap, Replicates
 from mhaviz.analyses.histograms import Histograms
 from mhaviz.analyses.moments import Moments
-from mhaviz.records import EDGES, STATISTICS, Average
+from mhaviz.records.head_statistics import EDGES, STATISTICS, Average
 
 _N = len(STATISTICS)
 _BETWEEN = [np.array(EDGES[name][1:]) for name in STATISTICS]

@@ -14,7 +14,8 @@ from mhaviz.analyses.ways import WAYS, torch_twin
 from mhaviz.devices import free_memory
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.memory import shortage
-from mhaviz.records import Implementation, ImplementationComparison, Timing
+from mhaviz.records.implementations import Implementation, ImplementationComparison
+from mhaviz.records.timing import Timing
 
 REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
 

@@ -19,25 +19,11 @@ from mhaviz.attention.pooled_map import PooledMap, Wanted, Window
 from mhaviz.attention.tiled_pass import tile_shape
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MOST_CELLS
-from mhaviz.records import (
-    KIND_NAMES,
-    NORM,
-    WEIGHT,
-    Attention,
-    AttentionMap,
-    Axis,
-    Cells,
-    HeadSummary,
-    Kind,
-    Link,
-    MapSummary,
-    Quantity,
-    Reduction,
-    Sink,
-    Tokens,
-)
-from mhaviz.records.axis import even_cells, even_edges
-from mhaviz.records.tokens import is_run
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis, even_cells, even_edges
+from mhaviz.records.quantity import NORM, WEIGHT, Cells, Quantity, Reduction
+from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.records.tokens import KIND_NAMES, Kind, Tokens, is_run
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 

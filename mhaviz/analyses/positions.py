@@ -7,7 +7,8 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer.embedding import sinusoids
 from mhaviz.limits import require_comparable
-from mhaviz.records import PositionTable, Source
+from mhaviz.records.embeddings import PositionTable
+from mhaviz.records.source import Source
 
 _FLOAT64 = 8  # bytes
 

@@ -13,7 +13,8 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import SiteCall, with_plain_mask
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
-from mhaviz.records import AttentionMap, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.tokens import Tokens
 
 
 @dataclass

@@ -12,7 +12,10 @@ from torch import Tensor
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.records import KIND_NAMES, ROLLOUT, Attention, AttentionMap, Kind, Site
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.quantity import ROLLOUT
+from mhaviz.records.site import Site
+from mhaviz.records.tokens import KIND_NAMES, Kind
 
 
 def rolled_sites(model: Model, inputs: Inputs) -> list[Site]:

@@ -12,7 +12,9 @@ from mhaviz.attention.predicting import PredictingModel
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
 from mhaviz.models.load import Notice
-from mhaviz.records import Ablation, Probe, RandomRepeats, Site
+from mhaviz.records.ablation import Ablation
+from mhaviz.records.probes import Probe, RandomRepeats
+from mhaviz.records.site import Site
 
 HeadNumber = tuple[int, int]
 """A head by the number of its layer and its own, both from 0."""

@@ -16,7 +16,9 @@ from mhaviz.errors import MhavizError, as_one_line
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence, with_block_size
 from mhaviz.processes import connect, gathered
-from mhaviz.records import Behind, CorpusPart, Source, Text
+from mhaviz.records.corpus_part import Behind, CorpusPart
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Text
 
 _SECONDS = 5.0  # between two saved states
 _SHARE = 20  # so many times as long is computed as is saved

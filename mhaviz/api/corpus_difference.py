@@ -16,7 +16,11 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.corpus_batches import CorpusBatch, Sentence
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
-from mhaviz.records import CorpusDifference, CorpusPart, Kind, Limits, Source, Tokens
+from mhaviz.records.corpus_difference import CorpusDifference
+from mhaviz.records.corpus_part import CorpusPart
+from mhaviz.records.limits import Limits
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind, Tokens
 
 _SAMPLE = "The cat sat on the mat."
 """Tokenizers that make the same of it are taken for one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.files.part_names import SUFFIX, part_of_process
 from mhaviz.processes import this_process
-from mhaviz.records import Shard
+from mhaviz.records.corpus_part import Shard
 
 
 @dataclass(frozen=True)

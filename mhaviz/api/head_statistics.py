@@ -21,8 +21,9 @@ from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
 from mhaviz.processes import this_process
-from mhaviz.records import CorpusPart, HeadStatistics, Probe, probe_of_json, probe_to_json
-from mhaviz.records.head_statistics import SHOWN
+from mhaviz.records.corpus_part import CorpusPart
+from mhaviz.records.head_statistics import SHOWN, HeadStatistics
+from mhaviz.records.probes import Probe, probe_of_json, probe_to_json
 
 
 def head_statistics(

@@ -2,7 +2,7 @@
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.load import Notice
-from mhaviz.records import Behind, Shard
+from mhaviz.records.corpus_part import Behind, Shard
 
 
 def tell_left_out(

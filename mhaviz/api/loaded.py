@@ -22,27 +22,20 @@ from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers
-from mhaviz.records import (
-    NORM,
-    WEIGHT,
-    Ablation,
-    Attention,
-    EmbeddedText,
-    Explanation,
-    Given,
-    GivenOptions,
-    HeadStatistics,
-    Kind,
-    LayerMatrices,
-    Masking,
-    Probe,
-    RandomRepeats,
-    Report,
-    ScalingComparison,
-    ScalingSweep,
-    ShapeTrace,
-)
-from mhaviz.records.tokens import is_run
+from mhaviz.records.ablation import Ablation
+from mhaviz.records.attention import Attention
+from mhaviz.records.embeddings import EmbeddedText
+from mhaviz.records.explanation import Explanation
+from mhaviz.records.given import Given, GivenOptions
+from mhaviz.records.head_statistics import HeadStatistics
+from mhaviz.records.masking import Masking
+from mhaviz.records.matrices import LayerMatrices
+from mhaviz.records.probes import Probe, RandomRepeats
+from mhaviz.records.quantity import NORM, WEIGHT
+from mhaviz.records.report import Report
+from mhaviz.records.scaling import ScalingComparison, ScalingSweep
+from mhaviz.records.tokens import Kind, is_run
+from mhaviz.records.trace import ShapeTrace
 
 if TYPE_CHECKING:
     import torch

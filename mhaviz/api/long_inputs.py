@@ -20,7 +20,7 @@ from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import cells_texts
-from mhaviz.records import WEIGHT, Cells, Quantity
+from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 

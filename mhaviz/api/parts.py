@@ -10,7 +10,7 @@ from typing import Any
 from mhaviz.analyses.study import Sums
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
-from mhaviz.records import CorpusPart, Shard
+from mhaviz.records.corpus_part import CorpusPart, Shard
 
 _LISTED = 8  # shards that an error names
 

@@ -14,8 +14,7 @@ import torch
 from mhaviz.errors import MhavizError
 from mhaviz.recording.inputs import ReadIds, SeenInputs
 from mhaviz.recording.patches import Patches
-from mhaviz.records import Tokens
-from mhaviz.records.tokens import patch_names, patch_tokens
+from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

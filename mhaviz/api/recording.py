@@ -30,7 +30,11 @@ from mhaviz.recording.looks import VisitorError, one_line, unseen
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import Run, SeenSite, Sites
-from mhaviz.records import Attention, AttentionMap, HeadStatistics, Site, Source, Tokens
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.head_statistics import HeadStatistics
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,21 +12,18 @@ from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
 from mhaviz.models.load import RANDOM, Notice
 from mhaviz.numbering import Numbers, require_numbers
-from mhaviz.records import (
-    Ablation,
-    Attention,
-    Difference,
-    EmbeddedText,
-    Explanation,
-    HeadStatistics,
-    Kind,
-    LayerMatrices,
-    Limits,
-    Masking,
-    PositionTable,
-    ScalingComparison,
-    ShapeTrace,
-)
+from mhaviz.records.ablation import Ablation
+from mhaviz.records.attention import Attention
+from mhaviz.records.difference import Difference
+from mhaviz.records.embeddings import EmbeddedText, PositionTable
+from mhaviz.records.explanation import Explanation
+from mhaviz.records.head_statistics import HeadStatistics
+from mhaviz.records.limits import Limits
+from mhaviz.records.masking import Masking
+from mhaviz.records.matrices import LayerMatrices
+from mhaviz.records.scaling import ScalingComparison
+from mhaviz.records.tokens import Kind
+from mhaviz.records.trace import ShapeTrace
 
 AnyModel = LoadedModel | str | Path
 """What ``mhaviz.load`` returns, or what it takes."""

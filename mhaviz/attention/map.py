@@ -21,7 +21,7 @@ from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.tiled_pass import TiledPass
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.attention import check_mask_axes
-from mhaviz.records import NORM, WEIGHT
+from mhaviz.records.quantity import NORM, WEIGHT
 
 _PRECISIONS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 

@@ -18,21 +18,15 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError, MhavizError, parameter
-from mhaviz.records import (
-    AttentionMap,
-    Axis,
-    EmbeddedText,
-    Given,
-    Kind,
-    ModelIdentity,
-    Piece,
-    ShapeTrace,
-    Site,
-    Source,
-    Text,
-    Tokens,
-)
-from mhaviz.records.tokens import is_run
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.corpus_part import ModelIdentity
+from mhaviz.records.embeddings import EmbeddedText
+from mhaviz.records.given import Given
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind, Piece, Text, Tokens, is_run
+from mhaviz.records.trace import ShapeTrace
 
 _M = TypeVar("_M", bound="Model")
 

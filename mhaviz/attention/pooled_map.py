@@ -7,8 +7,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from mhaviz.records import WEIGHT, Attention, AttentionMap, Axis, Kind, Quantity, Reduction, Shown, Source, Tokens
-from mhaviz.records.axis import cell_edges
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis, cell_edges
+from mhaviz.records.quantity import WEIGHT, Quantity, Reduction
+from mhaviz.records.shown import Shown
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind, Tokens
 
 Window = tuple[int, int, int, int]
 """The first query and the end, the first key and the end."""

@@ -11,7 +11,8 @@ from typing import Self
 from torch import Tensor
 
 from mhaviz.attention.model import CorpusModel, Inputs
-from mhaviz.records import Prediction, Site
+from mhaviz.records.ablation import Prediction
+from mhaviz.records.site import Site
 
 
 class PredictingModel(CorpusModel):

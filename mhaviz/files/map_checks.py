@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mhaviz.errors import MhavizError
-from mhaviz.records import LARGEST, ROUNDING, AttentionMap
+from mhaviz.records.attention import LARGEST, ROUNDING, AttentionMap
 
 
 def require_weights(m: AttentionMap, path: Path) -> None:

@@ -22,8 +22,11 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.torch_files import unpacked_bytes
 from mhaviz.files.weights import Layers, read_layers
-from mhaviz.records import KIND_NAMES, Attention, AttentionMap, Axis, Kind, Source
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import KIND_NAMES, Kind
 from mhaviz.units import readable_bytes
 
 _LARGE = 2**28  # bytes

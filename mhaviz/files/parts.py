@@ -18,7 +18,7 @@ from mhaviz.files.part_names import SUFFIX
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.writing import write_whole
 from mhaviz.memory import free_main_memory, shortage
-from mhaviz.records import Behind, CorpusPart, ModelIdentity, Shard
+from mhaviz.records.corpus_part import Behind, CorpusPart, ModelIdentity, Shard
 from mhaviz.records.saved_form import METADATA, describe_source, restore_source
 
 _DTYPES = ("float64", "int64")

@@ -11,7 +11,8 @@ from hashlib import sha256
 from itertools import chain, count, islice
 
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.records import Behind, Shard, Text
+from mhaviz.records.corpus_part import Behind, Shard
+from mhaviz.records.tokens import Text
 
 MOST_TOKENS = 2048
 """Of a batch, padding included."""

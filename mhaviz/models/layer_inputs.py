@@ -15,7 +15,8 @@ from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
 from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import Vocabulary, tokenize
-from mhaviz.records import SINUSOIDS, InputPart, Kind, Text, Tokens
+from mhaviz.records.embeddings import SINUSOIDS, InputPart
+from mhaviz.records.tokens import Kind, Text, Tokens
 
 PIECE = 4096
 """So many tokens of a long input are embedded and projected at once."""

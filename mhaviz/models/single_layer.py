@@ -25,7 +25,12 @@ from mhaviz.limits import require_comparable
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Side, embedded_parts, sentence_inputs
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import EmbeddedText, Kind, ProjectionInputs, ShapeTrace, Site, Source, Tokens
+from mhaviz.records.embeddings import EmbeddedText
+from mhaviz.records.projections import ProjectionInputs
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind, Tokens
+from mhaviz.records.trace import ShapeTrace
 
 WORKED_EXAMPLE = (
     "I wonder what will come next!",

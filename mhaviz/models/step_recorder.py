@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import TraceStep
+from mhaviz.records.trace import TraceStep
 
 VALUES_UP_TO = 512
 """A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""

@@ -21,7 +21,13 @@ from mhaviz.layer.transformer import Translator
 from mhaviz.limits import require_comparable
 from mhaviz.models.layer_inputs import embedded_parts, words_of
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import KIND_NAMES, AttentionMap, Axis, EmbeddedText, Kind, ShapeTrace, Site, Source, Text, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.embeddings import EmbeddedText
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import KIND_NAMES, Kind, Text, Tokens
+from mhaviz.records.trace import ShapeTrace
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair

@@ -11,7 +11,10 @@ from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.corpus_words import left_out_text, one_text, texts_of
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import EFFECTS, KIND_NAMES, Ablation, Axis, HeadEffects, Prediction, RandomRepeats
+from mhaviz.records.ablation import EFFECTS, Ablation, HeadEffects, Prediction
+from mhaviz.records.axis import Axis
+from mhaviz.records.probes import RandomRepeats
+from mhaviz.records.tokens import KIND_NAMES
 
 IN_MODEL_ORDER = "layer"
 _DRAWN = 16  # rows of the table on paper

@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records import AttentionMap, Axis, Cells, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import Cells
+from mhaviz.records.tokens import Tokens
 
 NOTHING = "–"
 """What stands where there is no number."""

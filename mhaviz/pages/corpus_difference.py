@@ -9,7 +9,9 @@ from mhaviz.pages.blocks import NOTHING, Bars, Block, Column, Page, Panels, Tabl
 from mhaviz.pages.corpus_words import left_out_text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import KIND_NAMES, Axis, CorpusDifference, HeadDivergence, KindDivergence
+from mhaviz.records.axis import Axis
+from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
+from mhaviz.records.tokens import KIND_NAMES
 
 _MOST_ROWS = 16  # of the table
 _LEAST_BITS = 0.00005  # that four decimals can show

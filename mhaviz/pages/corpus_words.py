@@ -1,7 +1,7 @@
 """Words of pages whose numbers are means over many texts."""
 
 from mhaviz.pages.words import counted
-from mhaviz.records import Needle, Probe, RandomRepeats
+from mhaviz.records.probes import Needle, Probe, RandomRepeats
 
 
 def one_text(probe: Probe | None, is_recorded: bool = False) -> str:

@@ -9,7 +9,10 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Pa
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title, one_text
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import WEIGHT, AttentionMap, Axis, Cells, Difference, HeadDifference, MapDifference
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.difference import Difference, HeadDifference, MapDifference
+from mhaviz.records.quantity import WEIGHT, Cells
 
 _MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls the pictures away
 _LEAST_BITS = 0.00005  # that four decimals can show

@@ -8,7 +8,8 @@ import numpy as np
 
 from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Quote, QuotedTable, QuotedText, Table, Text, Title
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
-from mhaviz.records import Added, Axis, EmbeddedText, InputPart, PositionTable, Within
+from mhaviz.records.axis import Axis
+from mhaviz.records.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
 
 _MANY = 1_000  # numbers; of more, a few that are far from all others do not make these pale
 _BEYOND = 0.01  # of so many numbers, the share that may have more than the last colour

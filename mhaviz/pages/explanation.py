@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Column, Quote, Table
-from mhaviz.records import Explanation
+from mhaviz.records.explanation import Explanation
 
 _LONG = 1e5  # with two decimals and a sign from here on wider than any power of ten in float32
 _QUOTED = 24  # cells of a terminal

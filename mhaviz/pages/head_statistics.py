@@ -14,8 +14,10 @@ from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records import KIND_NAMES, NORM, OF_A_NEEDLE, SINK_ABOVE, Axis, HeadAverages, HeadStatistics
-from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL
+from mhaviz.records.axis import Axis
+from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL, OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
+from mhaviz.records.quantity import NORM
+from mhaviz.records.tokens import KIND_NAMES
 
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"

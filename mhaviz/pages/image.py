@@ -6,7 +6,7 @@ from dataclasses import replace
 from mhaviz.pages.blocks import Quote
 from mhaviz.pages.map_words import one_text
 from mhaviz.pages.words import counted
-from mhaviz.records import ImageAttention, ImageMap
+from mhaviz.records.image import ImageAttention, ImageMap
 
 _NAME = 40  # cells of a name that is quoted
 _TITLE_NAME = 60

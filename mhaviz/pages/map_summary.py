@@ -5,7 +5,8 @@ from functools import partial
 
 from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
 from mhaviz.pages.words import counted, position_text
-from mhaviz.records import WEIGHT, HeadSummary, Link, MapSummary, Sink
+from mhaviz.records.quantity import WEIGHT
+from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 
 _MOST_DRAWN = 32  # rows; a longer table is no picture any more
 

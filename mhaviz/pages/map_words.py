@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.words import attention_title, counted
-from mhaviz.records import ROUNDING, WEIGHT, Attention, AttentionMap, Axis, Cells, ImageMap
+from mhaviz.records.attention import ROUNDING, Attention, AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.image import ImageMap
+from mhaviz.records.quantity import WEIGHT, Cells
 
 _SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"

@@ -10,7 +10,7 @@ from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import tile_titles
-from mhaviz.records import Attention, AttentionMap
+from mhaviz.records.attention import Attention, AttentionMap
 
 
 def attention_page(attention: Attention, most: int | None = None, can_choose: bool = True) -> Page:

@@ -5,7 +5,10 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
-from mhaviz.records import KIND_NAMES, AttentionMap, Axis, MaskedSentence, Masking, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.masking import MaskedSentence, Masking
+from mhaviz.records.tokens import KIND_NAMES, Tokens
 
 PAD = "pad"
 """The label of a token that only fills the batch up."""

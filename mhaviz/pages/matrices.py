@@ -10,7 +10,7 @@ from mhaviz.pages.blocks import Quote, Title
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.panels import DIVERGING, Scale
 from mhaviz.pages.words import attention_title
-from mhaviz.records import HeadMatrices, LayerMatrices, Matrix
+from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
 
 PROJECT = "project: each row of X, a token, becomes a row of Q, of K and of V"
 PRODUCTS = (

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.pooling import pool_strongest
-from mhaviz.records import AttentionMap
+from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import cell_edges
 
 INK = "ink"  # paper is 0: mhaviz.views.ink

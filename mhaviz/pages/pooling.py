@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records import AttentionMap
+from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import cell_edges, even_edges
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from mhaviz.pages.blocks import NOTHING, Title
 from mhaviz.pages.words import attention_title
-from mhaviz.records import ProjectionComparison, ProjectionStage, Tokens
+from mhaviz.records.projections import ProjectionComparison, ProjectionStage
+from mhaviz.records.tokens import Tokens
 
 SCORE_REMARK = "scores; a word's own may lie beyond"
 OUTLINED = "outlined: the two words that score each other most unlike in stage 3"

@@ -8,7 +8,7 @@ import numpy as np
 from mhaviz.pages.blocks import Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import rule_text
-from mhaviz.records import ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.records.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
 
 _NEARLY_ALL = 0.8  # a scale that would end at such a weight ends at 1
 

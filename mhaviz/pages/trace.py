@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import Column, Quote, Table
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.words import counted
-from mhaviz.records import FollowedElement, ShapeTrace, TraceStep
+from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
 
 

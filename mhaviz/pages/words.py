@@ -1,7 +1,9 @@
 """Words that several pages have in common."""
 
 from mhaviz.pages.blocks import Quote, Title
-from mhaviz.records import KIND_NAMES, Explanation, Kind, ScalingComparison, Tokens
+from mhaviz.records.explanation import Explanation
+from mhaviz.records.scaling import ScalingComparison
+from mhaviz.records.tokens import KIND_NAMES, Kind, Tokens
 
 _TOKEN_CELLS = 16  # a token beside its position is cut to so many
 

@@ -17,7 +17,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.recording.axes import Cut, Origin, Part
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.modules import Place
-from mhaviz.records import Kind
+from mhaviz.records.tokens import Kind
 
 MOST_SITES = 4096
 """So many attentions are told apart."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mhaviz.pages.maps import attention_page
 from mhaviz.pages.training import evenly
-from mhaviz.records import Attention
+from mhaviz.records.attention import Attention
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:

@@ -16,37 +16,26 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError
 from mhaviz.pages.timings import skip_text
-from mhaviz.records import (
-    EDGES,
-    EFFECTS,
-    SINUSOIDS,
-    STATISTICS,
-    Ablation,
-    Attention,
-    Complexity,
-    CorpusDifference,
-    Difference,
-    EmbeddedText,
-    Evaluation,
-    Explanation,
-    HeadStatistics,
-    ImageAttention,
-    ImplementationComparison,
-    LayerMatrices,
-    Masking,
-    PositionTable,
-    ProjectionComparison,
-    Report,
-    ScalingComparison,
-    ScalingSweep,
-    ShapeTrace,
-    Timing,
-    Training,
-    probe_to_json,
-)
-from mhaviz.records.ablation import EFFECT_COLUMNS
-from mhaviz.records.head_statistics import HEAD_COLUMNS
+from mhaviz.records.ablation import EFFECT_COLUMNS, EFFECTS, Ablation
+from mhaviz.records.attention import Attention
+from mhaviz.records.complexity import Complexity
+from mhaviz.records.corpus_difference import CorpusDifference
+from mhaviz.records.difference import Difference
+from mhaviz.records.embeddings import SINUSOIDS, EmbeddedText, PositionTable
+from mhaviz.records.explanation import Explanation
+from mhaviz.records.head_statistics import EDGES, HEAD_COLUMNS, STATISTICS, HeadStatistics
+from mhaviz.records.image import ImageAttention
+from mhaviz.records.implementations import ImplementationComparison
+from mhaviz.records.masking import Masking
+from mhaviz.records.matrices import LayerMatrices
+from mhaviz.records.probes import probe_to_json
+from mhaviz.records.projections import ProjectionComparison
+from mhaviz.records.report import Report
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
+from mhaviz.records.scaling import ScalingComparison, ScalingSweep
+from mhaviz.records.timing import Timing
+from mhaviz.records.trace import ShapeTrace
+from mhaviz.records.training import Evaluation, Training
 
 
 def document(record: Any) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _write_json(result: Result, _: str, stream: BinaryIO) -> None:
 
 
 def _write_safetensors(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records import Attention
+    from mhaviz.records.attention import Attention
     from mhaviz.views.data import safetensors_bytes
 
     assert isinstance(result.record, Attention)
@@ -105,7 +105,7 @@ def _write_safetensors(result: Result, _: str, stream: BinaryIO) -> None:
 
 
 def _write_npz(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records import Attention
+    from mhaviz.records.attention import Attention
     from mhaviz.views.data import npz_bytes
 
     assert isinstance(result.record, Attention)
@@ -113,7 +113,9 @@ def _write_npz(result: Result, _: str, stream: BinaryIO) -> None:
 
 
 def _write_csv(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records import Ablation, Attention, HeadStatistics
+    from mhaviz.records.ablation import Ablation
+    from mhaviz.records.attention import Attention
+    from mhaviz.records.head_statistics import HeadStatistics
     from mhaviz.views.data import write_csv, write_head_csv
 
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # of half characters

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.projections import Pair
-from mhaviz.records import ProjectionComparison, ProjectionStage
+from mhaviz.records.projections import ProjectionComparison, ProjectionStage
 from mhaviz.views.labels import bare, cut, position_suffixes
 from mhaviz.views.style import Style
 

@@ -13,13 +13,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import (
-    Attention,
-    Difference,
-    EmbeddedText,
-    ImageAttention,
-    PositionTable,
-)
+from mhaviz.records.attention import Attention
+from mhaviz.records.difference import Difference
+from mhaviz.records.embeddings import EmbeddedText, PositionTable
+from mhaviz.records.image import ImageAttention
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:

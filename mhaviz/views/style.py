@@ -12,7 +12,7 @@ from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import DIVERGING, INK, Scale
-from mhaviz.records import AttentionMap
+from mhaviz.records.attention import AttentionMap
 from mhaviz.views.colours import check_colormap
 
 _T = TypeVar("_T")

@@ -13,7 +13,7 @@ from mhaviz.analyses.complexity import attend, crossover, longest_input, measure
 from mhaviz.analyses.timing import Laboratory
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records import Timing
+from mhaviz.records.timing import Timing
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,10 @@ from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import SiteCall, with_plain_mask
-from mhaviz.records import STATISTICS, Site, Source, Tokens
+from mhaviz.records.head_statistics import STATISTICS
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 
 IDS = ((7, 1, 2, 1, 3, 2, 1, 4), (7, 5, 5, 6))
 NEEDLE = (1, 2)

@@ -20,7 +20,7 @@ from mhaviz.api.division import Division
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.parts import read_part, write_part
 from mhaviz.models import corpus_batches
-from mhaviz.records import STATISTICS
+from mhaviz.records.head_statistics import STATISTICS
 
 DRAW = random.Random(0)
 TEXTS = [" ".join(DRAW.choices(WORDS, k=DRAW.randint(2, 30))) for _ in range(200)]

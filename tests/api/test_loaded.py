@@ -15,7 +15,8 @@ from torch import nn
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import Attention, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
 
 CLOSE = rounding()
 

@@ -14,7 +14,8 @@ from rounding import rounding
 
 import mhaviz
 from mhaviz import ArgumentError, Needle, RandomRepeats
-from mhaviz.records import STATISTICS, probe_of_json, probe_to_json
+from mhaviz.records.head_statistics import STATISTICS
+from mhaviz.records.probes import probe_of_json, probe_to_json
 
 CLOSE = rounding(depth=2)
 

@@ -9,7 +9,8 @@ from torch.nn import functional as F  # noqa: N812
 import mhaviz
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.recording.inputs import SeenInputs
-from mhaviz.records import Attention, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,9 @@ from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.cli.shared.ranking import SortColumn
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.pages.head_statistics import COLUMNS, IN_MODEL_ORDER
-from mhaviz.records import Site, Source, Tokens
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 
 
 class FakeModel(CorpusModel):

@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from mhaviz.records import NORM, AttentionMap, Axis
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import NORM
 from mhaviz.views.style import Style
 
 

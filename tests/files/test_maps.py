@@ -14,7 +14,10 @@ from safetensors.numpy import save_file
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import saved_array
 from mhaviz.files.maps import read_maps
-from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Quantity, Sink, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.quantity import Quantity
+from mhaviz.records.source import Source
+from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.data import document, safetensors_bytes, write_json
 
 

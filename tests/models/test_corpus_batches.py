@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models import corpus_batches
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
-from mhaviz.records import Behind, Shard
+from mhaviz.records.corpus_part import Behind, Shard
 
 
 def of_words(texts):

@@ -10,7 +10,9 @@ import mhaviz
 from mhaviz.pages.blocks import Drawn, Panels, QuotedText
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
-from mhaviz.records import EmbeddedText, InputPart, Source, Tokens
+from mhaviz.records.embeddings import EmbeddedText, InputPart
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 
 CLOSE = rounding()
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mhaviz.pages.head_statistics import COLUMNS, Order, counts_text, notes, ranked, ranking_heading, ranking_table
-from mhaviz.records import STATISTICS, Source
-from mhaviz.records.head_statistics import SHOWN
+from mhaviz.records.head_statistics import SHOWN, STATISTICS
+from mhaviz.records.source import Source
 
 
 def places(heads):

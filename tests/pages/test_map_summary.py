@@ -3,7 +3,7 @@ import pytest
 from made import Edges, made_map
 
 from mhaviz.pages.map_summary import summary_table
-from mhaviz.records import HeadSummary, Link, MapSummary, Sink
+from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.labels import quoting, visible
 
 

@@ -14,7 +14,11 @@ from mhaviz.pages.map_words import (
     reading_text,
 )
 from mhaviz.pages.words import attention_title
-from mhaviz.records import Attention, Axis, Cells, Quantity, Source, Tokens
+from mhaviz.records.attention import Attention
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import Cells, Quantity
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.labels import title_text
 
 

@@ -7,7 +7,10 @@ import pytest
 from drawn import texts
 from shown import heatmap_figure, heatmap_view
 
-from mhaviz.records import QUANTITIES, Attention, Quantity, Source, saved_form
+from mhaviz.records import saved_form
+from mhaviz.records.attention import Attention
+from mhaviz.records.quantity import QUANTITIES, Quantity
+from mhaviz.records.source import Source
 
 SQUARED = Quantity(
     "squared",

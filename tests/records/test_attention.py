@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from made import Edges, made_map
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
 
 lengths = st.integers(1, 9)
 reaches = st.none() | st.integers(0, 10)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from mhaviz.records import ROLLOUT, WEIGHT, Axis, Cells, Tokens
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import ROLLOUT, WEIGHT, Cells
+from mhaviz.records.tokens import Tokens
 
 
 def part(start, *edges):

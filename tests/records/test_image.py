@@ -7,7 +7,11 @@ import pytest
 from PIL import Image
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records import QUANTITIES, Attention, AttentionMap, Axis, Source, Tokens, patch_tokens
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import QUANTITIES
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens, patch_tokens
 
 PHOTO = np.full((20, 30, 3), 128, np.uint8)
 

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from mhaviz import diff
-from mhaviz.records import QUANTITIES, ROLLOUT, Attention, MapSummary, Source, Tokens, saved_form
-from mhaviz.records.attention import AttentionMap
+from mhaviz.records import saved_form
+from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis
+from mhaviz.records.quantity import QUANTITIES, ROLLOUT
+from mhaviz.records.source import Source
+from mhaviz.records.summary import MapSummary
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.data import document
 
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import AttentionMap, Axis, Tokens, patch_tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
 from mhaviz.records.saved_form import describe, restore
+from mhaviz.records.tokens import Tokens, patch_tokens
 
 
 def test_patches_are_called_by_row_and_column():

@@ -8,7 +8,7 @@ import pytest
 from drawn import texts
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Needle, RandomRepeats, probe_of_json
+from mhaviz.records.probes import Needle, RandomRepeats, probe_of_json
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.showing import fitted_style, page_of
 from mhaviz.views.terminal.page import PageView

@@ -15,7 +15,10 @@ from PIL import Image
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.image import stretched_text
 from mhaviz.pages.panels import Scale
-from mhaviz.records import Attention, AttentionMap, Axis, Source, Tokens, patch_tokens
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens, patch_tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.image import DARKER, painted

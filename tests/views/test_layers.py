@@ -11,7 +11,9 @@ from shown import heatmap_figure, heatmap_view
 
 from mhaviz.pages.blocks import Heads
 from mhaviz.pages.maps import attention_page, by_attention
-from mhaviz.records import Attention, HeadSummary, Link, MapSummary, Sink, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
+from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
 

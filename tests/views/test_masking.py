@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.masking import masking
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records import Tokens
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.figure.masking import masking_figure
 from mhaviz.views.figure.sheet import INK
 from mhaviz.views.style import Style

@@ -13,7 +13,9 @@ from shown import heatmap_view
 
 import mhaviz
 from mhaviz.pages.map_words import map_title
-from mhaviz.records import Attention, Axis, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.axis import Axis
+from mhaviz.records.source import Source
 from mhaviz.records.tokens import patch_tokens
 from mhaviz.views.figure.mosaic import row_starts
 from mhaviz.views.labels import title_text

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from shown import heatmap_figure
 
-from mhaviz.records import Source
+from mhaviz.records.source import Source
 from mhaviz.views.figure.sheet import Sheet, text_width
 from mhaviz.views.labels import harmless
 

@@ -11,22 +11,13 @@ from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.blocks import Bars, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text
-from mhaviz.records import (
-    AlignmentErrors,
-    Attention,
-    Complexity,
-    CorpusDifference,
-    CostTerm,
-    Evaluation,
-    Implementation,
-    ImplementationComparison,
-    KindDivergence,
-    LearningPoint,
-    LongestInput,
-    Source,
-    Timing,
-    Training,
-)
+from mhaviz.records.attention import Attention
+from mhaviz.records.complexity import Complexity, CostTerm, LongestInput
+from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
+from mhaviz.records.implementations import Implementation, ImplementationComparison
+from mhaviz.records.source import Source
+from mhaviz.records.timing import Timing
+from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.views.data import document
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.labels import quoting

@@ -50,7 +50,7 @@ def embeddings(
 
     Output: a {record_files} file.
     """
-    from mhaviz.records import Given
+    from mhaviz.records.given import Given
 
     delivery.check([Path(model.model), *texts.files])
     given, style = texts.given_to(model, WeightOptions(), has_example=True), style_of(picture, cmap)

@@ -42,7 +42,7 @@ def merge(
     style, allowed = style_of(picture, cmap), limits.limits
 
     from mhaviz.api.parts import merge as merged
-    from mhaviz.records import HeadStatistics
+    from mhaviz.records.head_statistics import HeadStatistics
 
     found = merged(parts, part=part_among(delivery))
     of_other, what = (limits, "heads") if isinstance(found, HeadStatistics) else (ranking, "diff")

@@ -48,7 +48,7 @@ def trace_shapes(
 
     Output: a {record_files} file.
     """
-    from mhaviz.records import Given
+    from mhaviz.records.given import Given
 
     delivery.check([Path(model.model), *weights.files, *texts.files])
     is_of_sizes = batch_size is not None or seq_length is not None

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from mhaviz.errors import ChangedError, MhavizError
 
 if TYPE_CHECKING:
-    from mhaviz.records import CorpusDifference, Difference, HeadDifference
+    from mhaviz.records.corpus_difference import CorpusDifference
+    from mhaviz.records.difference import Difference, HeadDifference
 
 Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 """Both files, each with the layer that was asked for."""

@@ -17,7 +17,7 @@ from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mhaviz.records import Attention
+    from mhaviz.records.attention import Attention
     from mhaviz.views.style import Style
 
 MOST_MAPS = 4_000

@@ -8,7 +8,7 @@ from mhaviz.files.writing import write_whole
 
 if TYPE_CHECKING:
     from mhaviz.models.trained_model import TrainedModel
-    from mhaviz.records import Attention
+    from mhaviz.records.attention import Attention
     from mhaviz.training.corpus import Corpus, Pair
 
 _WORDS = 10  # what a class can read on a wall

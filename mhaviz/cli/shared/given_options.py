@@ -12,7 +12,7 @@ from mhaviz.cli.shared.sentences import OneText
 from mhaviz.models.pretrained.folder import is_file
 
 if TYPE_CHECKING:
-    from mhaviz.records import Given
+    from mhaviz.records.given import Given
 
 read_option = partial(typer.Option, rich_help_panel="What a model of transformers reads", hidden=True)
 
@@ -76,7 +76,7 @@ class OneInput(OneText):
         """
         from mhaviz.files.chats import read_chat
         from mhaviz.files.ids import parse_ids, read_ids
-        from mhaviz.records import Given
+        from mhaviz.records.given import Given
 
         ids = None
         if self.ids is not None:

@@ -16,7 +16,7 @@ from mhaviz.views.formats import RECORD_SUFFIXES
 if TYPE_CHECKING:
     from mhaviz.cli.shared.appearance import MapOptions
     from mhaviz.cli.shared.delivery import Delivery
-    from mhaviz.records import Attention
+    from mhaviz.records.attention import Attention
     from mhaviz.views.style import Style
 
 image_option = partial(typer.Option, rich_help_panel="Images")

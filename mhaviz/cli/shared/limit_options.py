@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mhaviz.records import Limits
+    from mhaviz.records.limits import Limits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,6 +25,6 @@ class LimitOptions:
     @property
     def limits(self) -> "Limits":
         """Raises ArgumentError for bits that are not from 0 to 1."""
-        from mhaviz.records import Limits
+        from mhaviz.records.limits import Limits
 
         return Limits(self.fail_above, self.fail_above_row)

@@ -16,7 +16,8 @@ from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.records import Kind, Limits
+    from mhaviz.records.limits import Limits
+    from mhaviz.records.tokens import Kind
     from mhaviz.views.style import Style
 
 

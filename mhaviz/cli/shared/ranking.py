@@ -10,7 +10,7 @@ from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.pages.head_statistics import Order
-    from mhaviz.records import Probe
+    from mhaviz.records.probes import Probe
 
 SortColumn = Literal[
     "entropy",
@@ -52,7 +52,8 @@ class RankingOptions:
             ArgumentError: what heads read of a needle is asked for, and there is none.
         """
         from mhaviz.pages.head_statistics import Order
-        from mhaviz.records import OF_A_NEEDLE, Needle, RandomRepeats
+        from mhaviz.records.head_statistics import OF_A_NEEDLE
+        from mhaviz.records.probes import Needle, RandomRepeats
 
         if self.sort in OF_A_NEEDLE and not isinstance(probe, Needle):
             raise ArgumentError(

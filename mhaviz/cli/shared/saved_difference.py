@@ -12,7 +12,8 @@ from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
-    from mhaviz.records import Attention, Limits
+    from mhaviz.records.attention import Attention
+    from mhaviz.records.limits import Limits
     from mhaviz.views.style import Style
 
 

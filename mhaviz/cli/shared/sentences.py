@@ -17,7 +17,7 @@ from mhaviz.views.labels import cut, visible
 if TYPE_CHECKING:
     from mhaviz.cli.shared.models import ModelOptions, WeightOptions
     from mhaviz.models.corpus_batches import Sentence
-    from mhaviz.records import Given
+    from mhaviz.records.given import Given
 
 _MANY = 20  # sentences; few people want a picture of each
 

@@ -16,7 +16,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
-from mhaviz.records import SINUSOIDS, Added, InputPart, Within
+from mhaviz.records.embeddings import SINUSOIDS, Added, InputPart, Within
 
 _EXACT, _EXACT_HALF = 1e-5, 2e-2
 """Of the largest number of X: what rounding leaves in float32, and in half precision."""

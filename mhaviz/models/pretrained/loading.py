@@ -14,7 +14,7 @@ from torch import nn
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, find_folder, read_fields, weight_files
-from mhaviz.records import Kind
+from mhaviz.records.tokens import Kind
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 

@@ -38,20 +38,14 @@ from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
-from mhaviz.records import (
-    EmbeddedText,
-    Given,
-    Kind,
-    ModelIdentity,
-    Piece,
-    Prediction,
-    ShapeTrace,
-    Site,
-    Source,
-    Text,
-    Tokens,
-    segments_text,
-)
+from mhaviz.records.ablation import Prediction
+from mhaviz.records.corpus_part import ModelIdentity
+from mhaviz.records.embeddings import EmbeddedText
+from mhaviz.records.given import Given
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Kind, Piece, Text, Tokens, segments_text
+from mhaviz.records.trace import ShapeTrace
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""

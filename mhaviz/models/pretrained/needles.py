@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.pretrained.reading import ids_around, plain_ids
-from mhaviz.records import Needle
+from mhaviz.records.probes import Needle
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _BLANKS = re.compile(r"\s+")

@@ -23,7 +23,7 @@ from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.sharing import over_processes
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.zeroing import Arrange
-from mhaviz.records import Site
+from mhaviz.records.site import Site
 
 TOLERANCE = 1e-5
 """Of the largest number of an output: so much may the sum of its parts be off, where it is computed in float32."""

@@ -10,7 +10,9 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import id_of
-from mhaviz.records import Prediction, Site, Text, Tokens
+from mhaviz.records.ablation import Prediction
+from mhaviz.records.site import Site
+from mhaviz.records.tokens import Text, Tokens
 
 
 def prediction_of(loaded: Loaded, sites: Sequence[Site]) -> Prediction:

@@ -10,7 +10,7 @@ from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.needles import needle_ids, with_needle
 from mhaviz.models.pretrained.reading_ids import IdModel, text_of
 from mhaviz.models.random_repeats import random_repeats
-from mhaviz.records import Needle, Probe, RandomRepeats
+from mhaviz.records.probes import Needle, Probe, RandomRepeats
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from mhaviz.attention.model import Inputs
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.reading import special_of
 from mhaviz.models.pretrained.texts import Texts
-from mhaviz.records import Given, Text, Tokens
+from mhaviz.records.given import Given
+from mhaviz.records.tokens import Text, Tokens
 
 
 def text_of(ids: Iterable[int]) -> str:

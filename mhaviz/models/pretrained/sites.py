@@ -15,7 +15,8 @@ from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.hooks import AttentionRun, attention_class, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded, recorded
 from mhaviz.models.pretrained.reading import usual_ids
-from mhaviz.records import Kind, Site
+from mhaviz.records.site import Site
+from mhaviz.records.tokens import Kind
 
 LENGTHS = ((4, 3), (7, 5))
 """Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are.

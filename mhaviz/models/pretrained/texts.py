@@ -25,7 +25,8 @@ from mhaviz.models.pretrained.reading import (
     special_of,
     usual_ids,
 )
-from mhaviz.records import Given, Text, Tokens
+from mhaviz.records.given import Given
+from mhaviz.records.tokens import Text, Tokens
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""

@@ -12,7 +12,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.hooks import AttentionRun, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.records import Kind
+from mhaviz.records.tokens import Kind
 
 _FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
 

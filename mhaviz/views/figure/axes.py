@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import tile_titles
-from mhaviz.records import Attention, AttentionMap
+from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import listed_colormap
 from mhaviz.views.labels import cut

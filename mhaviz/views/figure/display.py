@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.maps import attention_page
 from mhaviz.pages.panels import INK
-from mhaviz.records import Attention, AttentionMap, Axis, Source
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.source import Source
 from mhaviz.views.figure.axes import draw_heads
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.page import draw_page

@@ -25,7 +25,7 @@ from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.pooling import pool_strongest
 from mhaviz.pages.words import rule_text, study_title
-from mhaviz.records import Explanation
+from mhaviz.records.explanation import Explanation
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import draw_scale, thinned_places, whole_pixels
 from mhaviz.views.figure.sheet import (

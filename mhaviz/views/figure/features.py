@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from mhaviz.records import Axis
-from mhaviz.records.axis import even_cells
+from mhaviz.records.axis import Axis, even_cells
 from mhaviz.views.figure.mosaic import VALUES_UP_TO, MosaicLayout, Side, Space, label_size
 from mhaviz.views.figure.sheet import POINTS, SMALL, snap, text_width
 from mhaviz.views.labels import every

@@ -10,7 +10,8 @@ from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.words import sampled_text
-from mhaviz.records import AttentionMap, Cells
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.quantity import Cells
 from mhaviz.views.figure.features import decide_features, highest, widest, with_few_numbers
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (

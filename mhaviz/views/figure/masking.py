@@ -23,7 +23,7 @@ from mhaviz.pages.masking import (
     sentence_title,
     weight_maps,
 )
-from mhaviz.records import MaskedSentence, Masking
+from mhaviz.records.masking import MaskedSentence, Masking
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import GAP, MosaicLayout, Space, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (

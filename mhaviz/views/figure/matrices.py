@@ -26,7 +26,10 @@ from mhaviz.pages.matrices import (
     whole_title,
 )
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records import AttentionMap, Axis, LayerMatrices, Matrix, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.matrices import LayerMatrices, Matrix
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Side, draw_scale, label_size, thinned_places, whole_pixels

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records import Axis, Tokens
-from mhaviz.records.axis import cell_edges, even_cells
+from mhaviz.records.axis import Axis, cell_edges, even_cells
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.outline import outline

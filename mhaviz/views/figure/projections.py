@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import Scale, values_beyond
 from mhaviz.pages.projections import OUTLINED, StageText, divergence_text, projections_title, split_text, stage_texts
-from mhaviz.records import Axis, ProjectionComparison
+from mhaviz.records.axis import Axis
+from mhaviz.records.projections import ProjectionComparison
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (
     MosaicLayout,

@@ -8,7 +8,8 @@ from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.map_words import map_title, reading_text
 from mhaviz.pages.panels import head_panels, values_beyond
 from mhaviz.pages.scaling import scaling_panels, scaling_scales
-from mhaviz.records import Axis, Report
+from mhaviz.records.axis import Axis
+from mhaviz.records.report import Report
 from mhaviz.views.figure.flow import COMPACT, decide_flow, draw_flow
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic, draw_mosaic, draw_scale

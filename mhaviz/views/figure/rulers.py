@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records import Axis
+from mhaviz.records.axis import Axis
 from mhaviz.views.figure.sheet import SMALL, Sheet, text_width
 from mhaviz.views.labels import round_positions
 

@@ -3,7 +3,8 @@
 from mhaviz.pages.panels import values_beyond
 from mhaviz.pages.scaling import STATISTICS, scaling_panels, scaling_scales, statistics_table
 from mhaviz.pages.words import rule_text, study_title
-from mhaviz.records import Axis, ScalingComparison
+from mhaviz.records.axis import Axis
+from mhaviz.records.scaling import ScalingComparison
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic, draw_mosaic, draw_scale
 from mhaviz.views.figure.sheet import (

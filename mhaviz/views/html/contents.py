@@ -33,18 +33,14 @@ from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
 from mhaviz.pages.words import counted, rule_text, unnamed_text
-from mhaviz.records import (
-    KIND_NAMES,
-    Attention,
-    AttentionMap,
-    Axis,
-    Difference,
-    HeadStatistics,
-    QueriesAndKeys,
-    Report,
-    Source,
-    Tokens,
-)
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.difference import Difference
+from mhaviz.records.head_statistics import HeadStatistics
+from mhaviz.records.queries_and_keys import QueriesAndKeys
+from mhaviz.records.report import Report
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import KIND_NAMES, Tokens
 from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes

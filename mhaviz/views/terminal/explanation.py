@@ -25,7 +25,8 @@ from mhaviz.pages.explanation import (
 )
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import rule_text, study_title
-from mhaviz.records import Axis, Explanation
+from mhaviz.records.axis import Axis
+from mhaviz.records.explanation import Explanation
 from mhaviz.views.labels import harmless, title_text, token_labels
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid

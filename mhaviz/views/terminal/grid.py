@@ -14,8 +14,8 @@ from rich.style import Style as RichStyle
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
 from mhaviz.pages.pooling import pool_map
-from mhaviz.records import AttentionMap, Axis
-from mhaviz.records.axis import cell_edges, even_cells
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis, cell_edges, even_cells
 from mhaviz.views.labels import (
     bare,
     cut,

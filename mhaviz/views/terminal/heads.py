@@ -13,7 +13,7 @@ from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.words import sampled_text
-from mhaviz.records import AttentionMap
+from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import even_cells
 from mhaviz.views.labels import cut, title_text
 from mhaviz.views.style import Style

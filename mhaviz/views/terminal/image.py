@@ -17,7 +17,8 @@ from mhaviz.pages.image import (
 )
 from mhaviz.pages.panels import Panel, values_beyond
 from mhaviz.pages.words import counted
-from mhaviz.records import Axis, ImageAttention, ImageMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.image import ImageAttention, ImageMap
 from mhaviz.views.labels import cut, harmless
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid

@@ -21,7 +21,7 @@ from mhaviz.pages.masking import (
     weight_maps,
 )
 from mhaviz.pages.words import counted
-from mhaviz.records import Masking
+from mhaviz.records.masking import Masking
 from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid

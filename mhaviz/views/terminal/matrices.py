@@ -29,7 +29,10 @@ from mhaviz.pages.matrices import (
 )
 from mhaviz.pages.panels import Panel
 from mhaviz.pages.words import counted
-from mhaviz.records import AttentionMap, Axis, LayerMatrices, Tokens
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.matrices import LayerMatrices
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid

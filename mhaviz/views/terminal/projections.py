@@ -17,7 +17,8 @@ from mhaviz.pages.projections import (
     split_text,
     stage_texts,
 )
-from mhaviz.records import Axis, ProjectionComparison
+from mhaviz.records.axis import Axis
+from mhaviz.records.projections import ProjectionComparison
 from mhaviz.views.labels import title_text
 from mhaviz.views.projection_panels import (
     MOST_FEATURES,

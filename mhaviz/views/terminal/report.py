@@ -6,7 +6,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 
 from mhaviz.pages.maps import attention_page
-from mhaviz.records import Report
+from mhaviz.records.report import Report
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 from mhaviz.views.terminal.scaling import ScalingView

@@ -9,7 +9,8 @@ from rich.text import Text
 from mhaviz.pages.panels import values_beyond
 from mhaviz.pages.scaling import scaling_panels, scaling_scales, statistics_table
 from mhaviz.pages.words import rule_text, study_title
-from mhaviz.records import Axis, ScalingComparison
+from mhaviz.records.axis import Axis
+from mhaviz.records.scaling import ScalingComparison
 from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid

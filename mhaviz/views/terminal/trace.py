@@ -19,7 +19,7 @@ from mhaviz.pages.trace import (
     steps_table,
     visits_table,
 )
-from mhaviz.records import FollowedElement, ShapeTrace
+from mhaviz.records.trace import FollowedElement, ShapeTrace
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.legend import footnote

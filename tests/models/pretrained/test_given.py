@@ -16,8 +16,8 @@ from mhaviz.api import long_inputs
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.model import model_in_memory
 from mhaviz.models.pretrained.texts import Texts
-from mhaviz.records import Given, Segment
-from mhaviz.records.tokens import segments_text
+from mhaviz.records.given import Given
+from mhaviz.records.tokens import Segment, segments_text
 
 CLOSE = rounding(depth=2)
 

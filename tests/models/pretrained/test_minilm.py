@@ -16,7 +16,7 @@ from mhaviz.analyses.verification import verify
 from mhaviz.models.pretrained.loading import open_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
-from mhaviz.records import ROLLOUT
+from mhaviz.records.quantity import ROLLOUT
 
 CLOSE = rounding(depth=6, terms=100)
 

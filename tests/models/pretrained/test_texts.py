@@ -17,7 +17,8 @@ from rounding import rounding
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.texts import WRITTEN, Texts
-from mhaviz.records import Given, Text, Tokens
+from mhaviz.records.given import Given
+from mhaviz.records.tokens import Text, Tokens
 
 CLOSE = rounding(depth=4)
 

@@ -11,7 +11,8 @@ from PIL import Image
 from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records import Attention, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
 from mhaviz.views.style import Style
 
 

@@ -6,7 +6,9 @@ from made import made_map
 from matplotlib.font_manager import FontEntry, findfont, fontManager
 from shown import heatmap_figure
 
-from mhaviz.records import Attention, Axis, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.axis import Axis
+from mhaviz.records.source import Source
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic

@@ -11,7 +11,8 @@ from PIL import Image
 from shown import heatmap_figure
 
 from mhaviz import display_attention
-from mhaviz.records import Attention, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
 from mhaviz.views.figure import sheet as module
 from mhaviz.views.style import Style
 

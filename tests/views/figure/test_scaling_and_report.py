@@ -13,7 +13,10 @@ from made import remade
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records import Attention, Report, Scaling, ScalingComparison, ScoreStatistics, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.report import Report
+from mhaviz.records.scaling import Scaling, ScalingComparison, ScoreStatistics
+from mhaviz.records.source import Source
 from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.report import report_figure
 from mhaviz.views.figure.scaling import scaling_figure

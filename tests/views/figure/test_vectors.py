@@ -9,7 +9,8 @@ from made import made_map
 from pypdf import PdfReader
 from shown import heatmap_figure
 
-from mhaviz.records import Attention, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
 from mhaviz.views.style import Style
 
 SVG = "{http://www.w3.org/2000/svg}"

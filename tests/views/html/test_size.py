@@ -8,7 +8,9 @@ import pytest
 
 import mhaviz
 from mhaviz.errors import MhavizError
-from mhaviz.records import Attention, AttentionMap, Axis, Source
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.source import Source
 from mhaviz.views.html import size
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes

@@ -13,7 +13,11 @@ import mhaviz
 from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import SiteCall
-from mhaviz.records import Attention, AttentionMap, Axis, Site, Source, Tokens
+from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.axis import Axis
+from mhaviz.records.site import Site
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.html import size
 
 pytestmark = pytest.mark.browser

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from shown import head_statistics_view
 
 from mhaviz.pages.head_statistics import Order, known_columns
-from mhaviz.records import Source
+from mhaviz.records.source import Source
 
 KINDS = ("self", "masked", "cross")
 

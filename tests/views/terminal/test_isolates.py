@@ -16,7 +16,8 @@ from shown import heatmap_view
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records import Attention, Source
+from mhaviz.records.attention import Attention
+from mhaviz.records.source import Source
 from mhaviz.views.terminal.explanation import ExplanationView
 from mhaviz.views.terminal.isolates import isolated
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records import Tokens
+from mhaviz.records.tokens import Tokens
 from mhaviz.views.terminal.matrices import MatricesView
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records import Axis
+from mhaviz.records.axis import Axis
 from mhaviz.views.terminal.cells import terminal_colours
 from mhaviz.views.terminal.grid import Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar
