@@ -58,7 +58,7 @@ class Shown(Brief):
 
         return plot(self, **style)
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """How a notebook shows it: as its page, or as a picture where that is too large; elsewhere as a line."""
         from mhaviz.views.showing import in_notebook
 
