@@ -611,14 +611,32 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
     whole = _cut_from(parts, layouts)
     if whole is None or dim == result.ndim - 1:
         layout = _cut(_read_by_all(source, parts, layouts, dim), result.shape)
-        tokens = _joined_tokens(
-            [x.shape[dim] if x.ndim > dim else 0 for x in parts], [one and one.axes[dim] for one in layouts]
-        )
+        sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
+        along = [one and one.axes[dim] for one in layouts]
+        tokens = _joined_tokens(sizes, along)
         if tokens is None and layouts[0] is source and dim < len(source.axes):
             tokens = _first(source.axes[dim], result.shape[dim])
-        return layout if tokens is None else layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
+        if tokens is not None:
+            layout = layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
+        in_order = _are_in_order(sizes, along)
+        return layout if in_order else _with_unordered(_in_any_order(layout, layout), {dim})
     joined = ((whole, len(parts)), *source.axes[dim])
     return Layout(tuple(result.shape), (*source.axes[:dim], joined, *source.axes[dim + 1 :]), source.scores)
+
+
+def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
+    """Whether tokens that are joined are not known to stand in another order than where they come from."""
+    places = dict[Origin, list[int]]()
+    for size, axis in zip(sizes, parts, strict=True):
+        origins = [origin for origin, _ in axis or () if origin.maker is None]
+        if any(not cut.step for origin in origins for cut in origin.cuts):
+            return False
+        part = _part(axis) if axis and origins else None
+        if part is not None and size == 1 and (beside := part.of.beside) is not None and beside.size == part.of.size:
+            part = Part(part.of, beside.start, 1, 1)
+        if part is not None and part.step and size < part.of.size:
+            places.setdefault(part.of, []).extend(part.places)
+    return all(several == sorted(several) for several in places.values())
 
 
 def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:

@@ -264,6 +264,11 @@ ORDERS = [
     *(lambda x: x.flip(2), lambda x: x.roll(dims=2, shifts=1)),
     *(lambda x: x[:, :, REVERSED], lambda x: x.index_select(2, torch.tensor(REVERSED))),
     lambda x: F.pad(x, (0, 0, 1, 0))[:, :, :T],
+    lambda x: torch.cat([x[:, :, 3:], x[:, :, :3]], 2),
+    lambda x: torch.cat([x[:, :, 7:], x[:, :, :7]], 2),
+    lambda x: torch.cat([x[:, :, ::2], x[:, :, 1::2]], 2),
+    lambda x: torch.cat([x[:, :, :1] * 0, x[:, :, REVERSED]], 2),
+    lambda x: torch.cat([torch.zeros(B, H, 1, D), by_gather(x)], 2),
 ]
 
 
@@ -272,6 +277,21 @@ def test_tokens_in_another_order_are_rows(take):
     recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
     (m,) = recording.attention.maps
     assert m.keys == tuple(f"row {place}" for place in range(len(m.keys)))
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x: torch.cat([x[:, :, :3], x[:, :, 3:]], 2),
+        lambda x: torch.cat([torch.zeros(B, H, 1, D), x[:, :, 1:]], 2),
+        lambda x: torch.cat([torch.zeros(B, H, 2, D), x], 2),
+        lambda x: torch.cat([x[:, :, :1], torch.zeros(B, H, 2, D), x[:, :, 1:]], 2),
+    ],
+)
+def test_tokens_that_are_joined_in_their_order_are_no_rows(take):
+    recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
+    (m,) = recording.attention.maps
+    assert m.keys == tuple(map(str, range(len(m.keys))))
 
 
 def by_examples(attend):
