@@ -160,6 +160,16 @@ class Layouts:
         layout = self.get(x)
         return frozenset() if layout is None or axis < -len(layout.axes) else _reads_along(layout.axes[axis])
 
+    def are_made(self, x: Tensor) -> bool:
+        """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
+        layout = self.get(x)
+        rows, columns = layout.axes if layout is not None and len(layout.axes) == 2 else ((), ())
+        return (
+            all(origin.maker is None for origin in _origins(rows))
+            and bool(_origins(columns))
+            and all(origin.maker is not None for origin in _origins(columns))
+        )
+
     def take(self, result: Any, seen: Any) -> None:
         """Let what nobody saw being computed have the layouts of the same that was seen."""
         for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):

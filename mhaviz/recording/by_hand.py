@@ -45,7 +45,7 @@ class ByHand:
         layouts: Layouts,
     ) -> None:
         self._marks = Marks[Mark]()
-        self._on_unseen, self._fixed = on_unseen, fixed
+        self._on_unseen, self._fixed, self._layouts = on_unseen, fixed, layouts
         self._weights = WeightsByHand(self._marks, on_weights, on_unmet, on_unseen, on_error, fixed, layouts)
         self._on_error = on_error
 
@@ -64,6 +64,10 @@ class ByHand:
             (_QUOTIENTS, self._quotient),
         ):
             looks |= dict.fromkeys(several, self._unless_unmarked(follow))
+        follow_linear, linear = guarded(self._linear, self._on_error), looks[F.linear]
+        looks[F.linear] = lambda func, args, kwargs: (
+            follow_linear if len(args) > 1 and type(args[1]) is Tensor else linear
+        )(func, args, kwargs)
         looks |= dict.fromkeys(SOFTMAXES, guarded(self._softmax, self._on_error))
         return looks | dict.fromkeys(PRODUCTS, guarded(self._product, self._on_error))
 
@@ -104,6 +108,12 @@ class ByHand:
                     self._on_unseen(f"{mark.mapped} of a product of activations is multiplied by others")
         self._marks.set(result, Scores(axes))
 
+    def _linear(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Queries times keys, by the function of a layer: what comes of them is not drawn, and said."""
+        if self._marked(args, kwargs) is None and self._fixed.root(args[1]) is None and self._layouts.are_made(args[1]):
+            self._marks.set(result, Scores(UNKNOWN, mapped=_LINEAR))
+        self._elementwise(func, args, kwargs, result)
+
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
@@ -117,6 +127,9 @@ class ByHand:
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """``of``: the mark of what the softmax is of."""
+        if isinstance(of, Scores) and of.mapped == _LINEAR:
+            self._on_unseen(f"a softmax of a product of activations by {_LINEAR}")
+            of = None
         if isinstance(of, Scores):
             self._weights.begin(result, axis, of, visible)
         elif isinstance(of, Weights):
@@ -240,6 +253,7 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     return scores.ndim > 3 and result.shape == scores.shape
 
 
+_LINEAR = "F.linear"
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
 _EXPONENTIALS = functions("exp")
 _SUMS = functions("sum")

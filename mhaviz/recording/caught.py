@@ -57,7 +57,10 @@ class Caught:
 
     @property
     def heads(self) -> frozenset[int]:
-        """The numbers of its heads, if they are some of a layer's; none: all, or not known."""
+        """The numbers of its heads, if they are some of a layer's; none: all, or not known.
+
+        All heads are numbered as they stand in the softmax, in whatever order a program has put them before.
+        """
         first, n_heads = self.order.heads or (0, 0)
         return frozenset(range(first, first + self.call.shape[1])) if n_heads > self.call.shape[1] else frozenset()
 

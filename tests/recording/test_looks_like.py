@@ -97,6 +97,11 @@ def by_a_linear_layer(q, k, v):
     return torch.stack([F.linear(one, x.mT) for one, x in zip(A, v.flatten(0, 1), strict=True)]).view_as(v)
 
 
+def scores_by_a_linear_layer(q, k, v):
+    S = [F.linear(*pair).softmax(-1) for pair in zip(q.flatten(0, 1), k.flatten(0, 1), strict=True)]
+    return torch.stack([F.linear(A, x.mT) for A, x in zip(S, v.flatten(0, 1), strict=True)]).view_as(v)
+
+
 def by_tensordot(q, k, v):
     A = (q @ k.mT).softmax(-1)
     return torch.tensordot(A[0, 0], v[0, 0], dims=1).expand_as(v)
@@ -119,6 +124,7 @@ OTHERS = [
     by_numpy,
     by_sparse_matrices,
     by_a_linear_layer,
+    scores_by_a_linear_layer,
     scores_put_in_place,
     by_tensordot,
     scores_by_sums,

@@ -174,6 +174,14 @@ def test_heads_with_a_softmax_each_are_one_attention(attend):
     assert "1 attention of 3 heads" in recording.attention.source.footnote
 
 
+def test_heads_in_another_order_are_numbered_as_in_the_softmax():
+    order = [2, 0, 1]
+    recording, A = recorded(lambda q, k, v: by_hand(*(x[:, order] for x in (q, k, v))))
+    (m,) = recording.attention.maps
+    assert m.heads == (0, 1, 2)
+    np.testing.assert_allclose(m.weights, A[order], atol=CLOSE)
+
+
 def test_some_heads_keep_their_numbers():
     recording, A = recorded(lambda q, k, v: [by_hand(q[:, h], k[:, h], v[:, h]) for h in (2, 1)])
     (m,) = recording.attention.maps
