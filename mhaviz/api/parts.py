@@ -66,11 +66,6 @@ def merge(paths: str | Path | Sequence[str | Path], *, study: str | None = None,
     whole = merge_parts([Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)])
     if study is not None and whole.study != study:
         raise MhavizError(f"expected parts of {study}, got parts of {whole.study}")
-    if not whole.behind.taken:
-        raise MhavizError(
-            f"expected a sentence that the model can read, got {whole.behind.too_long:,} that are too long, and "
-            f"{whole.behind.empty:,} without a token"
-        )
     result = result_of(whole)
     if part is not None:
         write_part(whole, Path(part))
@@ -94,7 +89,13 @@ def merge_parts(paths: Sequence[Path]) -> CorpusPart:
     """One part of the whole corpus, of those in these files. Raises as ``merge``."""
     if not paths:
         raise ArgumentError("merge: expected the files of all shards, got none")
-    return joined([(str(path), read_part(path)) for path in paths])
+    whole = joined([(str(path), read_part(path)) for path in paths])
+    if not whole.behind.taken:
+        raise MhavizError(
+            f"expected a sentence that the model can read, got {whole.behind.too_long:,} that are too long, and "
+            f"{whole.behind.empty:,} without a token"
+        )
+    return whole
 
 
 def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:

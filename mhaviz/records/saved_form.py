@@ -26,6 +26,8 @@ METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 _Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
+_BEFORE = "renormalised", "special"  # rows that were made to sum to 1, and columns of special tokens
+
 
 class _Sourced(msgspec.Struct):
     source: dict[str, Any]
@@ -139,6 +141,9 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     """
     if weights.ndim == 3 and not weights.size:
         raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
+    for name in _BEFORE:
+        if description.get(name):
+            raise ValueError(f"{name}: maps of an earlier version, whose special tokens were left out in another way")
     saved = msgspec.convert(description, _Description)
     flags = msgspec.convert({q.key: description.get(q.key, False) for q in QUANTITIES}, dict[str, bool])
     quantity = next(q for q in QUANTITIES if q is WEIGHT or flags[q.key])

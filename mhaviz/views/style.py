@@ -67,6 +67,9 @@ class Style:
     footnote: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("title", "footnote"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ArgumentError(f"{parameter(name)}: expected a text, or None, got {getattr(self, name)!r}")
         check_colormap(self.cmap)
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:

@@ -70,7 +70,7 @@ def test_statistics_without_heads(heads):
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
-        (["ablate", "--sort", "entropy"], 2, "'--sort': 'entropy' is not one of 'change', 'loss', 'layer'"),
+        (["ablate", "--sort", "entropy"], 2, "'entropy' is not one of 'change', 'loss', 'layer'"),
         (["ablate", "--head", "2"], 2, "--head: there is no head 2; the layer has heads 0 to 1"),
         (["ablate", "-o", "a.html"], 2, "cannot tell the format of a.html"),
         (["heads", "--without", "0"], 2, "--without: expected heads such as 0.3,1.2, got '0'"),

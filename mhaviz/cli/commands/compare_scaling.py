@@ -7,9 +7,11 @@ import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
+from mhaviz.errors import ArgumentError
 
 
 def compare_scaling(
@@ -38,6 +40,10 @@ def compare_scaling(
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
+    if sweep:
+        require_unread((model, weights, attention), ("--seed",), "--sweep goes through d_key with random weights")
+        if head != "0":
+            raise ArgumentError("--sweep goes through d_key with one head; leave out --head")
     given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
     loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
     with delivery.working("computing"):

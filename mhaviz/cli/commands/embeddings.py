@@ -9,6 +9,7 @@ import typer
 from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
+from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, WeightOptions
 from mhaviz.errors import ArgumentError
 
@@ -55,6 +56,7 @@ def embeddings(
     delivery.check([Path(model.model), *texts.files])
     given, style = texts.given_to(model, WeightOptions(), has_example=True), style_of(picture, cmap)
     if given == Given():
+        require_unread((model,), (), "sinusoids are of no model")
         if seed is not None:
             raise ArgumentError("sinusoids are of no seed; give a sentence, or leave out --seed")
 

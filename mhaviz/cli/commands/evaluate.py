@@ -7,7 +7,7 @@ import typer
 
 from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import Device
+from mhaviz.cli.shared.groups import PlainDevice
 
 
 def evaluate(
@@ -22,7 +22,7 @@ def evaluate(
             metavar="CORPUS", help="A file of pairs. \\[default: what it has learnt from]", show_default=False
         ),
     ] = None,
-    device: Device = "auto",
+    device: PlainDevice = "auto",
 ) -> None:
     """Say how many held-out sentences a trained model translates right.
 

@@ -60,13 +60,15 @@ def heatmap(
     window = long.parse_window()
     style = (style_of if show == "norms" else style_of_weights)(picture, **vars(looks))
     given = texts.given_to(model, weights, long.whole)
-    delivery.require_drawable(len(given.sentences), by_layer=False)
     loaded = model.load(delivery.notice, writes=generate > 0, **weights.options)
     delivery.tell(loaded.notices)
+    layers = parse_numbers("layer", layer)
+    n_layers = len(loaded.layers if layers is None else layers)
+    delivery.require_drawable(len(given.sentences) * n_layers, by_layer=n_layers > 1)
     with progress(delivery.quiet, time_left=True) as on_progress:
         attention = loaded.attend(
             given,
-            layer=parse_numbers("layer", layer),
+            layer=layers,
             head=parse_numbers("head", head),
             kind=kind,
             generate=generate,

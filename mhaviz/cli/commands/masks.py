@@ -10,6 +10,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
+from mhaviz.errors import ArgumentError
 
 
 def masks(
@@ -35,18 +36,22 @@ def masks(
 
     Without a sentence: the worked example, with d_model 8 and 4 heads. Without --mask a layer with random or saved
     weights has a causal mask here; other models have their own. Several sentences are padded to the longest. --dropout
-    drops what torch.nn.Dropout drops of the weights of all heads after torch.manual_seed of the layer's --seed, or of
-    0, and divides the others by 1 − P. Of a translator it is the decoder's masked attention, or another --kind.
+    drops what torch.nn.Dropout drops of the weights of all heads after torch.manual_seed of --seed, and
+    divides the others by 1 − P. Of a translator it is the decoder's masked attention, or another --kind.
 
     Output: a {record_files} file.
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
     given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
-    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
+    if dropout is not None and not 0 <= dropout < 1:
+        raise ArgumentError(f"--dropout: expected a share from 0 to less than 1, got {dropout:g}")
+    options = weights.options if model.has_seed else weights.options | {"seed": None}
+    loaded = model.load(delivery.notice, writes=attention.generate > 0, **options)
     with delivery.working("computing"):
         found = loaded.masks(
             given,
             dropout=dropout,
+            seed=weights.seed,
             head=parse_numbers("head", head),
             **attention.chosen,
         )

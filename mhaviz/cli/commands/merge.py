@@ -11,10 +11,10 @@ from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import given
 from mhaviz.cli.shared.limit_options import LimitOptions
-from mhaviz.cli.shared.ranking import RankingOptions
+from mhaviz.cli.shared.ranking import RankingOptions, parse_top
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
-from mhaviz.views.formats import HEAD_SUFFIXES
+from mhaviz.views.formats import HEAD_SUFFIXES, suffixes_of
 
 
 def merge(
@@ -39,18 +39,23 @@ def merge(
     Exit status: as that of mhaviz diff, where limits are given.
     """
     delivery.check(parts, (*HEAD_SUFFIXES, SUFFIX))
-    style, allowed = style_of(picture, cmap), limits.limits
+    style, allowed, path = style_of(picture, cmap), limits.limits, part_among(delivery)
+    parse_top(ranking.top)
 
-    from mhaviz.api.parts import merge as merged
+    from mhaviz.api.parts import merge_parts, result_of
+    from mhaviz.files.parts import write_part
     from mhaviz.records.head_statistics import HeadStatistics
 
-    found = merged(parts, part=part_among(delivery))
-    of_other, what = (limits, "heads") if isinstance(found, HeadStatistics) else (ranking, "diff")
-    if unheeded := given(of_other):
-        raise ArgumentError(f"{', '.join(unheeded)}: not for parts of {what}; leave it out")
-    if isinstance(found, HeadStatistics):
-        deliver_beside_part(found, delivery, style, order=ranking.order(found.probe))
-        return
-    difference = found.limited(allowed.mean, allowed.row)
-    deliver_beside_part(difference, delivery, style)
-    require_models_alike(difference)
+    whole = merge_parts(parts)
+    found = result_of(whole)
+    is_of_heads = isinstance(found, HeadStatistics)
+    if unheeded := given(limits if is_of_heads else ranking):
+        raise ArgumentError(f"{', '.join(unheeded)}: not for parts of {whole.study}; leave it out")
+    delivery.check(parts, (*suffixes_of(found), SUFFIX))
+    details = {"order": ranking.order(found.probe)} if is_of_heads else {}
+    difference = None if is_of_heads else found.limited(allowed.mean, allowed.row)
+    if path is not None:
+        write_part(whole, path)
+    deliver_beside_part(difference or found, delivery, style, **details)
+    if difference is not None:
+        require_models_alike(difference)

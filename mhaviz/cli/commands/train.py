@@ -13,8 +13,8 @@ from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
-from mhaviz.cli.shared.groups import given
-from mhaviz.cli.shared.models import Device, model_option
+from mhaviz.cli.shared.groups import PlainDevice, given
+from mhaviz.cli.shared.models import model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
 
@@ -65,7 +65,7 @@ def train(
     animate: Annotated[
         Path | None, typer.Option(metavar="GIF", help="Film the maps of a held-out sentence as training goes on.")
     ] = None,
-    device: Device = "auto",
+    device: PlainDevice = "auto",
     threads: Annotated[
         int | None,
         _training_option(help="On the CPU; more pay for large models only. \\[default: 1]"),

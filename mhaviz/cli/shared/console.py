@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import MhavizError
 from mhaviz.processes import this_process
 from mhaviz.views.labels import cut, visible
 
@@ -39,7 +39,7 @@ def is_first_process() -> bool:
     """Whether this process shows and saves: the others that torchrun has started with it are silent."""
     try:
         return this_process().is_first
-    except ArgumentError:  # the environment says nothing that could be understood, which is told where it matters
+    except MhavizError:  # the environment says nothing that could be understood, which is told where it matters
         return True
 
 

@@ -111,7 +111,9 @@ class CorpusOptions:
             path.unlink(missing_ok=True)
 
     def deliver(self, record: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
-        """As ``deliver_beside_part``; a shard without a sentence is said, where nothing was to be drawn of it."""
+        """As ``deliver_beside_part``, in the first of several processes. A shard may have no sentence."""
+        if not this_process().is_first:
+            return
         if getattr(record, "kinds", True):
             deliver_beside_part(record, delivery, style, **details)
             return

@@ -10,7 +10,8 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import Device, Dtype, model_option, split_revision
+from mhaviz.cli.shared.groups import PlainDevice
+from mhaviz.cli.shared.models import Dtype, model_option, split_revision
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.processes import this_process
 
@@ -29,7 +30,7 @@ class PairOptions(CorpusTexts):
         Path | None,
         model_option(help="Compare two models on the sentences of this file, one a line; or of -."),
     ] = None
-    device: Device = "auto"
+    device: PlainDevice = "auto"
     dtype: Dtype = None
 
     def load(self, names: Sequence[Path], delivery: Delivery) -> "list[LoadedModel]":

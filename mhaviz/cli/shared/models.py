@@ -59,6 +59,11 @@ class ModelOptions:
         return kind_of(split_revision(self.model)[0]).takes_any_text
 
     @property
+    def has_seed(self) -> bool:
+        """Whether something in it is drawn from a seed."""
+        return "seed" in kind_of(split_revision(self.model)[0]).options
+
+    @property
     def is_random(self) -> bool:
         """Whether no model is named: the layer with random weights."""
         return self.model == RANDOM

@@ -57,7 +57,7 @@ class RankingOptions:
 
         if self.sort in OF_A_NEEDLE and not isinstance(probe, Needle):
             raise ArgumentError(
-                f"--sort {self.sort} ranks heads by what they read of a needle; read sentences with --needle"
+                f"--sort {self.sort} ranks heads by what they read of a needle, and none was in the sentences"
             )
         usual = "entropy" if probe is None else "induction" if isinstance(probe, RandomRepeats) else "retrieval"
         return Order(self.sort or usual, self.reverse, parse_top(self.top))
