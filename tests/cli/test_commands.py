@@ -248,7 +248,7 @@ BAD = [
     (
         ["compare-scaling", "--sweep", "--mask", "causal", "--d-model", "8"],
         2,
-        "leave out all but the sentence and --seed",
+        "leave out --d-model, --mask",
     ),
     (["compare-scaling", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),
     (["report", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),

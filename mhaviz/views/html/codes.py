@@ -1,4 +1,4 @@
-"""Numbers as bytes that a page carries: weights, or their square roots in 10 or 16 bits; queries and keys."""
+"""Numbers as bytes that a page carries: weights, or their square roots in 8, 10 or 16 bits; queries and keys."""
 
 import base64
 import zlib
@@ -48,10 +48,10 @@ class Chunks:
         Args:
             chunk: its number.
             values: (heads, rows, columns), or (heads, rows); at least 0 unless ``signed``.
-            bits: 10 or 16.
+            bits: 8, 10 or 16.
             signed: whether some may be below 0.
         """
-        dtype = np.dtype("<i2" if signed else "<u2")  # what 10 bits leave empty deflates well
+        dtype = np.dtype(f"<{'i' if signed else 'u'}{1 if bits == 8 else 2}")  # what 10 bits leave empty deflates well
         most, missing = 2**bits - 2, 2**bits - 1
         if signed:
             most, missing = 2 ** (bits - 1) - 1, -(2 ** (bits - 1))

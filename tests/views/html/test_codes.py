@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from mhaviz.records.queries_and_keys import Codes
 from mhaviz.views.html.codes import Chunks
 
-TYPES = {"roots10": "<u2", "roots16": "<u2", "signed10": "<i2", "signed16": "<i2"}
+TYPES = {"roots8": "u1", "roots10": "<u2", "roots16": "<u2", "signed8": "i1", "signed10": "<i2", "signed16": "<i2"}
 
 
 def read(chunks, reference):
@@ -32,7 +32,7 @@ weights = arrays.arrays(np.float32, (2, 3, 4), elements=st.floats(0, 1, width=32
 changes = arrays.arrays(np.float32, (2, 3, 4), elements=st.floats(-1, 1, width=32))
 
 
-@given(weights, st.sampled_from([10, 16]))
+@given(weights, st.sampled_from([8, 10, 16]))
 def test_roots_come_back_within_half_a_step(values, bits):
     chunks = Chunks()
     found = read(chunks, chunks.roots(chunks.new(), values, bits))
@@ -40,7 +40,7 @@ def test_roots_come_back_within_half_a_step(values, bits):
     assert np.abs(np.sqrt(found) - np.sqrt(values)).max() <= half * np.sqrt(top or 1) + 1e-6
 
 
-@given(changes, st.sampled_from([10, 16]))
+@given(changes, st.sampled_from([8, 10, 16]))
 def test_signed_roots_keep_their_signs(values, bits):
     chunks = Chunks()
     found = read(chunks, chunks.roots(chunks.new(), values, bits, signed=True))
@@ -49,7 +49,7 @@ def test_signed_roots_keep_their_signs(values, bits):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("bits", [10, 16])
+@pytest.mark.parametrize("bits", [8, 10, 16])
 def test_nan_stays_nan(signed, bits):
     values = np.array([[[0.5, np.nan, 1.0]]], np.float32)
     chunks = Chunks()
@@ -85,7 +85,7 @@ def test_features_of_32_bits_are_written_as_they_are():
 def test_references_are_aligned():
     chunks = Chunks()
     chunk = chunks.new()
-    chunks.roots(chunk, np.ones((1, 1), np.float32), 10)
+    chunks.roots(chunk, np.ones((1, 3), np.float32), 8)
     reference = chunks.floats(chunk, np.array([1.5], np.float32))
     assert reference["offset"] == 4
     assert np.frombuffer(bytes(chunks.chunks[0].content), "<f4", 1, 4) == [1.5]
@@ -93,9 +93,9 @@ def test_references_are_aligned():
 
 def test_a_deflated_chunk_is_zlib():
     chunks = Chunks()
-    chunks.roots(chunks.new(deflated=True), np.zeros((1, 100, 100), np.float32), 10)
+    chunks.roots(chunks.new(deflated=True), np.zeros((1, 100, 100), np.float32), 8)
     import base64
 
     text, size = chunks.chunks[0].as_text()
     assert len(base64.b64decode(text)) == size < 200
-    assert zlib.decompress(base64.b64decode(text)) == bytes(20_000)
+    assert zlib.decompress(base64.b64decode(text)) == bytes(10_000)

@@ -36,10 +36,14 @@ function headNumbers(ref, place, chunkBytes) {
   switch (ref.type) {
     case "floats":
       return new Float32Array(bytes.slice().buffer);
+    case "roots8":
+      return squares(bytes, ref.top, 254, 255);
     case "roots10":
       return squares(new Uint16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 1022, 1023);
     case "roots16":
       return squares(new Uint16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 65534, 65535);
+    case "signed8":
+      return squares(new Int8Array(bytes.buffer, bytes.byteOffset, length), ref.top, 127, -128);
     case "signed10":
       return squares(new Int16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 511, -512);
     case "signed16":
@@ -82,8 +86,10 @@ function precisionOf(ref) {
 const LARGEST_CODES = { roots10: 1022, roots16: 65534, signed10: 511, signed16: 32767 };
 const BITS = {
   floats: 32,
+  roots8: 8,
   roots10: 16,
   roots16: 16,
+  signed8: 8,
   signed10: 16,
   signed16: 16,
   affine12: 12,
