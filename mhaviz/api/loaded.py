@@ -571,8 +571,7 @@ class LoadedModel:
         model = self._chosen(layer, kind)
         if not isinstance(model, CorpusModel):
             raise ArgumentError(
-                "expected a model of transformers, as this is averaged over many sentences: a folder, or a hub id; got "
-                f"{type(model).__name__}"
+                "expected a model of transformers, as this is averaged over many sentences: a folder, or a hub id"
             )
         return model
 

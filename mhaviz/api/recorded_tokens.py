@@ -191,7 +191,8 @@ def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
     if home is None:
         return None
     found: list[Any] = [one for one in gc.get_objects() if issubclass(type(one), home.PreTrainedTokenizerBase)]
-    return found[-1] if len({(type(one), len(one)) for one in found}) == 1 else None
+    alike = all(type(one) is type(found[0]) and one.get_vocab() == found[0].get_vocab() for one in found[1:])
+    return found[-1] if found and alike else None
 
 
 def _rows(called: str, length: int) -> Tokens:

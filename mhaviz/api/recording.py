@@ -251,9 +251,8 @@ class Recording(ContextDecorator):
 
     def _require_one_stack(self) -> None:
         """Raise ArgumentError where attention was missed, or it is not known that layers read what others have made."""
-        missed = next((line for line in self.missed if _IS_MISSED.search(line)), None)
-        if missed is not None:
-            raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {missed}")
+        if self.missed:
+            raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {self.missed[0]}")
         sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
         for a, b in pairwise(sorted(sites, key=lambda site: site.kind)):
             if a.kind != b.kind:
@@ -537,10 +536,6 @@ class Recording(ContextDecorator):
         if options.examples and self._left_out and min(options.examples) >= self._left_out:
             return f"{parameter('examples')}: expected some of 0 to {self._left_out - 1:,}"
         return ""
-
-
-_IS_MISSED = re.compile("which looks like attention and is not drawn|; not shown|, is not known$")
-"""What is said of attention that is not drawn, or of heads of which it is not known whether they are of one layer."""
 
 
 def _name_of(site: SeenSite) -> str:

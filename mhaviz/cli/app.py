@@ -156,6 +156,7 @@ def _usage_message(error: typer.TyperException) -> str:
     """What typer says of a command line that it cannot parse, and where help is."""
     command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
     wrong = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), error.format_message()).rstrip(".")
+    wrong = wrong.replace("Value error, ", "")
     return f"{wrong}{' See' if wrong.endswith('?') else '; see'} {command} --help"
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
@@ -151,7 +152,13 @@ def _load_pretrained(
 ) -> "Model":
     name = request.name
     require_transformers(name)
-    folder = find_folder(name, revision)  # before all that takes seconds to load
+    try:
+        folder = find_folder(name, revision)  # before all that takes seconds to load
+    except MhavizError as error:
+        near = get_close_matches(name, [kind.name for kind in KINDS if kind.name], 1)
+        if not near:
+            raise
+        raise MhavizError(f"there is no model {shortened(name)}; did you mean {near[0]}?") from error
     is_spread = device_map is not None or max_memory is not None
     if is_spread and request.device != "auto":
         raise ArgumentError(f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}")

@@ -141,7 +141,10 @@ def test_without_sentence_and_input_there_is_nothing_to_show(mhaviz, folder, com
 
 def test_sweeps_and_bare_sizes_take_no_weights(mhaviz, folder):
     result = mhaviz("compare-scaling", "a b", "--sweep", *WEIGHTS)
-    assert (result.status, "with random weights, one head and no mask" in result.err) == (2, True)
+    assert (result.status, "--sweep goes through d_key with random weights; leave out --model" in result.err) == (
+        2,
+        True,
+    )
     result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
     assert (result.status, result.err.endswith("leave out --model, --prefix\n")) == (2, True)
 

@@ -107,7 +107,7 @@ class WeightOptions:
     seed: Seed = None
     mask: Annotated[
         Literal["none", "causal"] | None,
-        weights_option(help="causal: a query sees no later key. \\[default: none]"),
+        weights_option(help="causal: a query sees no later key."),
     ] = None
     prefix: Annotated[
         str | None,

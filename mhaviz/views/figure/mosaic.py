@@ -478,8 +478,9 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
 
 
 def _fit_title(title: str, room: float) -> tuple[str, float]:
-    """The title and its size: smaller, or without its first word ("head 12" is "12"), or cut, where room is short."""
-    for text in (title, title.split(" ", 1)[-1]):
+    """The title and its size: smaller, or its number alone ("head 12" is "12"), or cut, where room is short."""
+    number = title.rpartition(" ")[2]
+    for text in (title, number if number.isdigit() else title):
         size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
         if size >= _LEAST_LABEL:
             return text, size
