@@ -197,7 +197,7 @@ def test_examples_are_chosen(gpt):
     with mhaviz.record(gpt) as first:
         gpt(batch)
     assert [m.sentence for m in first.attention] == [None] * 3
-    assert first.notices == ["kept the first of up to 3 examples in a batch; `examples` chooses others"]
+    assert first.notices == ["kept the first of up to 3 along the batch axis; `examples` chooses others"]
     with mhaviz.record(gpt, examples="all") as every:
         gpt(batch)
     assert [(m.sentence, m.layer) for m in every.attention] == [(s, layer) for s in range(3) for layer in range(3)]
@@ -694,7 +694,7 @@ def test_it_is_said_of_passes_and_examples_that_never_came(gpt):
     with mhaviz.record(gpt, passes="0,99", examples=(0, 20)) as recording:
         gpt(ids(batch_size=3))
     assert recording.notices == [
-        "kept 1 of up to 3 examples in a batch; `examples` chooses others",
-        "there was no example 20: a batch had up to 3",
+        "kept 1 of up to 3 along the batch axis; `examples` chooses others",
+        "there was no example 20: the batch axis had up to 3",
         "there was no pass 99: the program made 1",
     ]

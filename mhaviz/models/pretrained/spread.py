@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from mhaviz.errors import as_one_line, parameter
+from mhaviz.errors import ArgumentError, as_one_line, parameter, quoted, reason
 from mhaviz.models.pretrained.sharing import whole_weight
 
 MaxMemory = Mapping[str | int, str | int]
@@ -37,17 +37,24 @@ class Spread:
         """What a user has asked for; ``max_memory`` may be text, "cpu=2GiB,0=10GiB".
 
         Raises:
-            MhavizError: memory that accelerate cannot read.
+            ArgumentError: memory that accelerate cannot read.
+            MhavizError: accelerate is not installed.
         """
         if max_memory is None:
             return cls(way)
-        advice = 'expected bytes for each device, such as "cpu=2GiB,0=10GiB", where 0 is cuda:0'
-        with as_one_line(f"{parameter('max_memory')} cannot be read", advice):
+        with as_one_line(f"{parameter('max_memory')} needs accelerate", 'install it with pip install "mhaviz[large]"'):
             from accelerate.utils import get_max_memory
-
-            pairs = [pair.split("=") for pair in max_memory.split(",")] if isinstance(max_memory, str) else max_memory
+        try:
+            pairs: Any = max_memory
+            if isinstance(max_memory, str):
+                pairs = (map(str.strip, pair.split("=")) for pair in max_memory.split(","))
             most = {int(place) if str(place).isdecimal() else place: size for place, size in dict(pairs).items()}
             return cls(way, get_max_memory(most))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"{parameter('max_memory')}: expected bytes for each device, such as cpu=2GiB,0=10GiB, where 0 is "
+                f"cuda:0, got {quoted(max_memory)} ({reason(error)})"
+            ) from error
 
     def options(self, temporary: ExitStack) -> dict[str, Any]:
         """For ``from_pretrained``; what is not in the files as it is used lies in a folder until ``temporary`` ends."""

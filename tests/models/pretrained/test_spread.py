@@ -190,6 +190,7 @@ def test_the_command_line_spreads_and_names_its_options(mhaviz, model_folder, te
     assert (done.status, done.err) == (0, "")
     assert "float32, disk" in done.out
     failed = mhaviz(*asked, "--device", "cpu=lots")
-    assert failed.status == 1
-    assert "--device cannot be read (`size` lots is not in a valid format" in failed.err
+    assert failed.status == 2
+    assert "--device: expected bytes for each device, such as cpu=2GiB,0=10GiB, where 0 is cuda:0, got" in failed.err
+    assert mhaviz(*asked, "--device", "cpu=12KB, 0=10GiB").status == 0
     assert mhaviz("heatmap", TEXT, "--device", "spread").status == 2
