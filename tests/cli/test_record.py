@@ -66,6 +66,7 @@ if __name__ == "__main__":
 def record(mhaviz, tmp_path, monkeypatch):
     """Record a program; what follows its code comes before its name, and ``words`` after."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", lambda: None)  # of other tests
 
     def run(code, *options, words=()):
         (tmp_path / "program.py").write_text(code)
