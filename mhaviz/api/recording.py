@@ -175,7 +175,7 @@ class Recording(ContextDecorator):
             lines.append(
                 f"kept {kept} of up to {self._left_out:,} along the batch axis; {parameter('examples')} chooses others"
             )
-            lines += [f"there was no example {one:,}: the batch axis had up to {self._left_out:,}" for one in beyond[:1]]
+            lines += [f"there was no example {one:,}: the axis had {self._left_out:,} at most" for one in beyond[:1]]
         most = max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
         if most and (late := self._options.passes.beyond(most - 1)):
             lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")

@@ -695,6 +695,6 @@ def test_it_is_said_of_passes_and_examples_that_never_came(gpt):
         gpt(ids(batch_size=3))
     assert recording.notices == [
         "kept 1 of up to 3 along the batch axis; `examples` chooses others",
-        "there was no example 20: the batch axis had up to 3",
+        "there was no example 20: the axis had 3 at most",
         "there was no pass 99: the program made 1",
     ]

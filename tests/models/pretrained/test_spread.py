@@ -108,7 +108,7 @@ def test_a_model_in_memory_may_be_spread(model_folder, temporary):
         ({"device_map": "anywhere"}, r"'sequential' but found any"),
         ({"max_memory": "cpu=1GiB", "device": "cpu"}, "`device_map` chooses the devices itself; leave out `device`"),
         ({"device_map": "auto", "device": "cpu"}, "`device_map` chooses the devices itself; leave out `device`"),
-        ({"device_map": "auto", "max_memory": "cpu"}, 'expected bytes for each device, such as "cpu=2GiB'),
+        ({"device_map": "auto", "max_memory": "cpu"}, "expected bytes for each device, such as cpu=2GiB"),
         ({"device_map": "auto", "max_memory": "cpu=lots"}, "`size` lots is not in a valid format"),
         ({"device_map": "auto", "max_memory": "gpu=1GiB"}, "gpu is not recognized"),
     ],
@@ -119,7 +119,7 @@ def test_what_cannot_be_asked_for(model_folder, options, said):
 
 
 def test_memory_is_text_or_numbers():
-    assert Spread.of("auto", "cpu=2GiB,0=10GB").most == {"cpu": 2**31, 0: 10**10}
+    assert Spread.of("auto", "cpu=2GiB, 0=10GB").most == {"cpu": 2**31, 0: 10**10}
     assert Spread.of("auto", {"cpu": "2GiB", 0: 10**10}).most == {"cpu": 2**31, 0: 10**10}
 
 
@@ -192,5 +192,4 @@ def test_the_command_line_spreads_and_names_its_options(mhaviz, model_folder, te
     failed = mhaviz(*asked, "--device", "cpu=lots")
     assert failed.status == 2
     assert "--device: expected bytes for each device, such as cpu=2GiB,0=10GiB, where 0 is cuda:0, got" in failed.err
-    assert mhaviz(*asked, "--device", "cpu=12KB, 0=10GiB").status == 0
     assert mhaviz("heatmap", TEXT, "--device", "spread").status == 2
