@@ -190,9 +190,14 @@ def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
     home = sys.modules.get("transformers.tokenization_utils_base")
     if home is None:
         return None
-    found: list[Any] = [one for one in gc.get_objects() if issubclass(type(one), home.PreTrainedTokenizerBase)]
+    kinds = _with_subclasses(home.PreTrainedTokenizerBase)
+    found: list[Any] = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]  # an object refers to its class
     alike = all(type(one) is type(found[0]) and one.get_vocab() == found[0].get_vocab() for one in found[1:])
     return found[-1] if found and alike else None
+
+
+def _with_subclasses(kind: type) -> set[type]:
+    return {kind}.union(*map(_with_subclasses, kind.__subclasses__()))
 
 
 def _rows(called: str, length: int) -> Tokens:

@@ -446,8 +446,8 @@ def test_parts_are_named_within_the_model_whose_method_calls_them(gpt):
 @pytest.fixture
 def no_tokenizer_of_another_test(monkeypatch):
     """Fixtures of other tests keep tokenizers, of which a program with one of its own knows nothing."""
-    look, before = gc.get_objects, set(map(id, gc.get_objects()))
-    monkeypatch.setattr(gc, "get_objects", lambda: [one for one in look() if id(one) not in before])
+    look, before = gc.get_referrers, set(map(id, gc.get_objects()))
+    monkeypatch.setattr(gc, "get_referrers", lambda *kinds: [one for one in look(*kinds) if id(one) not in before])
 
 
 def test_the_programs_tokenizer_names_its_tokens(no_tokenizer_of_another_test):
