@@ -45,7 +45,7 @@ def compare_scaling(
         if head != "0":
             raise ArgumentError("--sweep goes through d_key with one head; leave out --head")
     given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
-    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
+    loaded = model.load(delivery.notice, attention.generate, **weights.options)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)

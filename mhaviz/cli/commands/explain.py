@@ -45,7 +45,7 @@ def explain(
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
     given, style = texts.given_to(model, weights), style_of(picture)
-    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
+    loaded = model.load(delivery.notice, attention.generate, **weights.options)
     one_head = parse_number("head", head, "explain takes one head")
     explained = loaded.explain(
         given,

@@ -60,7 +60,7 @@ def heatmap(
     window = long.parse_window()
     style = (style_of if show == "norms" else style_of_weights)(picture, **vars(looks))
     given = texts.given_to(model, weights, long.whole)
-    loaded = model.load(delivery.notice, writes=generate > 0, **weights.options)
+    loaded = model.load(delivery.notice, generate, **weights.options)
     delivery.tell(loaded.notices)
     layers = parse_numbers("layer", layer)
     n_layers = len(loaded.layers if layers is None else layers)

@@ -46,7 +46,7 @@ def masks(
     if dropout is not None and not 0 <= dropout < 1:
         raise ArgumentError(f"--dropout: expected a share from 0 to less than 1, got {dropout:g}")
     options = weights.options if model.has_seed else weights.options | {"seed": None}
-    loaded = model.load(delivery.notice, writes=attention.generate > 0, **options)
+    loaded = model.load(delivery.notice, attention.generate, **options)
     with delivery.working("computing"):
         found = loaded.masks(
             given,

@@ -48,7 +48,7 @@ def matrices(
     """
     delivery.check([Path(model.model), *weights.files, *texts.files])
     given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
-    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
+    loaded = model.load(delivery.notice, attention.generate, **weights.options)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

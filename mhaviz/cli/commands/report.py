@@ -38,7 +38,7 @@ def report(
     """
     delivery.check([Path(model.model), *weights.files, *texts.files], PAGE_SUFFIXES)
     given, style = texts.given_to(model, weights), style_of_weights(picture, cmap=cmap, vmax=vmax, columns=columns)
-    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
+    loaded = model.load(delivery.notice, attention.generate, **weights.options)
     one_head = parse_number("head", head, "report compares the scaling of one head")
     with delivery.working("computing"):
         page = loaded.report(

@@ -56,7 +56,7 @@ def trace_shapes(
         require_unread((model, weights, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
     given, style = texts.given_to(model, weights, has_example=True), style_of(picture)
     element = _parse_element(follow)
-    loaded = model.load(delivery.notice, writes=attention.generate > 0, **weights.options)
+    loaded = model.load(delivery.notice, attention.generate, **weights.options)
     if is_of_sizes:
         if given != Given() or values:
             raise ArgumentError("--batch-size and --seq-length trace sizes alone; leave out sentences and --values")

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mhaviz.cli.shared.numbers import parse_number
-from mhaviz.models.load import RANDOM, kind_of
+from mhaviz.models.load import RANDOM, ModelKind, kind_of
 from mhaviz.models.pretrained.folder import is_file
 from mhaviz.processes import this_process
 
@@ -53,30 +53,39 @@ class ModelOptions:
     device: Device = "auto"
     dtype: Dtype = None
 
+    @cached_property
+    def _kind(self) -> ModelKind:
+        """To find it out, a file may have to be read whole."""
+        return kind_of(split_revision(self.model)[0])
+
     @property
     def takes_any_text(self) -> bool:
         """Whether its tokenizer makes tokens of texts without words, too."""
-        return kind_of(split_revision(self.model)[0]).takes_any_text
+        return self._kind.takes_any_text
 
     @property
     def has_seed(self) -> bool:
         """Whether something in it is drawn from a seed."""
-        return "seed" in kind_of(split_revision(self.model)[0]).options
+        return "seed" in self._kind.options
 
     @property
     def is_random(self) -> bool:
         """Whether no model is named: the layer with random weights."""
         return self.model == RANDOM
 
-    def load(self, on_notice: Callable[[str], None], **options: Any) -> "LoadedModel":
-        """The model; ``options``: more of those of ``mhaviz.load``, which it raises as."""
+    def load(self, on_notice: Callable[[str], None], generate: int = 0, **options: Any) -> "LoadedModel":
+        """The model, so that it can write if it is to ``generate``; ``options``: more of those of ``mhaviz.load``.
+
+        Raises as that does.
+        """
         from mhaviz.api.loaded import load
 
         name, revision = split_revision(self.model)
-        shares = self.takes_any_text and not this_process().is_alone
+        shares = not this_process().is_alone and self.takes_any_text
         return load(
             name,
             on_notice=on_notice,
+            writes=generate > 0,
             revision=revision,
             dtype=self.dtype,
             tensor_parallel=shares or None,
