@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.gpu_pass import gpu_map, takes
 from mhaviz.attention.pooled_map import PooledMap, Wanted, Window, empty_map
 from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.tiled_pass import TiledPass
@@ -77,11 +76,10 @@ def attention_map(
         on_progress: is called with how much is done, from 0 to 1.
 
     Returns:
-        The map, as exact as the scores are: float64 inputs are computed in float64, others in float32, or, on a GPU, as
-        products of half precision with sums in float32 (see ``gpu_pass``). A query that sees no key at all has weights
-        of 0. ``top_keys`` and ``top_weights`` are (batch_size, n_heads, queries, top_keys), the largest weight first. A
-        query that sees fewer keys than that has filler in the places that are left: weights of 0, and positions from 0
-        to k_length − 1 that mean nothing and may repeat; look at those alone whose weight is above 0.
+        The map, as exact as the scores are: float64 inputs are computed in float64, others in float32. A query that
+        sees no key at all has weights of 0. ``top_keys`` and ``top_weights`` are (batch_size, n_heads, queries,
+        top_keys), the largest weight first. Where a query sees fewer keys, the places that are left have weight 0 and
+        a meaningless position.
 
     Raises:
         ArgumentError: an axis that does not fit, named; a number of rows, columns or keys that makes no sense; a window
@@ -140,8 +138,6 @@ def pool(
             return found
     _check_finite(call, key_mask)
     on_progress = on_progress or (lambda done: None)
-    if takes(call, key_mask, wanted):
-        return gpu_map(call, wanted, on_progress)
     result = empty_map(call.query, call.shape[3], wanted)
     TiledPass(call, key_mask, wanted, result, memory).run(on_progress)
     return result
