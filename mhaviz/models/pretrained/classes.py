@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import transformers
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -46,13 +45,6 @@ def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
     if masked:  # models such as BERT, of which there are many without
         return None if named & {kind.__name__ for kind in bare} else masked[0]
     return causal[0] if causal else None
-
-
-def named_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
-    """The class that its configuration names first; None: it names none of transformers' for this configuration."""
-    kind = getattr(transformers, next(iter(config.architectures or ()), ""), None)
-    is_its_own = isinstance(kind, type) and issubclass(kind, PreTrainedModel) and kind.config_class is type(config)
-    return kind if is_its_own else None
 
 
 def is_encoder_alone(model: PreTrainedModel) -> bool:

@@ -8,8 +8,6 @@ from typing import Any
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 
-ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-
 _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
@@ -57,6 +55,11 @@ def check_folder(folder: Path, name: str) -> None:
         inner = sorted(str(path.parent) for path in folder.glob("*/config.json"))
         hint = f"; there is one in {', '.join(inner[:3])}" if inner else _there(folder)
         raise MhavizError(f"{name} is no model: expected a folder with a config.json and safetensors{hint}")
+    if (folder / "adapter_config.json").exists():  # transformers would apply it where peft happens to be installed
+        raise MhavizError(
+            f"{name} holds an adapter beside its weights: save the model after peft's merge_and_unload, or remove "
+            f"adapter_config.json to see it without"
+        )
     read_fields(folder, name)
     files = weight_files(folder)
     if not files or any(path.suffix != ".safetensors" for path in files):
@@ -96,7 +99,7 @@ def weight_files(folder: Path) -> list[Path]:
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
         return [folder / name for name in sorted(set(index["weight_map"].values()))]
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return [path for path in sorted(folder.glob("*.safetensors")) if path.name != ADAPTER_WEIGHTS]
+        return sorted(folder.glob("*.safetensors"))
 
 
 def _from_hub(name: str, revision: str | None) -> Path:

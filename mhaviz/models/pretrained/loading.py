@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
-from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, find_folder, read_fields, weight_files
+from mhaviz.models.pretrained.folder import find_folder, read_fields, weight_files
 from mhaviz.records.tokens import Kind
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
@@ -28,8 +28,8 @@ from transformers import (
 from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 
-from mhaviz.models.pretrained import adapter, capture, sharing, sizes
-from mhaviz.models.pretrained.classes import is_encoder_alone, named_class, predicting_class, usual_class
+from mhaviz.models.pretrained import capture, sharing, sizes
+from mhaviz.models.pretrained.classes import is_encoder_alone, predicting_class, usual_class
 from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.growth import require_sound_steps
 from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, where_it_lies
@@ -217,13 +217,6 @@ class Checkpoint:
             return replace(self, kind=self.otherwise, otherwise=None)._load()
         _require_weights(model, missing, self.name, self.writes)
         remarks = _ignored_code(self.folder, type(model), type(self.tokenizer))
-        if adapter.has_adapter(self.folder):
-            advice = f"remove {ADAPTER_CONFIG} to see the model without it"
-            with as_one_line(f"{self.name}: its adapter cannot be merged", advice):
-                if self._is_apart:
-                    raise ValueError("the model is not on one device")
-                model = adapter.merged(model, self.folder)
-            remarks.append("the adapter of the folder is applied")
         if not self._is_apart:
             nn.Module.to(model, self.device)
         captured = bool(self.kind._can_set_attn_implementation())
@@ -286,9 +279,7 @@ def open_checkpoint(
         config = _config(folder, name)
         tokenizer = _tokenizer(folder, name)
         kind = usual = usual_class(config, name, writes)
-        if adapter.has_adapter(folder) and not writes:  # which names modules of the class that it was trained with
-            kind = named_class(config) or usual
-        elif predicts and not writes:
+        if predicts and not writes:
             kind = predicting_class(config) or usual
         attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
         there = replace(there, is_packed=_is_quantised(config, name))
@@ -361,7 +352,6 @@ def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
             **apart,
-            **adapter.IGNORED,
             **_FROM_FILES,
             output_loading_info=True,
         )

@@ -11,17 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import save
-from rounding import rounding
 from safetensors.torch import load_file, save_file
 from transformers import ProphetNetConfig, ProphetNetModel
 
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained import adapter, loading, sizes
-from mhaviz.models.pretrained.folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from mhaviz.models.pretrained import loading, sizes
 from mhaviz.models.pretrained.silence import silence
-
-CLOSE = rounding(depth=2)
 
 TEXT = "the cat sat"
 COMMANDS = (
@@ -141,7 +136,7 @@ def test_a_tokenizer_that_makes_texts_a_little_longer(mhaviz, folder):
 
 def test_few_places_ask_the_tokenizer():
     """Nobody who reads a text can forget that a foreign tokenizer may raise anything."""
-    package = Path(sys.modules[adapter.__name__].__file__).parent
+    package = Path(sys.modules[loading.__name__].__file__).parent
     asks = re.compile(r"tokenizer[.(]|getattr\([^,]*tokenizer")
     guarded = {path for path in package.glob("*.py") if "@asks_the_tokenizer" in path.read_text()}
     assert {path.name for path in guarded} == {"reading.py", "pairs.py", "chats.py", "languages.py"}
@@ -373,120 +368,15 @@ def test_code_that_is_left_out_is_told(mhaviz, folder, file, auto_map, message):
         assert (message in result.err and message in remark) if message else (result.err, remark) == ("", "")
 
 
-of_peft = pytest.mark.filterwarnings("ignore::FutureWarning")
-"""peft asks transformers by names that are old."""
-
-
-def put_adapter(folder, weights=ADAPTER_WEIGHTS, **fields):
-    """LoRA on the queries of the first layer, as peft writes it; W + (α / r) B A."""
-    torch.manual_seed(1)
-    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
-    tensors = {f"{name}A.weight": torch.randn(2, 32), f"{name}B.weight": torch.randn(32, 2)}
-    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 3, "target_modules": ["q_proj"], "layers_to_transform": [0]}
-    (folder / ADAPTER_CONFIG).write_text(json.dumps(config | {"base_model_name_or_path": "no/such"} | fields))
-    save_file(tensors, folder / weights, {"format": "pt"})
-    return 1.5 * tensors[f"{name}B.weight"] @ tensors[f"{name}A.weight"]
-
-
 def maps(result):
     assert result.status == 0, result.err
     return json.loads(result.out)["maps"]
 
 
-@of_peft
-@pytest.mark.parametrize(
-    ("fields", "weights", "message"),
-    [
-        ({"peft_type": "PREFIX_TUNING"}, ADAPTER_WEIGHTS, "expected the type 'LORA', got 'PREFIX_TUNING'"),
-        ({"peft_type": ["x"]}, ADAPTER_WEIGHTS, "expected the type 'LORA', got ['x']"),
-        ({}, "adapter_model.bin", "No such file or directory: .*adapter_model.safetensors"),
-        ({"init_lora_weights": "corda"}, ADAPTER_WEIGHTS, "init_lora_weights 'corda' changes the model's own weights"),
-        ({"megatron_config": {"a": 1}}, ADAPTER_WEIGHTS, "expected no megatron_config"),
-        ({"layer_replication": [[0, 2]] * 2}, ADAPTER_WEIGHTS, "expected no layer_replication"),
-        ({"r": 1}, ADAPTER_WEIGHTS, "size mismatch for"),
-        ({"r": 2**31}, ADAPTER_WEIGHTS, "expected ranks of at most 2, as its weights have, got 2147483648"),
-        ({"r": "x"}, ADAPTER_WEIGHTS, "'str'"),
-        ({"lora_alpha": [1]}, ADAPTER_WEIGHTS, "list"),
-        ({"modules_to_save": 5}, ADAPTER_WEIGHTS, "int"),
-        ({"use_dora": True}, ADAPTER_WEIGHTS, "expected another tensor in place of"),
-        ({"target_modules": ["k_proj"]}, ADAPTER_WEIGHTS, "expected another tensor in place of"),
-        ({"alora_invocation_tokens": [1]}, ADAPTER_WEIGHTS, "aLoRA is"),
-    ],
-)
-def test_an_adapter_that_cannot_be_merged(mhaviz, folder, fields, weights, message):
-    pytest.importorskip("peft")
+def test_an_adapter_is_refused(mhaviz, folder):
+    """Whether peft would have applied it: attention with and without are two answers."""
     model = folder("llama")
-    put_adapter(model, weights, **fields)
-    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
-    assert re.search(rf"its adapter cannot be merged \(.*{re.escape(message)}".replace(r"\.\*", ".*"), err)
-    assert "; remove adapter_config.json to see the model without it" in err
-
-
-def test_an_adapter_needs_peft(mhaviz, folder, monkeypatch):
-    model = folder("llama")
-    put_adapter(model)
-    monkeypatch.setitem(sys.modules, "peft", None)
-    assert "its adapter cannot be merged (import of peft" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "5", "[" * 100_000])
-def test_an_adapter_that_cannot_be_read(mhaviz, folder, text):
-    model = folder("llama")
-    (model / ADAPTER_CONFIG).write_text(text)
-    assert "its adapter cannot be merged (" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
-
-
-def test_an_adapter_beside_no_weights(mhaviz, folder):
-    model = folder("llama")
-    put_adapter(model)
-    (model / "model.safetensors").unlink()
-    for message in ("has no weights", "is no model"):
-        err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
-        assert message in err
-        assert "got 'adapter_config.json', 'adapter_model.safetensors'; save the whole model" in err
-        (model / CONFIG).unlink(missing_ok=True)
-
-
-@of_peft
-def test_an_adapter_is_applied_and_told(mhaviz, folder, tmp_path):
-    """As a model whose weights are the sums."""
-    pytest.importorskip("peft")
-    model, summed = folder("llama"), save("llama", tmp_path / "summed")
-    change_of_weights = put_adapter(model)
-    tensors = load_file(summed / "model.safetensors")
-    tensors["model.layers.0.self_attn.q_proj.weight"] += change_of_weights
-    save_file(tensors, summed / "model.safetensors", {"format": "pt"})
-    for more in ((), ("--generate", "3")):
-        result = mhaviz("heatmap", TEXT, "--model", str(model), "--json", *more)
-        assert "the adapter of the folder is applied" in result.err
-        assert "the adapter of the folder is applied" in json.loads(result.out)["source"]["remark"]
-        expected = maps(mhaviz("heatmap", TEXT, "--model", str(summed), "--json", *more))
-        for found, wanted in zip(maps(result), expected, strict=True):
-            assert found["queries"] == wanted["queries"]
-            torch.testing.assert_close(
-                torch.tensor(found["weights"]), torch.tensor(wanted["weights"]), atol=CLOSE, rtol=0
-            )
-    steps = [json.loads(mhaviz("trace-shapes", TEXT, "--model", str(one), "--json").out) for one in (model, summed)]
-    assert steps[0]["steps"] == steps[1]["steps"]
-
-
-@of_peft
-def test_an_adapter_that_peft_merges(mhaviz, folder, tmp_path):
-    """peft itself made it and merged it; its patterns name modules as they are in the model with a head."""
-    peft = pytest.importorskip("peft")
-    from transformers import AutoModelForCausalLM
-
-    model, merged = folder("llama"), save("llama", tmp_path / "merged")
-    config = peft.LoraConfig(
-        r=4,
-        target_modules=r"model\.layers\.\d\.self_attn\.(q|k)_proj",
-        use_dora=True,
-        init_lora_weights=False,
-        alpha_pattern={"model.layers.1.self_attn.k_proj": 30},
+    (model / "adapter_config.json").write_text("{}")
+    assert "holds an adapter beside its weights: save the model after" in refused(
+        mhaviz("heatmap", TEXT, "--model", str(model))
     )
-    with_adapter = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(merged), config)
-    with_adapter.save_pretrained(model)
-    with_adapter.merge_and_unload().save_pretrained(merged)
-    found, wanted = (maps(mhaviz("heatmap", TEXT, "--model", str(one), "--json")) for one in (model, merged))
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(torch.tensor(one["weights"]), torch.tensor(other["weights"]), atol=CLOSE, rtol=0)

@@ -131,14 +131,6 @@ def test_accelerate_is_needed(model_folder, monkeypatch, most):
         mhaviz.load(str(model_folder("llama")), device_map="auto", max_memory=most)
 
 
-def test_an_adapter_needs_its_weights_at_hand(model_folder, tmp_path):
-    folder = tmp_path / "adapted"
-    shutil.copytree(model_folder("llama"), folder)
-    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    with pytest.raises(MhavizError, match=r"its adapter cannot be merged \(the model is not on one device\)"):
-        spread(folder)
-
-
 def parameters_of(folder):
     from safetensors.torch import load_file
 
