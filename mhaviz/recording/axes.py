@@ -163,12 +163,7 @@ class Layouts:
     def are_made(self, x: Tensor) -> bool:
         """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
         layout = self.get(x)
-        rows, columns = layout.axes if layout is not None and len(layout.axes) == 2 else ((), ())
-        return (
-            all(origin.maker is None for origin in _origins(rows))
-            and bool(_origins(columns))
-            and all(origin.maker is not None for origin in _origins(columns))
-        )
+        return layout is not None and len(layout.axes) == 2 and _has_rows(layout.axes, layout.axes[-1:])
 
     def take(self, result: Any, seen: Any) -> None:
         """Let what nobody saw being computed have the layouts of the same that was seen."""
@@ -262,7 +257,9 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
             for one, n in enumerate(result.shape)
             if n > 1 and result.stride(one) * (n - 1) == (end - start) * stride
         ]
-        own, n, step = kept[0] if len(kept) == 1 and start < end else (-1, 1, 1)
+        if start == end:
+            kept = [(one, 1, 1) for one, axis in enumerate(axes) if result.shape[one] == 1 and origin in dict(axis)]
+        own, n, step = kept[0] if len(kept) == 1 else (-1, 1, 1)
         cut = Cut(start, step, n, size)
         if cut.n == size or (start < end and own < 0):
             continue
@@ -635,18 +632,23 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
 
 
 def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
-    """Whether tokens that are joined are not known to stand in another order than where they come from."""
-    places = dict[Origin, list[int]]()
+    """Whether tokens that are joined stand where they come from, or all are there in their order, as far as is known.
+
+    A part that is shifted, with others gone, would be taken for the tokens that it has come in place of.
+    """
+    places, shifted, start = dict[Origin, list[int]](), set[Origin](), 0
     for size, axis in zip(sizes, parts, strict=True):
         origins = [origin for origin, _ in axis or () if origin.maker is None]
         if any(not cut.step for origin in origins for cut in origin.cuts):
             return False
         part = _part(axis) if axis and origins else None
-        if part is not None and size == 1 and (beside := part.of.beside) is not None and beside.size == part.of.size:
-            part = Part(part.of, beside.start, 1, 1)
         if part is not None and part.step and size < part.of.size:
             places.setdefault(part.of, []).extend(part.places)
-    return all(several == sorted(several) for several in places.values())
+            shifted |= {part.of} if part.places != range(start, start + size) else set()
+        start += size
+    return all(
+        several == (list(range(of.size)) if of in shifted else sorted(several)) for of, several in places.items()
+    )
 
 
 def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
@@ -783,7 +785,7 @@ def _product(axes: Layouts, product: Product, shape: tuple[int, ...]) -> Layout:
         for which, side in enumerate(sides)
     ]
     own, alone = _origins(*summed[0], *summed[1]), [_alone(product, which) for which in (0, 1)]
-    matrix = next((which for which in (1, 0) if _is_matrix(product, which)), None)
+    matrix = next((n for n in (1, 0) if _is_matrix(product, n) and not _has_rows(sides[n].axes, summed[n])), None)
     of_scores = [side.scores for side in sides if side.scores is not None and side.scores.are_scores]
     before = of_scores[0] if of_scores else None
     made: Axis = ()
@@ -822,6 +824,13 @@ def _alone(product: Product, which: int) -> set[str]:
 def _longer(product: Product, which: int) -> set[str]:
     pairs = zip(product.axes[which], product.factors[which].shape, strict=True)
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
+
+
+def _has_rows(axes: Sequence[Axis], columns: Sequence[Axis]) -> bool:
+    """Whether some of these axes are of features that layers have made, and the others, such as of tokens, are not."""
+    features = _origins(*columns)
+    others = _origins(*axes) - features
+    return bool(features) and all(one.maker is not None for one in features) and all(o.maker is None for o in others)
 
 
 def _is_matrix(product: Product, which: int) -> bool:

@@ -277,6 +277,8 @@ ORDERS = [
     lambda x: torch.cat([x[:, :, ::2], x[:, :, 1::2]], 2),
     lambda x: torch.cat([x[:, :, :1] * 0, x[:, :, REVERSED]], 2),
     lambda x: torch.cat([torch.zeros(B, H, 1, D), by_gather(x)], 2),
+    lambda x: torch.cat([torch.zeros(B, H, 1, D), x[:, :, :-1]], 2),
+    lambda x: torch.cat([x[:, :, 1:], torch.zeros(B, H, 1, D)], 2),
 ]
 
 
@@ -300,6 +302,24 @@ def test_tokens_that_are_joined_in_their_order_are_no_rows(take):
     recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
     (m,) = recording.attention.maps
     assert m.keys == tuple(map(str, range(len(m.keys))))
+
+
+def test_tokens_of_an_input_without_a_batch_are_known():
+    def attend(q, k, v):
+        return by_hand(q, k.flip(0), v.flip(0)), by_hand(q, k[2:], v[2:])
+
+    layer = Layer(attend)
+    layer.projected = lambda x: layer.linear(x).chunk(3, -1)
+    with mhaviz.record(layer) as recording:
+        layer(torch.randn(T, H * D))
+    keys = [m.keys for m in recording.attention.maps]
+    assert keys == [tuple(f"row {place}" for place in range(T)), tuple(map(str, range(2, T)))]
+
+
+def test_one_token_that_is_cut_from_a_sequence_is_known():
+    recording, _ = recorded(lambda q, k, v: by_hand(q, k[:, :, 3:4], v[:, :, 3:4]))
+    (m,) = recording.attention.maps
+    assert m.keys == ("3",)
 
 
 def by_examples(attend):
