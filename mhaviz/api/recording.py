@@ -117,7 +117,7 @@ class Recording(ContextDecorator):
             )
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
-        self._watch = Watch(self._on_caught, model, self._is_wanted, self._options.names)
+        self._watch = Watch(self._on_caught, model, self._is_wanted, self._options.names, self._on_merged)
         self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn, self._on_part)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.page)
@@ -318,19 +318,27 @@ class Recording(ContextDecorator):
     def _is_drawn(self, site: SeenSite) -> bool:
         return self._options.wants(site) and self._options.passes.wants(site.passes - 1)
 
-    def _on_caught(self, place: Place, caught: Caught) -> None:
-        """Take what the program's attention computes with, while it is there."""
+    def _on_caught(self, place: Place, caught: Caught) -> int | None:
+        """Take what the program's attention computes with, while it is there; returns the number of its site."""
         if not self._follows_caches and may_crop():
             self._follows_caches = True
             self._stack[0].enter_context(crops_followed(self._on_crop))
         run = self._sites.run(place, caught)
-        if run is None or not self._options.wants(run.site):
-            return
+        if run is None:
+            return None
+        if self._options.wants(run.site):
+            self._take(run, place)
+        return run.site.number
+
+    def _on_merged(self, numbers: Iterable[int]) -> None:
+        self._sites.merge(numbers)
+
+    def _take(self, run: Run, place: Place) -> None:
         is_wanted = self._options.passes.wants(run.pass_number)
         if not is_wanted and self._study is None:
             return
         self._note_form(run)
-        self._device = str(caught.call.device)
+        self._device = str(run.caught.call.device)
         call, (batch_size, n_heads, q_length, k_length) = run.caught.call, run.caught.call.shape
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
         heads = tuple(sorted(run.caught.heads)) or tuple(range(n_heads))

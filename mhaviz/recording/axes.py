@@ -96,12 +96,6 @@ class Part(NamedTuple):
         """Of the tokens in the sequence; empty: not known."""
         return range(self.start, self.start + self.step * self.n, self.step or 1)
 
-    def is_beside(self, other: "Part") -> bool:
-        """Whether the other is of the same sequence, and of other tokens."""
-        if self.of != other.of or bool(self.step) != bool(other.step):
-            return False
-        return not set(self.places) & set(other.places) if self.step else self.start != other.start
-
 
 Factor = tuple[Origin, int]
 """A part of an axis: what it comes from, and its length."""

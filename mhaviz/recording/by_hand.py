@@ -33,6 +33,7 @@ class ByHand:
         on_error: is told what goes wrong here.
         fixed: knows which tensors are no activations.
         layouts: of the program's tensors.
+        on_sums: is called with sums of exponentials of scores, or their logarithms.
     """
 
     def __init__(
@@ -43,11 +44,12 @@ class ByHand:
         on_error: Callable[[Exception], None],
         fixed: FixedRows,
         layouts: Layouts,
+        on_sums: Callable[[Tensor], None],
     ) -> None:
         self._marks = Marks[Mark]()
         self._on_unseen, self._fixed, self._layouts = on_unseen, fixed, layouts
         self._weights = WeightsByHand(self._marks, on_weights, on_unmet, on_unseen, on_error, fixed, layouts)
-        self._on_error = on_error
+        self._on_error, self._on_sums = on_error, on_sums
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
@@ -150,6 +152,8 @@ class ByHand:
             dim = args[1] if len(args) > 1 else kwargs.get("dim")
             if isinstance(dim, int):
                 self._marks.set(result, Logarithms(scores, dim if dim < 0 else dim - x.ndim, sums))
+            if sums:
+                self._on_sums(result)
 
     def _difference(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         less = self._marks.get(args[1]) if len(args) > 1 else None
@@ -187,6 +191,7 @@ class ByHand:
                 (dim,) = dim
             if isinstance(dim, int):
                 self._marks.set(result, replace(mark, axis=dim if dim < 0 else dim - x.ndim))
+            self._on_sums(result)
 
     def _quotient(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         above, below = (self._marks.get(x) for x in (*args[:2], None, None)[:2])

@@ -30,6 +30,7 @@ from mhaviz.recording.flex import Flex, is_flex
 from mhaviz.recording.fused import Fused
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, unseen
+from mhaviz.recording.merging import Merging
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.operators import Operators, Read
 from mhaviz.recording.replacing import scripted_as_written
@@ -37,8 +38,9 @@ from mhaviz.recording.threads import threads_followed
 from mhaviz.recording.weights import Meeting
 from mhaviz.recording.zeroing import zero_in_output, zero_in_weights
 
-OnCaught = Callable[[Place, Caught], None]
-"""Is called with each attention, while its tensors are what they were: they are the program's own."""
+OnCaught = Callable[[Place, Caught], int | None]
+"""Is called with each attention, while its tensors are what they were: they are the program's own. What it returns
+numbers the attention for ``on_merged``."""
 
 Wanted = Callable[[Place, int, int], bool]
 """Is asked of each attention, before it costs anything, with the numbers of its queries and keys."""
@@ -52,6 +54,7 @@ class Watch:
         model: watch its attention alone, and name it within the model; None: whatever runs.
         is_wanted: see ``Wanted``.
         is_asked: whether what a module weighs is shown even if it is no attention.
+        on_merged: is called with attentions that turn out to be parts of one softmax; see ``Merging``.
 
     Attributes:
         inputs: the numbers of tokens that were read.
@@ -68,12 +71,15 @@ class Watch:
         model: nn.Module | None = None,
         is_wanted: Wanted = lambda place, q_length, k_length: True,
         is_asked: Callable[[Place], bool] = lambda place: False,
+        on_merged: Callable[[frozenset[int]], None] = lambda attentions: None,
     ) -> None:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model)
         self.inputs = SeenInputs(self._failed)
         self._axes = Layouts(self.inputs.numbers)
         self.may_follow = self._axes.may_follow
+        self._merging = Merging(on_merged)
+        self.may_merge = self._merging.may_follow
         self.fixed = FixedRows()
         self._by_hand = ByHand(
             self._caught_weights,
@@ -82,6 +88,7 @@ class Watch:
             self._failed,
             self.fixed,
             self._axes,
+            self._merging.add_sums,
         )
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
@@ -244,6 +251,13 @@ class Watch:
         except Exception as error:
             self._failed(error)
 
+    def follow_merging(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Follow what becomes of the outputs of attentions."""
+        try:
+            self._merging.follow(func, args, kwargs, result)
+        except Exception as error:
+            self._failed(error)
+
     def _failed(self, error: Exception) -> None:
         """Note what went wrong while the program was followed."""
         try:
@@ -329,7 +343,9 @@ class Watch:
                     self.miss(f"{place.name}: {sides.why}")
                 caught = arranged(place)
                 reads_itself = False if sides.are_fixed in _ONE else caught.reads_itself
-                self._on_caught(place, replace(caught, are_fixed=sides.are_fixed, reads_itself=reads_itself))
+                caught = replace(caught, are_fixed=sides.are_fixed, reads_itself=reads_itself)
+                if (attention := self._on_caught(place, caught)) is not None:
+                    self._merging.shown(attention)
         except VisitorError:
             raise
         except MhavizError as error:
@@ -401,7 +417,7 @@ class _Mode(TorchFunctionMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch, self._looks, self._may_fix = watch, watch.looks, watch.fixed.may_begin
-        self._may_follow = watch.may_follow
+        self._may_follow, self._may_merge = watch.may_follow, watch.may_merge
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -419,4 +435,6 @@ class _Mode(TorchFunctionMode):
             watch.follow_fixed(func, args, kwargs, result)
         if kwargs or self._may_follow(func, args):
             watch.follow_axes(func, args, kwargs, result)
+        if self._may_merge(args):
+            watch.follow_merging(func, args, kwargs, result)
         return result

@@ -6,7 +6,7 @@ steps are one pass.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, takewhile
 
@@ -55,8 +55,7 @@ class SeenSite:
         is_block: whether its queries are some of its module's, and nothing tells which.
         parts: the tokens that queries and keys of its last run are; None: not known.
         example: see ``Order``; of its last run.
-        is_part: whether its queries have met a part of their keys, or are of a part of the examples, and the others in
-            other softmaxes.
+        is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
         joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
     """
@@ -232,7 +231,7 @@ class Sites:
         site.is_lost = site.rejects = False
         site.call = place.call
         self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place, caught)
-        if self._is_part(site, place, caught):
+        if self._is_some_examples(site, place, caught):
             return None
         return Run(site, site.passes - 1, 0, caught)
 
@@ -249,38 +248,38 @@ class Sites:
         if not site.heads & frozenset().union(*there):
             site.joins, site.order = first, first.order
 
-    def _is_part(self, site: SeenSite, place: Place, caught: Caught) -> bool:
-        """Whether the queries meet other keys in other softmaxes, as where these are joined by their sums, or those of
-        other examples; say so."""
-        site.parts, site.example = (query, key), example = caught.order.parts, caught.order.example
-        beside = [
+    def _is_some_examples(self, site: SeenSite, place: Place, caught: Caught) -> bool:
+        """Whether the run is of a part of the examples; say so."""
+        site.parts, site.example = caught.order.parts, caught.order.example
+        example = site.example
+        others = [
             one
             for one in self.all
             if one is not site
             and (one.root, one.forward) == (place.root, place.forward)
             and (one.name == place.name or not place.is_module)
+            and (one.example and example and one.example[0] == example[0] and one.example != example)
         ]
-        of_examples = [
-            one for one in beside if one.example and example and one.example[0] == example[0] and one.example != example
-        ]
-        others = of_examples or [
-            one
-            for one in beside
-            if key is not None and one.parts[1] is not None and key.is_beside(one.parts[1]) and query == one.parts[0]
-        ]
-        for one in others:
-            self._on_part(one)
-        for one in (*others, site) if others else ():
-            one.is_part = True
-        if others and self._is_drawn(site):
-            self._miss(
-                f"{site.name}: runs for some examples at a time, as in a loop over the batch, and which they are is "
-                f"not known; not shown"
-                if of_examples
-                else f"{site.name}: its queries meet the keys part by part, in a softmax for each, as where these are "
-                f"joined by their sums; not shown"
+        if others:
+            self._leave_out(
+                (*others, site),
+                "runs for some examples at a time, as in a loop over the batch, and which they are is not known",
             )
         return bool(others)
+
+    def merge(self, numbers: Iterable[int]) -> None:
+        """Leave out attentions, by their numbers, that are parts of one softmax; say so."""
+        self._leave_out(
+            [self.all[number] for number in sorted(numbers)],
+            "its queries meet the keys part by part, in a softmax for each, and these are joined by their sums",
+        )
+
+    def _leave_out(self, sites: Iterable[SeenSite], why: str) -> None:
+        for site in sites:
+            site.is_part = True
+            self._on_part(site)
+            if self._is_drawn(site):
+                self._miss(f"{site.name}: {why}; not shown")
 
     def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], place: Place, caught: Caught) -> None:
         """Note of attentions that run within one call of a module with the same keys that their queries are not known.

@@ -60,6 +60,7 @@ CUTS = {
     "sliced": lambda x: [x[:, :, :5], x[:, :, 5:]],
     "chunked": lambda x: x.chunk(2, 2),
     "narrowed": lambda x: [x.narrow(2, 4, 4), x.narrow(2, 0, 4)],
+    "overlapping": lambda x: [x[:, :, :5], x[:, :, 3:]],
     "every second": lambda x: [x[:, :, ::2], x[:, :, 1::2]],
     "viewed": lambda x: x.unflatten(2, (2, -1)).unbind(2),
 }
@@ -72,6 +73,30 @@ def test_softmaxes_over_parts_of_the_keys_are_not_shown(attend, cut):
     recording, _ = recorded(lambda q, k, v: merged([attend(q, *pair) for pair in zip(parts(k), parts(v), strict=True)]))
     assert recording.is_empty
     assert "Layer: its queries meet the keys part by part, in a softmax for each" in recording.notices[0]
+
+
+def by_sums(several, sums):
+    return sum(o * one for o, one in zip(several, sums, strict=True)) / sum(sums)
+
+
+def of_a_ring(several, sums):
+    return several[0] - F.sigmoid(sums[1].log() - sums[0].log()) * (several[0] - several[1])
+
+
+@pytest.mark.parametrize("join", [by_sums, of_a_ring])
+def test_softmaxes_that_masks_divide_are_not_shown_where_sums_join_them(join):
+    def halves(q, k, v):
+        S, left = q @ k.mT, torch.arange(T) < 4
+        several = [S.masked_fill(hidden, -torch.inf) for hidden in (left, ~left)]
+        return join([S.softmax(-1) @ v for S in several], [S.exp().sum(-1, True) for S in several])
+
+    assert recorded(halves)[0].is_empty
+
+
+@pytest.mark.parametrize("attend", [by_hand, by_operator, by_sdpa])
+def test_attentions_to_two_memories_whose_outputs_are_added_are_two(attend):
+    recording, _ = recorded(lambda q, k, v: sum(attend(q, k[:, :, i], v[:, :, i])[0] for i in (slice(3), slice(3, T))))
+    assert [m.keys for m in recording.attention.maps] == [tuple(map(str, range(3))), tuple(map(str, range(3, T)))]
 
 
 def test_a_ring_of_queries_and_keys_is_not_shown():
