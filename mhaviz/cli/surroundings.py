@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mhaviz.views.plain_text import PLAIN
+
 _KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 _SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg", _KERNELS: "64"}
 """matplotlib reads no matplotlibrc, broken or not, and opens no window. PyTorch keeps few kernels of sizes of batches,
@@ -119,9 +121,9 @@ def surroundings_put_back() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """Let what a narrow encoding lacks be escaped, and stand in for streams that the caller has closed."""
+    """Let what a narrow encoding lacks be written in ASCII, and stand in for streams that the caller has closed."""
     for name in _STREAMS:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):
-            getattr(sys, name).reconfigure(errors="backslashreplace")
+            getattr(sys, name).reconfigure(errors=PLAIN)

@@ -94,12 +94,11 @@ def title_words(
 _LEAST_TEXT = 8  # cells of a text in a title
 
 
-def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Callable[[str], str] = visible) -> str:
+def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible) -> str:
     """ "self-attention: i wonder what …" in at most ``width`` cells; ``shown`` makes a text fit to be shown.
 
     Two texts are told apart: "source-target attention; queries: le chat, keys: the cat".
     """
-    ellipsis = "..." if ascii_only else "…"
     names = [f"{name}: " if name else "" for name, _ in title.texts]
     head = title.head + ("; " if any(names) else ": ")
     if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:
@@ -108,21 +107,17 @@ def title_text(title: "Title", width: int, ascii_only: bool = False, shown: Call
     from mhaviz.pages.words import unnamed_text  # with which numpy comes, and help reads this file
 
     unnamed = [unnamed_text(tokens) for _, tokens in title.texts]
-    if ascii_only:
-        unnamed = list(map(mathematics_in_ascii, unnamed))
     texts = [
         text.split(" ") if text else title_words(tokens.texts, tokens.special, shown)
         for text, (_, tokens) in zip(unnamed, title.texts, strict=True)
     ]
-    if ascii_only:
-        texts = [list(map(in_ascii, words)) for words in texts]
     room = width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)
     shortened = list(map(" ".join, texts))
     shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # a long text takes what it leaves
     for done, i in enumerate(shortest_first):
-        shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), _LEAST_TEXT), ellipsis)
+        shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), _LEAST_TEXT))
         room -= cell_len(shortened[i])
-    return cut(head + ", ".join(map("".join, zip(names, shortened, strict=True))), width, ellipsis)
+    return cut(head + ", ".join(map("".join, zip(names, shortened, strict=True))), width)
 
 
 _PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
@@ -143,7 +138,7 @@ def _whole_character(tokens: Sequence[str], i: int) -> str | None:
     return blank + character if first == i else None
 
 
-def cut(text: str, width: int, ellipsis: str = "…") -> str:
+def cut(text: str, width: int) -> str:
     """The text in at most ``width`` terminal cells, shortened in the middle.
 
     >>> cut("antidisestablishmentarianism", 9)
@@ -151,14 +146,14 @@ def cut(text: str, width: int, ellipsis: str = "…") -> str:
     """
     if _width(text) <= width:
         return text
-    if width <= len(ellipsis):
-        return ellipsis[:width]
-    room = width - len(ellipsis)
+    room = width - 1
+    if room < 1:
+        return "…"[:width]
     head = _take(text, (room + 1) // 2)
     tail = _take(text[::-1], room // 2)[::-1]
     while tail and _is_mark(tail[0]):  # its letter was cut off
         tail = tail[1:]
-    return head + ellipsis + tail
+    return f"{head}…{tail}"
 
 
 def quoting(shown: Callable[[str], str] = visible) -> Callable[[str, int], str]:
@@ -166,7 +161,7 @@ def quoting(shown: Callable[[str], str] = visible) -> Callable[[str, int], str]:
     return lambda token, cells: cut(shown(bare(token)), cells)
 
 
-def cut_words(words: Sequence[str], width: int, ellipsis: str = "…") -> str:
+def cut_words(words: Sequence[str], width: int) -> str:
     """The words with blanks between, in at most ``width`` terminal cells, some left out in the middle.
 
     >>> cut_words(["the", "small", "black", "cat", "sleeps"], 18)
@@ -178,12 +173,12 @@ def cut_words(words: Sequence[str], width: int, ellipsis: str = "…") -> str:
     head, tail = 1, 0
     shown = ""
     while head + tail < len(words):
-        longer = " ".join([*words[:head], ellipsis, *words[len(words) - tail :]])
+        longer = " ".join([*words[:head], "…", *words[len(words) - tail :]])
         if cell_len(longer) > width:
             break
         shown = longer
         head, tail = (head, tail + 1) if tail < head else (head + 1, tail)
-    return shown or cut(whole, width, ellipsis)
+    return shown or cut(whole, width)
 
 
 def _is_mark(character: str) -> bool:
@@ -207,15 +202,15 @@ def _take(text: str, width: int) -> str:
     return text[:fits]
 
 
-def position_suffixes(tokens: Sequence[str], ascii_only: bool = False, start: int = 0) -> list[str]:
-    """For each token that is shown more than once, its position: "₃", or "_3"; else nothing.
+def position_suffixes(tokens: Sequence[str], start: int = 0) -> list[str]:
+    """For each token that is shown more than once, its position, "₃"; else nothing.
 
     Positions are counted from ``start``, that of the first token in the whole input.
     """
     words = list(map(bare, tokens))
     counts = Counter(words)
     positions = range(start, start + len(tokens))
-    marks = [f"_{i}" if ascii_only else str(i).translate(_SUBSCRIPTS) for i in positions]
+    marks = [str(i).translate(_SUBSCRIPTS) for i in positions]
     return [mark if counts[word] > 1 else "" for word, mark in zip(words, marks, strict=True)]
 
 
@@ -232,54 +227,17 @@ def round_positions(start: int, end: int, most: int) -> list[int]:
     return list(inside)
 
 
-def token_labels(tokens: Sequence[str], width: int, ascii_only: bool = False, start: int = 0) -> list[str]:
+def token_labels(tokens: Sequence[str], width: int, start: int = 0) -> list[str]:
     """One label a token, at most ``width`` cells wide: visible, repeated tokens told apart by their position.
 
-    With ``ascii_only``, other characters are escaped as well. ``start``: the position of the first token.
+    ``start``: the position of the first token.
     """
-    ellipsis = "..." if ascii_only else "…"
     labels = []
-    for token, suffix in zip(tokens, position_suffixes(tokens, ascii_only, start), strict=True):
+    for token, suffix in zip(tokens, position_suffixes(tokens, start), strict=True):
         shown = visible(bare(token))
-        if ascii_only:
-            shown = in_ascii(shown)
         room = width - len(suffix)
-        labels.append(cut(shown, room, ellipsis) + suffix if room > 0 else cut(suffix, width, ellipsis))
+        labels.append(cut(shown, room) + suffix if room > 0 else cut(suffix, width))
     return labels
-
-
-def in_ascii(text: str) -> str:
-    """The text with every character outside ASCII escaped."""
-    return "".join(c if c.isascii() else escape(c) for c in text)
-
-
-_MATHEMATICS = {
-    "√": "sqrt ",
-    "ᵀ": "^T",
-    "×": "x",
-    "·": "*",
-    "−": "-",
-    "∞": "inf",
-    "≤": "<=",
-    "≥": ">=",
-    "→": "->",
-    "²": "^2",
-    "∘": "*",
-    "‖": "|",
-    "–": "-",
-    "±": "+-",
-    "Σ": "sum",
-    "µ": "u",
-    "…": "...",
-    **{subscript: f"_{digit}" for digit, subscript in enumerate("₀₁₂₃₄₅₆₇₈₉")},
-    "“": '"',
-    "”": '"',
-}
-
-
-def mathematics_in_ascii(text: str) -> str:
-    """An equation or a remark of mhaviz's own, for terminals without Unicode."""
-    return in_ascii("".join(_MATHEMATICS.get(c, c) for c in text))
 
 
 def every(n_labels: int, n_fitting: int) -> int:

@@ -92,9 +92,9 @@ def test_what_is_hidden_and_which_layer_it_is(show, random_map):
     blank = "blank: hidden keys, later, or more than 1 position away in layer 1"
     drawn = [text.get_text() for text in difference_figure(difference).page.texts]
     assert any(text.endswith(blank) for text in drawn)
-    for terminal, mark in ((("truecolor", "utf-8"), "·"), ((None, "ascii"), "/"), ((None, "utf-8"), "·")):
-        shown = " ".join(show(difference_view(difference), 200, *terminal).split())
-        assert blank.replace("blank", mark) in shown
+    for colour in ("truecolor", None):
+        shown = " ".join(show(difference_view(difference), 200, colour).split())
+        assert blank.replace("blank", "·") in shown
     for layer in (0, 1):
         title = f"masked self-attention, layer {layer}: a b c"
         assert title in drawn

@@ -101,24 +101,20 @@ def test_hostile_tokens(show):
     first = dataclasses.replace(m.sentences[0], queries=Tokens(HOSTILE), keys=Tokens(HOSTILE))
     m = dataclasses.replace(m, sentences=(first, *m.sentences[1:]))
     masking_figure(m).save(io.BytesIO(), "png")
-    for encoding in ("utf-8", "ascii"):
-        assert "\x1b" not in show(MaskingView(m), 80, None, encoding)
+    assert "\x1b" not in show(MaskingView(m), 80, None)
 
 
-@pytest.mark.parametrize(("encoding", "cross", "hidden"), [("utf-8", "×", "·"), ("ascii", "x", "/")])
 @pytest.mark.parametrize("width", [60, 120])
-def test_the_terminal_tells_them_apart_without_colour(show, width, encoding, cross, hidden):
+def test_the_terminal_tells_them_apart_without_colour(show, width):
     m = made()
-    lines = show(MaskingView(m), width, None, encoding).splitlines()
+    lines = show(MaskingView(m), width, None).splitlines()
     assert max(map(cell_len, lines)) <= width
     cells = " ".join(
-        line
-        for line in lines
-        if line.split() and line.split()[0] in "the₀ the_0 cat sat on the₄ mat a dog barks pad₃ pad_3"
+        line for line in lines if line.split() and line.split()[0] in "the₀ cat sat on the₄ mat a dog barks pad₃"
     )
     seen = [~one.hidden[0] & ~one.padding for one in m.sentences]
     n_dropped = sum(int((one.dropped[0] & of).sum()) for one, of in zip(m.sentences, seen, strict=True))
     assert n_dropped
-    assert sum(line.split().count(cross) for line in lines[5:]) == n_dropped
+    assert sum(line.split().count("×") for line in lines[5:]) == n_dropped
     assert " pad " in cells
-    assert f" {hidden} " in cells
+    assert " · " in cells

@@ -95,7 +95,7 @@ def test_titles_count_tokens_that_have_no_names(show):
     patches = replace(attention[0], rows=Axis(patch_tokens(4, 4, 1)), columns=Axis(patch_tokens(4, 4, 1)))
     shown = texts_of(replace(attention, maps=(patches,)))
     assert "self-attention: 4 × 4 patches of an image" in shown
-    assert title_text(map_title(patches), 80, ascii_only=True) == "self-attention: 4 x 4 patches of an image"
+    assert title_text(map_title(patches), 80) == "self-attention: 4 × 4 patches of an image"
 
 
 def test_labels_of_many_patches_are_where_rows_begin():

@@ -11,7 +11,7 @@ from rich.style import Style as RichStyle
 
 from mhaviz.pages.panels import Panel
 from mhaviz.views.colours import needs_dark_text, palette, places
-from mhaviz.views.terminal.ramps import hidden_mark, ramp_characters
+from mhaviz.views.terminal.ramps import HIDDEN, ramp_characters
 from mhaviz.views.terminal.xterm import FIRST, xterm_colours, xterm_numbers
 
 Colours = Literal["256", "truecolor"]
@@ -43,13 +43,13 @@ class Cells:
     ``colours``: of the terminal; None: it has none.
     """
 
-    def __init__(self, panel: Panel, kind: CellKind, width: int, colours: Colours | None, in_unicode: bool) -> None:
-        self._panel, self._kind, self._width, self._in_unicode = panel, kind, width, in_unicode
+    def __init__(self, panel: Panel, kind: CellKind, width: int, colours: Colours | None) -> None:
+        self._panel, self._kind, self._width = panel, kind, width
         self._hidden = np.isnan(panel.values).tolist()
         self._paint: Callable[[range, int], Segment]
         if colours is None:
             self._paint = self._character
-            self._ramp = ramp_characters(panel.values, panel.scale, in_unicode).tolist()
+            self._ramp = ramp_characters(panel.values, panel.scale).tolist()
         else:
             self._paint = self._half_block if kind == "half-blocks" else self._coloured
             self._ground = terminal_colours(panel.scale.colormap, colours)
@@ -66,7 +66,7 @@ class Cells:
         """What is hidden is no number, and has no colour."""
         if all(self._hidden[row][column] for row in rows):
             mark = self._panel.mark(rows[0], column) if self._kind == "values" else ""
-            return Segment((mark or hidden_mark(self._in_unicode)).center(self._width))
+            return Segment((mark or HIDDEN).center(self._width))
         return self._paint(rows, column)
 
     def _number(self, row: int, column: int) -> str:
@@ -74,10 +74,7 @@ class Cells:
 
     def _character(self, rows: range, column: int) -> Segment:
         (row,) = rows
-        number = self._number(row, column)
-        # In ASCII the character would look like a second sign.
-        is_sign = number and self._panel.scale.has_two_signs and not self._in_unicode
-        return Segment((number if is_sign else self._ramp[row][column] + number).center(self._width))
+        return Segment((self._ramp[row][column] + self._number(row, column)).center(self._width))
 
     def _coloured(self, rows: range, column: int) -> Segment:
         (row,) = rows

@@ -29,7 +29,7 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.explanation import Explanation
 from mhaviz.views.labels import harmless, title_text, token_labels
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
+from mhaviz.views.terminal.grid import BOLD, DIM, HeatGrid, quote
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
@@ -46,13 +46,10 @@ class ExplanationView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         e, width = self.explanation, options.max_width
-        abilities = Abilities.of(console, options)
-        in_unicode, plain = abilities.unicode, abilities.plain
-
-        style = {"box": box.SIMPLE_HEAD if in_unicode else box.ASCII2, "show_edge": False, "padding": (0, 1)}
+        style = {"box": box.SIMPLE_HEAD, "show_edge": False, "padding": (0, 1)}
 
         def labels(width: int) -> list[str]:
-            return token_labels(e.keys, width, not in_unicode)
+            return token_labels(e.keys, width)
 
         def quoted(width: int) -> list[str]:
             return list(map(isolated, labels(width)))
@@ -62,13 +59,13 @@ class ExplanationView:
             return HeatGrid([Panel(title, values, scale)], Axis.of(labels), features, numbered=True)
 
         keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
-        yield Text(title_text(study_title(e), width, not in_unicode), BOLD, no_wrap=True)
-        yield Text(plain(heading(e, abilities.quote)), BOLD)
+        yield Text(title_text(study_title(e), width), BOLD, no_wrap=True)
+        yield Text(heading(e, quote), BOLD)
         if remark := rows_remark(e):
-            yield Text(plain(harmless(remark)), DIM)
+            yield Text(harmless(remark), DIM)
         yield Segment.line()
 
-        yield Text(plain(scores_heading(e)), BOLD)
+        yield Text(scores_heading(e), BOLD)
         query, products = Scale.around_zero(e.query), Scale.around_zero(e.products[e.visible])
         yield strips("q", e.query[None], ["q"], query)
         yield strips("q ∘ k", visible_products(e)[keys], [labels(_LABEL)[key] for key in keys], products)
@@ -76,17 +73,17 @@ class ExplanationView:
         yield from table_lines(scores_table(e, keys, quoted, rule_text(e)), console, options, **style)
         if rest := others(e, keys):
             yield Text(rest_text(e, rest))
-        yield Text(plain(strongest_text(e, abilities.quote)))
+        yield Text(strongest_text(e, quote))
         yield Segment.line()
 
-        yield Text(plain(output_heading(e)), BOLD)
+        yield Text(output_heading(e), BOLD)
         contributions = np.concatenate([e.contributions[largest], e.output[None]])
         values = Scale.around_zero(contributions)
-        yield strips("a v", contributions, [*(labels(_LABEL)[key] for key in largest), plain("Σ a v")], values)
+        yield strips("a v", contributions, [*(labels(_LABEL)[key] for key in largest), "Σ a v"], values)
         yield Segment.line()
         yield from table_lines(contributions_table(e, largest, quoted), console, options, **style)
         yield Segment.line()
 
         for scale, name in ((query, "q"), (products, "q ∘ k"), (values, "a v")):
-            yield ScaleBar(scale, plain(name))
-        yield footnote(e.source.footnote, not in_unicode)
+            yield ScaleBar(scale, name)
+        yield footnote(e.source.footnote)

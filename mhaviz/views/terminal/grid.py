@@ -20,8 +20,6 @@ from mhaviz.views.labels import (
     bare,
     cut,
     every,
-    in_ascii,
-    mathematics_in_ascii,
     position_suffixes,
     round_positions,
     token_labels,
@@ -29,7 +27,6 @@ from mhaviz.views.labels import (
 )
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
 from mhaviz.views.terminal.isolates import isolated
-from mhaviz.views.terminal.ramps import hidden_mark
 from mhaviz.views.terminal.safe_console import SafeConsole
 
 VALUES_UP_TO = 16
@@ -64,7 +61,6 @@ class Abilities:
     """
 
     colours: Colours | None
-    unicode: bool
     lines: int | None = None
 
     @classmethod
@@ -72,7 +68,8 @@ class Abilities:
         """Those of the terminal that is printed on."""
         colours: dict[str | None, Colours] = {"256": "256", "truecolor": "truecolor"}
         lines = console.most_lines if isinstance(console, SafeConsole) else None
-        return cls(None if console.no_color else colours.get(console.color_system), not options.ascii_only, lines)
+        without = console.no_color or options.ascii_only  # in ASCII, half blocks would lose every other row
+        return cls(None if without else colours.get(console.color_system), lines)
 
     @property
     def colour(self) -> bool:
@@ -82,29 +79,12 @@ class Abilities:
     @property
     def blocks(self) -> Literal["half-blocks", "lines"]:
         """The smallest cells: two rows a line, or one."""
-        return "half-blocks" if self.colour and self.unicode else "lines"
+        return "half-blocks" if self.colour else "lines"
 
-    @property
-    def ellipsis(self) -> str:
-        """What stands for what is left out."""
-        return "…" if self.unicode else "..."
 
-    @property
-    def hidden(self) -> str:
-        """How hidden cells are shown, for a legend."""
-        return hidden_mark(self.unicode)
-
-    def plain(self, text: str) -> str:
-        """An equation or a remark of mhaviz's own, as this terminal can show it."""
-        return text if self.unicode else mathematics_in_ascii(text)
-
-    def quote(self, token: str, cells: int) -> str:
-        """A token among words, in at most so many cells."""
-        return isolated(cut(self.shown(bare(token)), cells, self.ellipsis))
-
-    def shown(self, token: str) -> str:
-        """A user's text, as this terminal can show it."""
-        return visible(token) if self.unicode else in_ascii(visible(token))
+def quote(token: str, cells: int) -> str:
+    """A token among words, in at most so many cells."""
+    return isolated(cut(visible(bare(token)), cells))
 
 
 @dataclass(frozen=True)
@@ -181,15 +161,15 @@ class HeatGrid:
         q_length, k_length = len(self.queries), len(self.keys)
         if max(q_length, k_length) > VALUES_UP_TO:
             return None
-        label_width = min(_longest(self.queries, width, abilities), max(width // 4, 4))
+        label_width = min(_longest(self.queries, width), max(width // 4, 4))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
-        title = self._longest_title(room - GAP, abilities)
+        title = self._longest_title(room - GAP)
         fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
         if not fitting:
             return None
-        widest = max(min(_longest(self.keys, width, abilities) + 1, 10), least)
+        widest = max(min(_longest(self.keys, width) + 1, 10), least)
         panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
@@ -199,46 +179,46 @@ class HeatGrid:
         q_length, k_length = len(self.queries), len(self.keys)
         cells = abilities.blocks
         together = 2 if cells == "half-blocks" else 1  # labels that share a line
-        label_width = min(together * (_longest(self.queries, width, abilities) + 1) - 1, max(width // 4, 4))
+        label_width = min(together * (_longest(self.queries, width) + 1) - 1, max(width // 4, 4))
         by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
         most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
-        panel_width = max(columns, self._longest_title(most, abilities))
+        panel_width = max(columns, self._longest_title(most))
         fitting = min(max((most + GAP) // (panel_width + GAP), 1), len(self.panels))
         labels: Literal["positions", "tokens"] = "positions" if by_position else "tokens"
         return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, labels)
 
-    def _longest_title(self, most: int, abilities: Abilities) -> int:
-        return min(max(cell_len(abilities.plain(visible(panel.title))) for panel in self.panels), most)
+    def _longest_title(self, most: int) -> int:
+        return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
         layout = self.decide(options.max_width, abilities)
-        header, labels = self._header(layout, abilities), list(self._row_labels(layout, abilities))
+        header, labels = self._header(layout), list(self._row_labels(layout))
         for first in range(0, len(self.panels), layout.per_line):
             if first:
                 yield Segment.line()
             for line in _lines(self.panels[first : first + layout.per_line], layout, abilities, header, labels):
                 yield from line
                 yield Segment.line()
-        for text in self._legend_lines(options.max_width, layout, abilities):
+        for text in self._legend_lines(options.max_width, layout):
             yield from (Segment(text, DIM), Segment.line())
 
     def height(self, width: int, abilities: Abilities) -> int:
         """Lines that it takes."""
         layout = self.decide(width, abilities)
-        return layout.height(len(self.panels)) + len(self._legend_lines(width, layout, abilities))
+        return layout.height(len(self.panels)) + len(self._legend_lines(width, layout))
 
-    def _legend_lines(self, width: int, layout: GridLayout, abilities: Abilities) -> list[str]:
-        return [line for words in self._explanations(layout, abilities) for line in wrapped(*words, width)]
+    def _legend_lines(self, width: int, layout: GridLayout) -> list[str]:
+        return [line for words in self._explanations(layout) for line in wrapped(*words, width)]
 
-    def _header(self, layout: GridLayout, abilities: Abilities) -> list[Segment]:
+    def _header(self, layout: GridLayout) -> list[Segment]:
         """Over the columns of a panel: dim; where some tokens are not of the text, those alone are."""
         if layout.cells == "values":
-            labels = _labels(self.keys, layout.cell_width - 1, abilities)
+            labels = _labels(self.keys, layout.cell_width - 1)
             width = layout.cell_width
             texts = [isolated(set_cell_size(_centre(label, width), width)) for label in labels]
             special = self.keys.tokens.special
@@ -258,7 +238,7 @@ class HeatGrid:
                 header = header.ljust(column) + label + " "
         return [Segment(header[:columns].ljust(columns), DIM)]
 
-    def _row_labels(self, layout: GridLayout, abilities: Abilities) -> Iterator[RowLabel]:
+    def _row_labels(self, layout: GridLayout) -> Iterator[RowLabel]:
         lines = layout.lines
         if layout.labels == "round":
             edges = self.queries.edges[[*(rows.start for rows in lines), -1]]
@@ -269,33 +249,33 @@ class HeatGrid:
             yield from (([Segment(str(edges[rows.start]))], rows) for rows in lines)
         else:
             width = layout.label_width if layout.cells != "half-blocks" else (layout.label_width - 1) // 2
-            labels, special = _labels(self.queries, width, abilities), set(self.queries.tokens.special)
+            labels, special = _labels(self.queries, width), set(self.queries.tokens.special)
             for rows in lines:
                 tokens = [Segment(isolated(labels[r]), DIM if r in special else None) for r in rows]
                 yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
 
-    def _explanations(self, layout: GridLayout, abilities: Abilities) -> list[tuple[list[str], str]]:
+    def _explanations(self, layout: GridLayout) -> list[tuple[list[str], str]]:
         """What a line and a cell are, and which tokens stand at the positions: words, and what is between two of them.
 
         Along round positions it can be seen how many rows a line has.
         """
-        texts = [] if layout.cells == "values" else list(self._cell_explanations(layout, abilities))
+        texts = [] if layout.cells == "values" else list(self._cell_explanations(layout))
         if layout.cells != "half-blocks" or layout.rows == 1 or layout.labels == "round":
             return texts
         (words, blank), *rest = texts or [([], " ")]
         return [([f"{_TWO_ROWS};" if words else _TWO_ROWS, *words], blank), *rest]
 
-    def _cell_explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
+    def _cell_explanations(self, layout: GridLayout) -> Iterator[tuple[list[str], str]]:
         sides = {"queries": self.queries, "keys": self.keys}
         if layout.labels == "round":
             if self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts:
                 sides = {"queries and keys": self.keys}
-            yield from ((_ends(name, axis, abilities), " ") for name, axis in sides.items() if not _ends_are_bare(axis))
+            yield from ((_ends(name, axis), " ") for name, axis in sides.items() if not _ends_are_bare(axis))
             return
         pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
         if pooled:
             text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
-            yield abilities.plain(text).split(" "), " "
+            yield text.split(" "), " "
         if self.numbered:
             return
         same = self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts
@@ -303,7 +283,7 @@ class HeatGrid:
         for name in named:
             axis = sides[name]
             if len(axis) <= LEGEND_UP_TO and not axis.are_positions:
-                yield [f"{name}:", *_legend(axis, abilities)], "  "
+                yield [f"{name}:", *_legend(axis)], "  "
 
 
 @dataclass(frozen=True)
@@ -387,18 +367,18 @@ def long_layout(
     return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, "round")
 
 
-def _labels(axis: Axis, width: int, abilities: Abilities) -> list[str]:
-    return token_labels(axis.tokens.texts, width, not abilities.unicode, axis.start)
+def _labels(axis: Axis, width: int) -> list[str]:
+    return token_labels(axis.tokens.texts, width, axis.start)
 
 
-def _longest(axis: Axis, width: int, abilities: Abilities) -> int:
-    return max(map(cell_len, _labels(axis, width, abilities)))
+def _longest(axis: Axis, width: int) -> int:
+    return max(map(cell_len, _labels(axis, width)))
 
 
-def _legend(axis: Axis, abilities: Abilities) -> list[str]:
+def _legend(axis: Axis) -> list[str]:
     """ "0 the", "1 cat" for all tokens."""
-    suffixes = position_suffixes(axis.tokens.texts, not abilities.unicode, axis.start)
-    labels = zip(_labels(axis, _TOKEN, abilities), suffixes, strict=True)
+    suffixes = position_suffixes(axis.tokens.texts, axis.start)
+    labels = zip(_labels(axis, _TOKEN), suffixes, strict=True)
     return [f"{i} {isolated(label.removesuffix(suffix))}" for i, (label, suffix) in enumerate(labels, axis.start)]
 
 
@@ -407,11 +387,11 @@ def _ends_are_bare(axis: Axis) -> bool:
     return (axis.tokens.texts[0], axis.tokens.texts[-1]) == (str(axis.start), str(axis.end - 1))
 
 
-def _ends(name: str, axis: Axis, abilities: Abilities) -> list[str]:
+def _ends(name: str, axis: Axis) -> list[str]:
     """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
     tokens = axis.tokens.texts
-    first, last = (abilities.quote(token, _TOKEN) for token in (tokens[0], tokens[-1]))
-    return [f"{name}:", f"{axis.start:,} {first}", abilities.ellipsis, f"{axis.end - 1:,} {last}"]
+    first, last = (quote(token, _TOKEN) for token in (tokens[0], tokens[-1]))
+    return [f"{name}:", f"{axis.start:,} {first}", "…", f"{axis.end - 1:,} {last}"]
 
 
 def _round_labels(edges: NDArray[np.int64], most: int) -> Iterator[tuple[int, str]]:
@@ -439,13 +419,13 @@ def _lines(
         return line
 
     width = layout.panel_width
-    titles = [[Segment(_fit(abilities.plain(visible(p.title)), width, abilities.ellipsis), BOLD)] for p in panels]
+    titles = [[Segment(_fit(visible(p.title), width), BOLD)] for p in panels]
     yield [margin, *beside(titles)]
     rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
     yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
 
     def cells_of(panel: Panel) -> Cells:
-        return Cells(panel, layout.cells, layout.cell_width, abilities.colours, abilities.unicode)
+        return Cells(panel, layout.cells, layout.cell_width, abilities.colours)
 
     pooled = [panel.pooled(layout.rows, layout.columns) for panel in panels]
     shown = [cells_of(panel) for panel in pooled]
@@ -458,8 +438,8 @@ def _lines(
         yield [left, *label, Segment(" "), *beside(parts)]
 
 
-def _fit(text: str, width: int, ellipsis: str) -> str:
-    return set_cell_size(cut(text, width, ellipsis), width)
+def _fit(text: str, width: int) -> str:
+    return set_cell_size(cut(text, width), width)
 
 
 def _centre(text: str, width: int) -> str:

@@ -15,9 +15,9 @@ from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.words import sampled_text
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import even_cells
-from mhaviz.views.labels import cut, title_text
+from mhaviz.views.labels import cut, title_text, visible
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, GAP, Abilities, GridLayout, HeatGrid, MapGrid
+from mhaviz.views.terminal.grid import BOLD, DIM, GAP, Abilities, GridLayout, HeatGrid, MapGrid, quote
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import table_lines
@@ -93,15 +93,15 @@ class HeadsView:
 
     def _title_lines(self, block: Heads) -> list[Text]:
         """The title, and what the program calls the attention: in the same line if there is room for both."""
-        width, abilities, whole = self._options.max_width, self._abilities, block.first.is_whole
-        text = title_text(block.title, width if whole else max(width, _LEAST_TITLE), not abilities.unicode)
+        width, whole = self._options.max_width, block.first.is_whole
+        text = title_text(block.title, width if whole else max(width, _LEAST_TITLE))
         title = Text(text, BOLD, no_wrap=whole)
         if not block.module:
             return [title]
-        shown = abilities.shown(block.module)
+        shown = visible(block.module)
         if cell_len(text) + len(_BEFORE_MODULE) + cell_len(shown) <= width:
             return [title.append(_BEFORE_MODULE).append(isolated(shown), _QUIET)]
-        return [title, Text(isolated(cut(shown, width, abilities.ellipsis)), DIM, no_wrap=True)]
+        return [title, Text(isolated(cut(shown, width)), DIM, no_wrap=True)]
 
     def lines(self) -> Iterator[RenderableType]:
         """What is shown of all heads, in the order of the record."""
@@ -112,7 +112,7 @@ class HeadsView:
             panels = heat.drawn(width, abilities)
             yield from self._title_lines(block)
             yield heat
-            cell = abilities.plain(block.cell_text(grid.drawn.cells))
+            cell = block.cell_text(grid.drawn.cells)
             if block.own_scale:
                 beyond = values_beyond(panels, scale, with_below=scale.log or not grid.drawn.is_whole)
                 yield ScaleBar(scale, cell, beyond)
@@ -121,7 +121,7 @@ class HeadsView:
                 if block.says_cell and cell:
                     yield Text(cell, DIM)
             if block.table is not None:
-                table = block.table.make(abilities.quote)
+                table = block.table.make(quote)
                 first = replace(table, rows=table.rows[: len(grid.drawn.heads)])
                 yield from table_lines(first, self._console, self._options)
             yield Text()
@@ -144,10 +144,10 @@ def _stacked(maps: Sequence[AttentionMap]) -> AttentionMap:
 class FeatureGrid(HeatGrid):
     """Matrices of features, of which those are drawn that there is room for."""
 
-    def _cell_explanations(self, layout: GridLayout, abilities: Abilities) -> Iterator[tuple[list[str], str]]:
+    def _cell_explanations(self, layout: GridLayout) -> Iterator[tuple[list[str], str]]:
         text = sampled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
         if text:
-            yield abilities.plain(text).split(" "), " "
+            yield text.split(" "), " "
 
 
 def panels_lines(
@@ -163,9 +163,9 @@ def panels_lines(
     layout = grid(len(panels)).decide(options.max_width, abilities)
     lines = 3 + len(layout.lines)
     if isinstance(block.title, str):
-        yield from (Text(abilities.plain(text), BOLD) for text in [str(block.whole_title)] if text)
+        yield from (Text(text, BOLD) for text in [str(block.whole_title)] if text)
     else:
-        yield Text(title_text(block.title, options.max_width, not abilities.unicode), BOLD, no_wrap=True)
+        yield Text(title_text(block.title, options.max_width), BOLD, no_wrap=True)
     if block.scales:
         layout = _all_on_screen(block, layout, options.max_width)
         if block.of_features:
@@ -175,9 +175,9 @@ def panels_lines(
         )
         for name, scale in replace(block, panels=tuple(panels)).named_scales:
             beyond = values_beyond([panel for panel in panels if panel.scale == scale], scale)
-            yield ScaleBar(scale, abilities.plain(name), beyond)
+            yield ScaleBar(scale, name, beyond)
         if block.caption:
-            yield Text(abilities.plain(block.caption), DIM)
+            yield Text(block.caption, DIM)
         yield Text()
         return
     shown = layout.per_line * max(_GRID_LINES // (lines * n_blocks), 1)

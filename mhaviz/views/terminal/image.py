@@ -21,7 +21,7 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.image import ImageAttention, ImageMap
 from mhaviz.views.labels import cut, harmless
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, quote
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 
 _STRONGEST = 3  # patches of a head that are named
@@ -36,9 +36,9 @@ class ImageView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         over, abilities, width = self.over, Abilities.of(console, options), options.max_width
-        plain, used, left_maps, left_heads = abilities.plain, 0, 0, 0
+        used, left_maps, left_heads = 0, 0, 0
         scale = self.style.image_scale([m.flat for m in over.maps])
-        yield Text(cut(plain(image_title(over, abilities.quote)), 10 * width), BOLD)
+        yield Text(cut(image_title(over, quote), 10 * width), BOLD)
         all_panels: list[Panel] = []
         for number, m in enumerate(over.maps):
             titles = head_titles(over, m)
@@ -60,9 +60,9 @@ class ImageView:
             used += 2 + grid.height(width, abilities) + shown
             yield Segment.line()
             if len(over.maps) > 1:
-                yield Text(plain(map_title(m, abilities.quote)), BOLD)
+                yield Text(map_title(m, quote), BOLD)
             yield grid
-            yield from (Text(plain(line)) for line in _lines(over, m, titles[:shown], abilities))
+            yield from (Text(line) for line in _lines(over, m, titles[:shown]))
             if left_heads:
                 left_maps = len(over.maps) - number - 1
                 break
@@ -78,14 +78,14 @@ class ImageView:
             over.source.remark,
         ]
         beyond = values_beyond(all_panels, scale, scale.log)
-        yield ScaleBar(scale, plain(over.quantity.drawn_name), beyond)
-        yield Text(plain(harmless("; ".join(filter(None, parts)))), DIM)
-        yield footnote(over.source.footnote, not abilities.unicode)
+        yield ScaleBar(scale, over.quantity.drawn_name, beyond)
+        yield Text(harmless("; ".join(filter(None, parts))), DIM)
+        yield footnote(over.source.footnote)
 
 
-def _lines(over: ImageAttention, m: ImageMap, titles: tuple[str, ...], abilities: Abilities) -> list[str]:
+def _lines(over: ImageAttention, m: ImageMap, titles: tuple[str, ...]) -> list[str]:
     """ "head 5: 5,7 0.12 · 5,8 0.1; 0.34 to [cls]" of each head."""
-    special = special_text(over, abilities.quote) if m.special_texts else ""
+    special = special_text(over, quote) if m.special_texts else ""
     lines = []
     for place, title in enumerate(titles):
         parts = [strongest_text(m, place, _STRONGEST) or "nothing to any patch"]

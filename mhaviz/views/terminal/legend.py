@@ -9,7 +9,7 @@ from rich.text import Text
 
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import places
-from mhaviz.views.labels import in_ascii, visible
+from mhaviz.views.labels import visible
 from mhaviz.views.terminal.cells import terminal_colours
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.ramps import ramp_characters
@@ -32,21 +32,20 @@ class ScaleBar:
         abilities = Abilities.of(console, options)
         values = np.array([self.scale.value(share) for share in np.linspace(0, 1, _STEPS)], np.float32)
         digits = 2 if self.scale.log else 4
-        below, above = (abilities.plain(mark) if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
+        below, above = (mark if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
         bar = Text(f"{below}{self.scale.low:.{digits}g} ")
         if abilities.colours:
             chosen = terminal_colours(self.scale.colormap, abilities.colours)
             for place in places(values, self.scale).tolist():
                 bar.append(" ", RichStyle.from_color(None, chosen[place]))
         else:
-            bar.append("".join(ramp_characters(values, self.scale, abilities.unicode)))
+            bar.append("".join(ramp_characters(values, self.scale)))
         bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)
         if self.remark:
             bar.append("   " + self.remark, DIM)
         yield bar
 
 
-def footnote(text: str, ascii_only: bool) -> Text:
+def footnote(text: str) -> Text:
     """Where the numbers come from, as every view says it."""
-    shown = visible(text)
-    return Text(in_ascii(shown) if ascii_only else shown, DIM)
+    return Text(visible(text), DIM)

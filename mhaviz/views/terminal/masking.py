@@ -26,6 +26,7 @@ from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
+from mhaviz.views.terminal.ramps import HIDDEN
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,14 @@ class MaskingView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         m, abilities = self.masking, Abilities.of(console, options)
-        plain = abilities.plain
-        marks = plain("×"), PAD
+        marks = "×", PAD
         scores, weights = score_scale(m), replace(self.style.weight_scale(weight_maps(m)), zeros=True)
-        yield Text(plain(masking_title(m)), BOLD)
-        yield Text(plain(f"{abilities.hidden}  {hidden_words(m)}"), DIM)
+        yield Text(masking_title(m), BOLD)
+        yield Text(f"{HIDDEN}  {hidden_words(m)}", DIM)
         if has_padding(m):
             yield Text(f"{PAD}  {PADDING_WORDS}", DIM)
         if m.dropout is not None:
-            yield Text(plain(f"{marks[0]}  {dropped_words(m)}"), DIM)
+            yield Text(f"{marks[0]}  {dropped_words(m)}", DIM)
         used = 0
         for number, one in enumerate(m.sentences):
             grid = HeatGrid(masking_panels(m, one, scores, weights, marks), *axes_of(one))
@@ -55,12 +55,12 @@ class MaskingView:
                 yield Text(f"and {counted(len(m.sentences) - number, 'sentence')} more: -o page.png has all", DIM)
                 break
             yield Segment.line()
-            title = title_text(sentence_title(m, number), options.max_width, not abilities.unicode)
+            title = title_text(sentence_title(m, number), options.max_width)
             yield Text(title, BOLD, no_wrap=True)
             yield grid
         yield Segment.line()
         yield ScaleBar(scores, "score")
         yield ScaleBar(weights, "weight", (False, exceeds(m, weights)))
         if m.source.remark:
-            yield Text(plain(harmless(m.source.remark)), DIM)
-        yield footnote(m.source.footnote, not abilities.unicode)
+            yield Text(harmless(m.source.remark), DIM)
+        yield footnote(m.source.footnote)

@@ -35,8 +35,9 @@ from mhaviz.records.matrices import LayerMatrices
 from mhaviz.records.tokens import Tokens
 from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, quote
 from mhaviz.views.terminal.legend import ScaleBar, footnote
+from mhaviz.views.terminal.ramps import HIDDEN
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,16 @@ class MatricesView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         m, abilities = self.matrices, Abilities.of(console, options)
-        plain, quote = abilities.plain, abilities.quote
         scales = MatrixScales.of(m)
         weights = np.stack([head.weights for head in m.heads])
         weight_scale = self.style.weight_scale([AttentionMap(weights, Axis(m.queries), Axis(m.keys), m.kind)])
 
-        yield Text(title_text(matrices_title(m), options.max_width, not abilities.unicode), BOLD, no_wrap=True)
-        yield Text(plain(marked_text(m, quote)), DIM)
+        yield Text(title_text(matrices_title(m), options.max_width), BOLD, no_wrap=True)
+        yield Text(marked_text(m, quote), DIM)
         yield Segment.line()
 
-        yield Text(plain(PROJECT), BOLD)
-        wholes = [Panel(plain(whole_title(x)), x.values, scales.of_whole(x)) for x in m.projected]
+        yield Text(PROJECT, BOLD)
+        wholes = [Panel(whole_title(x), x.values, scales.of_whole(x)) for x in m.projected]
         n_of_queries = (
             len(wholes) if m.memory is None and m.queries.texts == m.keys.texts else 1 + (m.input is not None)
         )
@@ -66,11 +66,11 @@ class MatricesView:
         yield from _grids(wholes[n_of_queries:], m.keys)
         yield Segment.line()
 
-        yield Text(plain(PRODUCTS), BOLD)
+        yield Text(PRODUCTS, BOLD)
         used = 0
         for number, head in enumerate(m.heads):
             products = [
-                Panel(plain(scores_title(m, head)), head.scores, scales.scores),
+                Panel(scores_title(m, head), head.scores, scales.scores),
                 Panel(titled("A", "softmax(S)", head.weights), weights_of(head), replace(weight_scale, zeros=True)),
             ]
             grid = HeatGrid(products, Axis(m.queries), Axis(m.keys))
@@ -80,15 +80,15 @@ class MatricesView:
                 yield Text(f"and {more} more: --head chooses, -o page.png has all", DIM)
                 yield Segment.line()
                 break
-            yield Text.assemble((plain(head_title(m, head)), BOLD), f": {columns_text(m, head)}")
-            yield Text(plain(score_text(m, head, quote)))
-            yield Text(plain(output_text(m, head, quote)))
+            yield Text.assemble((head_title(m, head), BOLD), f": {columns_text(m, head)}")
+            yield Text(score_text(m, head, quote))
+            yield Text(output_text(m, head, quote))
             yield grid
             yield Segment.line()
 
-        yield Text(plain(JOIN), BOLD)
+        yield Text(JOIN, BOLD)
         joined = [m.joined, *([m.output] if m.output else [])]
-        yield from _grids([Panel(plain(whole_title(x)), x.values, scales.of_whole(x)) for x in joined], m.queries)
+        yield from _grids([Panel(whole_title(x), x.values, scales.of_whole(x)) for x in joined], m.queries)
         yield Segment.line()
 
         names = (
@@ -101,10 +101,10 @@ class MatricesView:
         )
         for scale, name in filter(None, names):
             yield ScaleBar(scale, name, (False, bool((weights > scale.high).any())) if name == "A" else (False, False))
-        remarks = (others_text(m), hidden_text(m, abilities.hidden), left_out_text(m), m.source.remark)
+        remarks = (others_text(m), hidden_text(m, HIDDEN), left_out_text(m), m.source.remark)
         for remark in filter(None, remarks):
-            yield Text(plain(harmless(remark)), DIM)
-        yield footnote(m.source.footnote, not abilities.unicode)
+            yield Text(harmless(remark), DIM)
+        yield footnote(m.source.footnote)
 
 
 def _grids(panels: Sequence[Panel], rows: Tokens) -> Iterator[RenderableType]:

@@ -23,9 +23,10 @@ from mhaviz.pages.blocks import (
 )
 from mhaviz.views.labels import harmless
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, quote
 from mhaviz.views.terminal.heads import HeadsView, panels_lines
 from mhaviz.views.terminal.legend import ScaleBar, footnote
+from mhaviz.views.terminal.ramps import HIDDEN
 from mhaviz.views.terminal.tables import table_lines
 
 _STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": "", "intro": BOLD}
@@ -41,7 +42,7 @@ class PageView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page, abilities = self.page, Abilities.of(console, options)
         if page.title and page.title_where != "drawn":
-            yield Line(abilities.plain(page.title), BOLD)
+            yield Line(page.title, BOLD)
         blocks = _in_order(page)
         of_heads = [block for block in blocks if isinstance(block, Heads)]
         heads = HeadsView(of_heads, self.style, console, options)
@@ -52,7 +53,7 @@ class PageView:
                 if block is of_heads[0]:  # all together, in the order of the record
                     yield from heads.lines()
                     if page.left_out and (text := page.left_out(heads.n_maps, heads.heads_left)):
-                        yield Line(abilities.plain(text))
+                        yield Line(text)
                         yield Line()
             elif isinstance(block, Legend):
                 yield from self._legend(block, heads, abilities)
@@ -63,13 +64,13 @@ class PageView:
                 yield from (ScaleBar(scale.coloured(self.style.cmap), name) for name, scale in block.scales)
                 yield Line()
             elif isinstance(block, (Text, QuotedText)):
-                block = block.make(abilities.quote) if isinstance(block, QuotedText) else block
-                yield from (Line(abilities.plain(line), _STYLES[block.style]) for line in block.lines)
+                block = block.make(quote) if isinstance(block, QuotedText) else block
+                yield from (Line(line, _STYLES[block.style]) for line in block.lines)
             else:
                 assert not isinstance(block, Curves), "a terminal has no room for them"
-                table = block.make(abilities.quote) if isinstance(block, QuotedTable) else block
+                table = block.make(quote) if isinstance(block, QuotedTable) else block
                 yield from table_lines(table, console, options)
-        yield footnote(page.footnote, not abilities.unicode)
+        yield footnote(page.footnote)
 
     def without_pictures(self) -> "PageView | None":
         """Its tables and words; None if there is no table."""
@@ -81,9 +82,9 @@ class PageView:
 
     def _legend(self, legend: Legend, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
         """The scale of all heads above, and how to read them."""
-        drawn = Drawn((), (), abilities.hidden, self.style.ends if abilities.colour else None, heads.n_maps)
+        drawn = Drawn((), (), HIDDEN, self.style.ends if abilities.colour else None, heads.n_maps)
         remark = self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn)
-        remark = abilities.plain(harmless(remark))
+        remark = harmless(remark)
         if legend.scale == "before":
             yield ScaleBar(heads.scale, remark, heads.beyond)
             return

@@ -1,5 +1,6 @@
 """The console that everything for the terminal is printed on."""
 
+import io
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,6 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from mhaviz.views.labels import harmless
+from mhaviz.views.plain_text import PLAIN
 from mhaviz.views.terminal.isolates import outside_isolates
 
 
@@ -20,6 +22,8 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
+        if isinstance(self.file, io.TextIOWrapper):
+            self.file.reconfigure(errors=PLAIN)
         self.most_lines: int | None = None
         """Of pictures, one below the other; None: there is no end."""
 

@@ -13,7 +13,7 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.scaling import ScalingComparison
 from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, Abilities, HeatGrid
+from mhaviz.views.terminal.grid import BOLD, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.tables import table_lines
 
@@ -27,11 +27,9 @@ class ScalingView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         c = self.comparison
-        abilities = Abilities.of(console, options)
-        ascii_only = not abilities.unicode
         scores, weights = scaling_scales(c, self.style.cmap)
         beyond = False
-        yield Text(title_text(study_title(c), options.max_width, ascii_only), BOLD, no_wrap=True)
+        yield Text(title_text(study_title(c), options.max_width), BOLD, no_wrap=True)
         for i, head in enumerate(c.heads):
             panels = scaling_panels(c, i, scores, weights, f"head {head}: ")
             beyond = beyond or values_beyond(panels[1::2], weights)[1]
@@ -40,4 +38,4 @@ class ScalingView:
             yield from table_lines(statistics_table(c, i, rule_text(c)), console, options, padding=(0, 1))
         yield ScaleBar(scores, "scores")
         yield ScaleBar(weights, "weights", (False, beyond))
-        yield footnote(c.source.footnote, ascii_only)
+        yield footnote(c.source.footnote)

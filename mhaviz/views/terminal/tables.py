@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from mhaviz.pages.blocks import Table
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+from mhaviz.views.terminal.grid import BOLD, DIM
 
 _NARROW_BAR = 6  # cells
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -25,19 +25,18 @@ def table_lines(table: Table, console: Console, options: ConsoleOptions, **style
     Where it is too wide, it is split into parts of about as many columns, under short headings, each with those that
     tell the rows apart. ``style``: as in ``draw_grid``.
     """
-    abilities = Abilities.of(console, options)
     table, left_out = table.limited(table.most_listed)
     if table.heading:
-        yield Text(abilities.plain(table.heading), BOLD)
+        yield Text(table.heading, BOLD)
     every = range(len(table.columns))
-    whole = draw_grid(table, every, abilities, **style)
+    whole = draw_grid(table, every, **style)
     is_narrow = not fits(whole, console, options)
     if is_narrow:
         keys = [place for place in every if table.columns[place].is_key]
         others = [place for place in every if place not in keys]
 
         def drawn(places: Sequence[int]) -> Grid:
-            return draw_grid(table, sorted([*keys, *places]), abilities, short=True, **style)
+            return draw_grid(table, sorted([*keys, *places]), short=True, **style)
 
         yield from map(drawn, _parts(others, lambda places: fits(drawn(places), console, options)))
     else:
@@ -46,7 +45,7 @@ def table_lines(table: Table, console: Console, options: ConsoleOptions, **style
     of_columns = (f"{heading}: {c.note}" for heading, c in zip(headings, table.columns, strict=True) if c.note)
     notes = filter(None, [table.notes, *of_columns])
     for text in filter(None, (left_out, "; ".join(notes))):
-        yield Text(abilities.plain(text), DIM)
+        yield Text(text, DIM)
 
 
 def _parts(places: Sequence[int], fit: Callable[[Sequence[int]], bool]) -> list[Sequence[int]]:
@@ -71,7 +70,7 @@ def fits(grid: Grid, console: Console, options: ConsoleOptions) -> bool:
     return Measurement.get(console, options.update(max_width=1000), grid).maximum <= options.max_width
 
 
-def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short: bool = False, **style: Any) -> Grid:
+def draw_grid(table: Table, columns: Sequence[int], short: bool = False, **style: Any) -> Grid:
     """These columns of a table, whatever room there is; ``short``: its headings; ``style``: options of rich's tables.
 
     Where there is too little, words wrap and numbers do not.
@@ -80,7 +79,7 @@ def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short:
     chosen, headings, texts = [table.columns[i] for i in columns], table.headings(short), table.texts()
     for place, column in zip(columns, chosen, strict=True):
         grid.add_column(
-            Text(abilities.plain(headings[place])),
+            Text(headings[place]),
             justify=column.align,
             no_wrap=column.align == "right",
             overflow="fold",
@@ -89,23 +88,21 @@ def draw_grid(table: Table, columns: Sequence[int], abilities: Abilities, short:
         begins = not number or row[0] != table.rows[number - 1][0]
         if table.is_grouped and number and begins:
             grid.add_section()
-        cells = [abilities.plain(words[place]) for place in columns]
+        cells = [words[place] for place in columns]
         for i, (place, column) in enumerate(zip(columns, chosen, strict=True)):
             if column.bar:
-                cells[i] = bar(row[place], min(column.bar, _NARROW_BAR) if short else column.bar, abilities.unicode)
+                cells[i] = bar(row[place], min(column.bar, _NARROW_BAR) if short else column.bar)
         if table.is_grouped and not begins:
             cells[0] = ""
         grid.add_row(*(Text(text, _STYLES[column.style]) for text, column in zip(cells, chosen, strict=True)))
     return grid
 
 
-def bar(share: float, width: int, in_unicode: bool) -> str:
-    """A bar of up to ``width`` cells for a share from 0 to 1, in eighths of a cell where Unicode is at hand.
+def bar(share: float, width: int) -> str:
+    """A bar of up to ``width`` cells for a share from 0 to 1, in eighths of a cell.
 
-    >>> bar(0.5, 5, True), bar(0.5, 5, False)
-    ('██▌', '##')
+    >>> bar(0.5, 5)
+    '██▌'
     """
-    if not in_unicode:
-        return "#" * int(share * width)
     eighths = round(share * width * 8)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()

@@ -1,6 +1,6 @@
 """The shape of every tensor in the terminal: a table where there is room, a list where there is not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rich.columns import Columns
@@ -21,11 +21,9 @@ from mhaviz.pages.trace import (
 )
 from mhaviz.records.trace import FollowedElement, ShapeTrace
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+from mhaviz.views.terminal.grid import BOLD, DIM, quote
 from mhaviz.views.terminal.legend import footnote
 from mhaviz.views.terminal.tables import draw_grid, fits, table_lines
-
-_Plain = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -38,46 +36,42 @@ class TraceView:
     with_footnote: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        abilities = Abilities.of(console, options)
-        ascii_only, plain = not abilities.unicode, abilities.plain
 
         table = steps_table(self.trace)
-        grid = draw_grid(table, range(len(table.columns)), abilities, padding=(0, 1))
+        grid = draw_grid(table, range(len(table.columns)), padding=(0, 1))
         if fits(grid, console, options):
             yield grid
         else:  # parts of a table would tear steps apart, each of which is one thought
-            yield from self._list(plain)
-        yield Text(plain(f"altogether {costs_text(self.trace.steps)}"))
+            yield from self._list()
+        yield Text(f"altogether {costs_text(self.trace.steps)}")
         if any(step.values is not None for step in self.trace.steps):
-            yield from self._numbers(abilities, console, options)
+            yield from self._numbers(console, options)
         if self.followed is not None:
             yield Segment.line()
-            first, *rest = following_text(self.followed, self.trace, abilities.quote)
-            yield Text(plain(first), BOLD)
+            first, *rest = following_text(self.followed, self.trace, quote)
+            yield Text(first, BOLD)
             yield from table_lines(visits_table(self.followed), console, options)
-            yield from (Text(plain(line)) for line in rest)
+            yield from (Text(line) for line in rest)
         if self.with_footnote:
-            yield footnote(self.trace.source.footnote, ascii_only)
+            yield footnote(self.trace.source.footnote)
 
-    def _numbers(
-        self, abilities: Abilities, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType | Segment]:
+    def _numbers(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
         """The numbers of each step, its heads side by side as far as there is room."""
-        for numbers in step_numbers(self.trace, abilities.quote):
+        for numbers in step_numbers(self.trace, quote):
             yield Segment.line()
-            yield Text(abilities.plain(numbers.heading), BOLD)
-            grids = [draw_grid(table, range(len(table.columns)), abilities, box=None) for table in numbers.tables]
+            yield Text(numbers.heading, BOLD)
+            grids = [draw_grid(table, range(len(table.columns)), box=None) for table in numbers.tables]
             if all(fits(grid, console, options) for grid in grids):
                 yield Columns(grids, padding=(0, 3))
             else:
                 for table in numbers.tables:
                     yield from table_lines(table, console, options, box=None)
         yield Segment.line()
-        yield from (Text(abilities.plain(line), DIM) for line in numbers_remark(self.trace))
+        yield from (Text(line, DIM) for line in numbers_remark(self.trace))
 
-    def _list(self, plain: _Plain) -> Iterator[Padding | Text]:
+    def _list(self) -> Iterator[Padding | Text]:
         for step in self.trace.steps:
-            yield Text.assemble((plain(step.name), BOLD), f"  {shape_text(step.shape)}  ", plain(f"= {step.equation}"))
+            yield Text.assemble((step.name, BOLD), f"  {shape_text(step.shape)}  ", f"= {step.equation}")
             costs = costs_text([step])
             remark = f"{' × '.join(step.axes)}; {memory_text(step)}" + (f"; {costs}" if costs else "")
-            yield Padding(Text(plain(remark), DIM), (0, 0, 0, 2), expand=False)
+            yield Padding(Text(remark, DIM), (0, 0, 0, 2), expand=False)

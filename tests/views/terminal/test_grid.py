@@ -14,8 +14,7 @@ from mhaviz.records.tokens import Tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.terminal.grid import Abilities, HeatGrid
 
-COLOUR, PLAIN = Abilities("truecolor", unicode=True), Abilities(None, unicode=True)
-ASCII = Abilities(None, unicode=False)
+COLOUR, PLAIN = Abilities("truecolor"), Abilities(None)
 
 
 def grid(n_panels, q_length, k_length=None, seed=0):
@@ -72,10 +71,8 @@ def test_numbers_while_there_is_room(n_panels, length, width, cells, per_line):
     assert (layout.rows, layout.columns) == (length, length)
 
 
-def test_without_colour_or_unicode_a_line_a_row():
+def test_without_colour_a_line_a_row():
     assert grid(1, 30).decide(80, PLAIN).cells == "lines"
-    assert grid(1, 30).decide(80, ASCII).cells == "lines"
-    assert grid(1, 30).decide(80, Abilities("256", unicode=False)).cells == "lines"
 
 
 def test_long_maps_are_pooled_to_the_width():
@@ -109,12 +106,10 @@ def test_numbered_columns_are_pooled_alone_and_have_no_legend(show):
     n_panels=st.integers(1, 5),
     width=st.integers(20, 200),
     colour=st.sampled_from([None, "256", "truecolor"]),
-    encoding=st.sampled_from(["utf-8", "ascii"]),
 )
-def test_no_line_is_wider_than_the_terminal(show, q_length, k_length, n_panels, width, colour, encoding):
-    shown = plain(show(grid(n_panels, q_length, k_length), width, colour, encoding))
+def test_no_line_is_wider_than_the_terminal(show, q_length, k_length, n_panels, width, colour):
+    shown = plain(show(grid(n_panels, q_length, k_length), width, colour))
     assert max(cell_len(line) for line in shown.splitlines()) <= width
-    assert shown.isascii() or encoding != "ascii"
 
 
 def test_cells_have_the_colour_of_their_value(show):
@@ -182,17 +177,9 @@ def test_labels_are_visible_and_do_not_act(show):
 @given(st.lists(st.text(st.characters(), max_size=30), min_size=1, max_size=6), st.integers(20, 120))
 def test_any_token_in_any_width(show, tokens, width):
     values = np.full((len(tokens), len(tokens)), 1 / len(tokens), np.float32)
-    for encoding in ("utf-8", "ascii"):
-        shown = plain(
-            show(
-                one_panel(values, tokens),
-                width,
-                "truecolor",
-                encoding,
-            )
-        )
-        assert "\x1b" not in shown
-        assert max(cell_len(line) for line in shown.split("\n")) <= width
+    shown = plain(show(one_panel(values, tokens), width, "truecolor"))
+    assert "\x1b" not in shown
+    assert max(cell_len(line) for line in shown.split("\n")) <= width
 
 
 @pytest.mark.parametrize("width", [40, 60, 77, 80, 100])
