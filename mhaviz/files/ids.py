@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from mhaviz.errors import ArgumentError, MhavizError, quoted
-from mhaviz.files import texts
+from mhaviz.files.errors import name_of
+from mhaviz.files.texts import read_lines
 from mhaviz.units import parse_whole
 
 _BETWEEN = re.compile(r"[\s,]+")
@@ -22,7 +23,7 @@ def parse_ids(text: str, of: str) -> tuple[int, ...]:
 def read_ids(path: Path) -> tuple[tuple[int, ...], ...]:
     """Those of each line that is not blank; "-" is standard input. Raises MhavizError if a line holds another thing."""
     try:
-        lines = texts.read_lines(path, "the ids of one sequence a line")
-        return tuple(parse_ids(line.text, f"{texts.name_of(path)}, line {line.number}") for line in lines)
+        lines = read_lines(path, "the ids of one sequence a line")
+        return tuple(parse_ids(line.text, f"{name_of(path)}, line {line.number}") for line in lines)
     except ArgumentError as error:
         raise MhavizError(str(error)) from error

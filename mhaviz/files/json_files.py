@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mhaviz.errors import MhavizError, reason
 from mhaviz.files.errors import ContentError, reading
 from mhaviz.files.texts import read_text
 from mhaviz.memory import free_main_memory, shortage
@@ -21,16 +20,9 @@ def read_json(path: Path) -> Any:
     """
     with reading(path):
         text = read_text(path, copies=2)
-        if not text.strip():
-            raise ContentError("it is empty, and no JSON")
         if short := shortage(memory_of(text), free_main_memory()):
             raise ContentError(f"it may need {short}; save fewer heads, layers or sentences, or pooled maps")
-    try:
         return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise MhavizError(
-            f"{path} is no JSON that can be read, or is cut off ({reason(error)}); save it again"
-        ) from error
 
 
 def memory_of(text: str) -> int:

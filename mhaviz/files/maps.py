@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted, reason
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
 from mhaviz.files.json_files import read_json
@@ -125,10 +125,7 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
     described = document.get("maps")
     if not isinstance(described, list) or not described:
         raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap")
-    try:
-        return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
-    except ValueError as error:
-        raise MhavizError(f"{path} is not understood: {reason(error)}") from error
+    return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
 
 
 def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator[AttentionMap]:
@@ -151,23 +148,12 @@ def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator
 
 
 def _stacked(heads: Any) -> NDArray[np.float32]:
-    """Lists of lists of numbers as one array, (n_heads, rows, columns), made row by row."""
-    expected = "weights: expected n_heads × q_length × k_length numbers"
-    is_list = isinstance(heads, list) and heads and all(isinstance(head, list) and head for head in heads)
-    if not is_list or not all(isinstance(row, list) for head in heads for row in head):
-        raise ValueError(expected)
-    shapes = {(len(head), len(row)) for head in heads for row in head}
-    if len(shapes) > 1:
-        raise ValueError(f"{expected}, got heads of {' and '.join(f'{q} × {k}' for q, k in sorted(shapes)[:2])}")
-    weights = np.empty((len(heads), *shapes.pop()), np.float32)
+    """Lists of lists of numbers as one array, (n_heads, rows, columns)."""
+    weights = np.array(heads)  # raises ValueError for lists of several lengths
+    if weights.ndim != 3 or 0 in weights.shape or weights.dtype.kind not in "if":
+        raise ValueError(f"weights: expected n_heads × q_length × k_length numbers, got {heads!r:.40}")
     with np.errstate(over="ignore"):  # what is too large becomes infinity, which is no weight
-        for i, head in enumerate(heads):
-            for j, row in enumerate(head):
-                numbers = np.array(row)  # raises ValueError for lists of several lengths
-                if numbers.ndim != 1 or numbers.dtype.kind not in "if":
-                    raise ValueError(expected)
-                weights[i, j] = numbers
-    return weights
+        return weights.astype(np.float32)
 
 
 def _labelled(saved: Layers, path: Path, about: About) -> Attention:

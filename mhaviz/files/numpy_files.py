@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.files.errors import PYTHON_OBJECTS, ContentError
+from mhaviz.files.errors import ContentError
 from mhaviz.files.saved_array import SavedArray, numbers_of
 from mhaviz.units import readable_bytes
 
@@ -25,7 +25,7 @@ def read_npy(path: Path) -> dict[str, SavedArray]:
     with path.open("rb") as stream:
         shape, _, dtype = _header(io.BytesIO(stream.read(_MOST_HEADER)))
     load = partial(np.lib.format.open_memmap, path, mode="r")
-    return {"": SavedArray(path, "", shape, _name(dtype), numbers_of(dtype), load)}
+    return {"": SavedArray(path, "", shape, str(dtype), numbers_of(dtype), load)}
 
 
 def read_npz(path: Path) -> dict[str, SavedArray]:
@@ -42,7 +42,7 @@ def read_npz(path: Path) -> dict[str, SavedArray]:
             if math.prod(shape) * dtype.itemsize > member.file_size:
                 raise ContentError(f"{name[:60]} is cut off")
             load = partial(_unpacked, path, member.filename)
-            arrays[name] = SavedArray(path, name, shape, _name(dtype), numbers_of(dtype), load)
+            arrays[name] = SavedArray(path, name, shape, str(dtype), numbers_of(dtype), load)
     return arrays
 
 
@@ -77,7 +77,3 @@ def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(start)
-
-
-def _name(dtype: np.dtype[Any]) -> str:
-    return PYTHON_OBJECTS if dtype.hasobject else str(dtype)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from mhaviz._version import __version__
-from mhaviz.errors import MhavizError, reason, shortened
+from mhaviz.errors import ArgumentError, MhavizError, reason, shortened
 from mhaviz.files.errors import ContentError, reading, require_file
 from mhaviz.files.json_files import memory_of
 from mhaviz.files.part_names import SUFFIX
@@ -59,28 +59,22 @@ def read_part(path: Path) -> CorpusPart:
     require_file(path, [SUFFIX])
     held, metadata = read_safetensors(path)
     with reading(path):
-        text = metadata.get(METADATA)
-        if text is None:
-            raise ContentError(
-                "it is no part of a corpus; expected what heads or diff has saved with -o part.safetensors"
-            )
+        text = metadata.get(METADATA, "{}")
         needed = memory_of(text) + path.stat().st_size
         if short := shortage(needed, free_main_memory()):
             raise ContentError(f"its numbers need {short}")
+        description = json.loads(text)
+        if "study" not in description:
+            raise ContentError(
+                "it is no part of a corpus; expected what heads or diff has saved with -o part.safetensors"
+            )
+        for name, array in held.items():
+            if array.dtype not in _DTYPES:
+                raise ContentError(f"{name:.60}: expected {' or '.join(_DTYPES)}, got {array.dtype:.60}")
         try:
-            description = json.loads(text)
-            if not isinstance(description, dict) or "study" not in description:
-                raise ContentError(
-                    "it is no part of a corpus; expected what heads or diff has saved with -o part.safetensors"
-                )
-            for name, array in held.items():
-                if array.dtype not in _DTYPES:
-                    raise ValueError(f"{name:.60}: expected {' or '.join(_DTYPES)}, got {array.dtype:.60}")
             return _restored(description, {name: np.asarray(array.load()) for name, array in held.items()})
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, ContentError):
-                raise
-            raise ContentError(f"it is damaged ({reason(error)})") from error
+        except ArgumentError as error:  # it is the file that is wrong, not the command line
+            raise ContentError(reason(error)) from error
 
 
 def _description(part: CorpusPart) -> dict[str, Any]:

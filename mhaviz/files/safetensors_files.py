@@ -24,7 +24,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, SavedArray], Mapping[str, st
     """The arrays of a file by their names, and its metadata. Raises MhavizError if it is broken or cut off."""
     from safetensors import safe_open
 
-    with reading(path, ".safetensors"):
+    with reading(path):
         content = np.memmap(path, np.uint8, "r")  # the file stays open: another may be put in its place
         with safe_open(path, "numpy"):  # checks the header, and that all numbers are there
             pass

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mhaviz.errors import MhavizError
+from mhaviz.files.errors import STANDARD_INPUT, name_of, reading
 from mhaviz.memory import OF_TEXT, read_all, read_line
-
-STANDARD_INPUT = Path("-")
 
 _BLOCK = 2**20  # bytes that are read at a time
 _EXPECTED = "sentences, one a line"
@@ -32,11 +31,6 @@ class Line:
     text: str
     number: int
     done: float
-
-
-def name_of(path: Path) -> str:
-    """What an error calls the file."""
-    return "standard input" if path == STANDARD_INPUT else str(path)
 
 
 def read_text(path: Path, copies: int = OF_TEXT) -> str:
@@ -84,7 +78,7 @@ def stream_lines(path: Path) -> Iterator[Line]:
 def require_readable(path: Path) -> None:
     """Raise MhavizError for a file that cannot be opened, without opening it: a pipe cannot be opened again."""
     if path != STANDARD_INPUT:
-        with _unreadable(path):
+        with reading(path):
             if stat.S_ISDIR(path.stat().st_mode):
                 raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
             if not os.access(path, os.R_OK):
@@ -95,22 +89,10 @@ def require_readable(path: Path) -> None:
 def _opened(path: Path) -> Iterator[BinaryIO]:
     if path == STANDARD_INPUT and sys.stdin is None:
         raise MhavizError("cannot read standard input: it is closed")
-    with _unreadable(path):
+    with reading(path):
         opened = nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb", buffering=_BLOCK)
         with opened as stream:
             yield stream
-
-
-@contextmanager
-def _unreadable(path: Path) -> Iterator[None]:
-    """Raise MhavizError for what the operating system raises."""
-    try:
-        yield
-    except MhavizError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a name with NUL
-        why = getattr(error, "strerror", None) or error
-        raise MhavizError(f"cannot read {name_of(path)}: {why}") from error
 
 
 def _lines(stream: BinaryIO, path: Path, expected: str = _EXPECTED) -> Iterator[Line]:

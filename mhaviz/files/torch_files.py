@@ -40,14 +40,19 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
     unpacked = unpacked_bytes(path)
     if short := shortage(2 * unpacked, free_main_memory()):
         raise ContentError(f"it unpacks to {readable_bytes(unpacked)}, and needs {short}; save fewer tensors")
-    is_mapped = zipfile.is_zipfile(path) and not unpacked  # what is packed would be taken for numbers as it is
-    with warnings.catch_warnings():
+    # What is packed would be taken for numbers as it is. PyTorch opens no file whose name is not UTF-8.
+    is_mapped = zipfile.is_zipfile(path) and not unpacked and str(path).isprintable()
+    with warnings.catch_warnings(), path.open("rb") as stream:
         warnings.simplefilter("ignore")  # about old formats
-        if is_mapped and _is_utf8(path):
-            held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        else:
-            with path.open("rb") as stream:
-                held = torch.load(stream, map_location="cpu", weights_only=True)
+        try:
+            held = torch.load(path if is_mapped else stream, map_location="cpu", weights_only=True, mmap=is_mapped)
+        except MemoryError:
+            raise
+        except Exception as error:  # PyTorch advises to run what it holds
+            raise ContentError(
+                "it is cut off or damaged, or holds Python objects, which mhaviz never runs; save the numbers alone, "
+                "of a model the parameters, with safetensors.torch.save_file(model.state_dict(), …)"
+            ) from error
     found: dict[str, SavedArray | ArrayList] = {}
 
     def collect(name: str, item: Any, deep: int) -> None:
@@ -65,29 +70,10 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
     return found
 
 
-def _is_utf8(path: Path) -> bool:
-    """Whether PyTorch can open a file by its name."""
-    try:
-        return bool(str(path).encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def _described(path: Path, name: str, tensor: "Tensor") -> SavedArray:
     import torch
 
     numbers: Numbers = "float" if tensor.is_floating_point() else "other" if tensor.is_complex() else "whole"
-    shape, dtype = () if tensor.is_nested else tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-    if tensor.is_nested:
-        numbers, dtype = "other", "a nested tensor; save one of its unbind()"
-    elif tensor.is_meta:
-        what = "a meta tensor, which has a shape but no numbers"
-        numbers, dtype = "other", f"{what}; save the model after its weights are loaded"
-    elif tensor.layout is not torch.strided:
-        numbers, dtype = "other", "a sparse tensor; save its to_dense()"
-    elif tensor.is_quantized:
-        numbers = "other"
+    shape, dtype = tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch.")
     # A copy, as the file may be changed while the tensor still looks into it.
-    return SavedArray(
-        path, name, shape, dtype, numbers, lambda: tensor.detach().to(torch.float32, copy=True).contiguous().numpy()
-    )
+    return SavedArray(path, name, shape, dtype, numbers, lambda: tensor.detach().to(torch.float32, copy=True).numpy())

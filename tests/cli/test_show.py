@@ -192,10 +192,10 @@ def seed_file(mhaviz, folder):
 
 BAD = [
     (["nothing.json"], 1, "cannot read nothing.json: No such file"),
-    (["."], 1, "cannot read .: it is a folder"),
-    (["folder.npy"], 1, "cannot read folder.npy: it is a folder"),
+    (["."], 1, "cannot read .: Is a directory"),
+    (["folder.npy"], 1, "cannot read folder.npy: Is a directory"),
     (["l.txt"], 1, "cannot tell the format of l.txt: expected a name ending in .json, .npy, .npz, .safetensors, .pt"),
-    (["cut.safetensors"], 1, "cannot read cut.safetensors: it is no .safetensors file, or is cut off"),
+    (["cut.safetensors"], 1, "cannot read cut.safetensors: Error while deserializing header"),
     (["sweep.json"], 1, "sweep.json holds no attention maps"),
     (["other.json"], 1, "other.json was not saved by mhaviz"),
     (["two.npz"], 2, "--name: two.npz holds 2 arrays that could be weights; choose one of a (2, 2), b (2, 2)"),

@@ -93,7 +93,6 @@ def test_arrays(photo):
         (np.zeros((0, 2, 3), np.uint8), "expected a uint8 array"),
         (np.zeros((1, 2, 2, 3), np.uint8), "expected a uint8 array"),
         (np.zeros((2, 2, 3)), r"expected a uint8 array, .*got float64 \(2, 2, 3\)"),
-        (Image.new("F", (2, 2)), "expected whole numbers for pixels"),
         (None, "expected a path, an image of PIL, or a uint8 array, got None"),
         (torch.zeros(3, 2, 2), "expected a path, an image of PIL, or a uint8 array"),
     ],
@@ -116,9 +115,9 @@ def png(size=(64, 64)):
         (b"hello", "it is no image that can be read"),
         (b"<svg/>", "it is no image that can be read"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is no image that can be read"),
-        (png()[:900], "it is no whole image, but cut off or damaged"),
-        (png()[:60], "it is no whole image, but cut off or damaged|it is no image"),
-        (png()[:100] + bytes(500), "it is no whole image, but cut off or damaged"),
+        (png()[:900], "image file is truncated"),
+        (png()[:60], "image file is truncated|Truncated File Read|it is no image"),
+        (png()[:100] + bytes(500), "broken data stream"),
     ],
 )
 def test_broken_files(tmp_path, content, message):
@@ -132,7 +131,7 @@ def test_broken_files(tmp_path, content, message):
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(MhavizError, match=r"nothing\.png: No such file"):
         read_image(tmp_path / "nothing.png")
-    with pytest.raises(MhavizError, match="it is a folder"):
+    with pytest.raises(MhavizError, match="got a folder, a pipe or a device"):
         read_image(tmp_path)
     with pytest.raises(MhavizError, match="cannot read"):
         read_image(tmp_path / "a\0b")
@@ -141,19 +140,20 @@ def test_files_that_are_not_there(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_pipes_are_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(MhavizError, match="it is a pipe or a device; give a file"):
+    with pytest.raises(MhavizError, match="got a folder, a pipe or a device"):
         read_image(tmp_path / "pipe.png")
 
 
-def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
+def test_bombs_are_refused_before_they_are_unpacked(tmp_path):
     for side in (10_100, 14_000):  # PIL warns of the first, and refuses the second by itself
         Image.new("1", (side, side)).save(tmp_path / "bomb.png")
-        with pytest.raises(MhavizError, match="expected an image of at most 100,000,000 pixels"):
+        with pytest.raises(MhavizError, match="could be decompression bomb DOS attack"):
             read_image(tmp_path / "bomb.png")
-    monkeypatch.setattr(images, "MOST_PIXELS", 5)
-    for image in (np.zeros((2, 3, 3), np.uint8), Image.new("L", (2, 3))):
-        with pytest.raises(ArgumentError, match="at most 5 pixels"):
-            as_pixels(image)
+
+
+def test_pixels_that_are_no_whole_numbers():
+    with pytest.raises(MhavizError, match=r"`image`: it cannot be read \(expected whole numbers for pixels"):
+        as_pixels(Image.new("F", (2, 2)))
 
 
 def test_large_images_are_kept_smaller(tmp_path, monkeypatch):

@@ -292,26 +292,22 @@ def test_nothing_is_run(tmp_path):
     for name, held in (("a.pt", {"x": Evil()}), ("b.pt", reference())):
         torch.save(held, tmp_path / name)
         text = fails(MhavizError, tmp_path / name)
-        assert "it holds Python objects, which mhaviz never runs; save the numbers alone" in text
+        assert "or holds Python objects, which mhaviz never runs; save the numbers alone" in text
         assert "safetensors.torch.save_file(model.state_dict(), …)" in text
 
 
 def test_broken_files(path):
     save(reference().state_dict(), path)
     whole = path.read_bytes()
-    no_safetensors = "it is no .safetensors file, or is cut off"
-    other, cut = (no_safetensors,) * 2 if path.suffix == ".safetensors" else ("it is no .pt file", "it is cut off")
-    contents = {b"": "it is empty", b"hello world": other}
-    for content, text in (
-        contents | dict.fromkeys((whole[:3], whole[:30], whole[: len(whole) // 2], whole[:-5]), cut)
-    ).items():
+    said = "Error while deserializing header" if path.suffix == ".safetensors" else "it is cut off or damaged"
+    for content in (b"hello world", whole[:3], whole[:30], whole[: len(whole) // 2], whole[:-5]):
         path.write_bytes(content)
-        assert text in fails(MhavizError, path)
+        assert said in fails(MhavizError, path)
 
 
 def test_files_that_are_none(tmp_path):
     assert "No such file" in fails(MhavizError, tmp_path / "w.pt")
-    assert "it is a folder" in fails(MhavizError, tmp_path)
+    assert "Is a directory" in fails(MhavizError, tmp_path)
     (tmp_path / "w.txt").write_text("")
     assert "expected a name ending in .safetensors, .pt" in fails(MhavizError, tmp_path / "w.txt")
     torch.save([X], tmp_path / "w.pt")
@@ -335,26 +331,6 @@ def test_parameters_that_fit_one_by_one_only(tmp_path, monkeypatch):
     path = save(layer.state_dict(), tmp_path / "w.safetensors")
     monkeypatch.setattr(saved_array, "free_main_memory", lambda: 2 * 4 * 16 * 16 * 3)
     assert f"{path}: its numbers need about 8.0 KiB" in fails(MhavizError, path)
-
-
-NO_NUMBERS = {
-    "a meta tensor, which has a shape but no numbers; save the model after its weights are loaded": (
-        lambda: torch.empty(48, 16, device="meta")
-    ),
-    "a nested tensor; save one of its unbind()": lambda: torch.nested.as_nested_tensor([X, X[:2]], layout=torch.jagged),
-    "a sparse tensor; save its to_dense()": lambda: torch.zeros(48, 16).to_sparse(),
-}
-
-
-@pytest.mark.parametrize(("got", "made"), NO_NUMBERS.items())
-def test_tensors_without_numbers(tmp_path, got, made):
-    state = reference().state_dict() | {"in_proj_weight": made()}
-    torch.save(state, tmp_path / "w.pt")
-    text = fails(MhavizError, tmp_path / "w.pt")
-    assert text.endswith(f"w.pt: in_proj_weight: expected floating-point numbers, got {got}")
-    torch.save(made(), tmp_path / "x.pt")
-    text = fails(MhavizError, tmp_path / "x.pt", read=read_inputs)
-    assert text.endswith(f"x.pt: input: expected floating-point numbers, got {got}")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError, quoted
+from mhaviz.files.errors import STANDARD_INPUT
 from mhaviz.files.part_names import SUFFIX, part_beside
-from mhaviz.files.texts import STANDARD_INPUT
 from mhaviz.processes import ended_together, this_process, wait_for_others
 from mhaviz.units import parse_whole
 

@@ -10,6 +10,7 @@ import typer
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
+from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models.pretrained.folder import is_file
 from mhaviz.views.labels import cut, visible
@@ -135,7 +136,7 @@ def _checked(sentence: str, any_text: bool) -> str:
 
 
 def _read_whole(path: Path, any_text: bool) -> str:
-    text, name = texts.read_text(path), texts.name_of(path)
+    text, name = texts.read_text(path), name_of(path)
     if not text.strip():
         raise MhavizError(f"{name} is empty: expected text")
     if not any_text and not any(map(tokenize, text.split())):
@@ -146,7 +147,7 @@ def _read_whole(path: Path, any_text: bool) -> str:
 def _read_lines(path: Path, any_text: bool) -> Iterator[str]:
     for line in texts.read_lines(path):
         if not any_text and not tokenize(line.text):
-            where = f"{texts.name_of(path)}, line {line.number}"
+            where = f"{name_of(path)}, line {line.number}"
             raise MhavizError(f"{where}: expected at least one word, got {_quoted(line.text)}")
         yield line.text
 
@@ -174,7 +175,7 @@ def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iter
 
 def _given(arguments: Sequence[str] | None, file: Path | None) -> list[str | Path]:
     """Sentences, and files to read them from."""
-    given: list[str | Path] = [texts.STANDARD_INPUT if argument == "-" else argument for argument in arguments or ()]
+    given: list[str | Path] = [STANDARD_INPUT if argument == "-" else argument for argument in arguments or ()]
     return given if file is None else [*given, file]
 
 
