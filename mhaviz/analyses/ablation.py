@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.bootstrap import Bootstrap, Replicates, poisson_weights
-from mhaviz.analyses.moments import Moments
+from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
 from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
+from mhaviz.analyses.sums import Sums
 from mhaviz.attention.model import Inputs
 from mhaviz.attention.predicting import PredictingModel
 from mhaviz.records.ablation import EFFECTS, Ablation, Effect, HeadEffects
@@ -51,8 +51,10 @@ class AblationStudy:
         self._zeroed = [
             (site, head) for site in model.sites() for head in range(site.n_heads) if heads is None or head in heads
         ]
-        self._sums = {site: _Sums.none(site.n_heads, self._bootstrap.replicates) for site, _ in self._zeroed}
-        self._before = Moments.none((1,))
+        self._sums = {
+            site: Sums(number_shapes(site.n_heads, len(EFFECTS), self._bootstrap)) for site, _ in self._zeroed
+        }
+        self._before = Sums(dict.fromkeys(("mean", "count", "deviations"), (1,)))
         self._predictions = np.zeros(len(EFFECTS), np.int64)
         self._sentences = 0
 
@@ -83,7 +85,7 @@ class AblationStudy:
         before = made.of(self._model)
         self._sentences += len(inputs.texts)
         self._predictions += made.counts.sum(axis=0)
-        self._before.add(*made.loss(before))
+        self._before.add_values(*made.loss(before))
         on_pass(1)
         values = {site: np.zeros((len(inputs.texts), site.n_heads, len(EFFECTS))) for site in self._sums}
         for number, (site, head) in enumerate(self._zeroed, 2):
@@ -91,13 +93,13 @@ class AblationStudy:
             values[site][:, head] = made.compare(before, after)
             on_pass(number)
         for site, sums in self._sums.items():
-            sums.add(values[site], made.counts > 0, drawn)
+            add_numbers(sums, values[site], made.counts > 0, drawn)
 
     def result(self, source: Source, too_long: int = 0) -> Ablation:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
         there = {site.kind for site in self._sums}
         kinds = tuple(self._effects(kind) for kind in _KINDS if kind in there)
-        loss, bootstrap = float(self._before.known_mean[0]), self._bootstrap
+        loss, bootstrap = float(self._before.mean()[0]), self._bootstrap
         return Ablation(
             source,
             self._model.prediction,
@@ -124,37 +126,13 @@ class AblationStudy:
     def _effect(self, sites: Sequence[Site], place: int) -> Effect:
         """One number of all layers; NaN for heads that were not zeroed, and where a layer has fewer."""
         arrays = np.full((4, len(sites), max(site.n_heads for site in sites)), nan)
-        zeroed = set(self._zeroed)
         for row, site in enumerate(sites):
-            chosen = [head for head in range(site.n_heads) if (site, head) in zeroed]
-            arrays[:, row, chosen] = self._sums[site].numbers(place, self._bootstrap)[:, chosen]
-        sentences = int(self._sums[sites[0]].moments.count[0, place])
+            sums, chosen = self._sums[site], [head for one, head in self._zeroed if one == site]
+            numbers = sums.mean()[:, place], sums.spread[:, place], *interval(sums, place, self._bootstrap)
+            arrays[:, row, chosen] = np.stack(numbers)[:, chosen]
+        sentences = int(self._sums[sites[0]]["count"][0, place])
         mean, spread, low, high = arrays
         return Effect(mean, spread, low, high, sentences, int(self._predictions[place]))
-
-
-@dataclass
-class _Sums:
-    """What has been added up of the heads of one attention; of one that is not zeroed, zeros."""
-
-    moments: Moments
-    replicates: Replicates
-
-    @classmethod
-    def none(cls, n_heads: int, replicates: int) -> "_Sums":
-        """Those of no sentence."""
-        n = len(EFFECTS)
-        return cls(Moments.none((n_heads, n), (1, n)), Replicates.none(replicates, n_heads, n))
-
-    def add(self, values: NDArray[np.float64], has: NDArray[np.bool_], drawn: NDArray[np.float64]) -> None:
-        """Count sentences; the arguments are those of ``Replicates.add``."""
-        self.moments.add(values, has[:, None])
-        self.replicates.add(values, has, drawn)
-
-    def numbers(self, place: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
-        """Mean, spread, low and high of one of the numbers, (4, n_heads)."""
-        mean, spread = self.moments.known_mean[:, place], self.moments.spread[:, place]
-        return np.stack([mean, spread, *self.replicates.interval(place, self.moments.count[0, place], bootstrap)])
 
 
 class _Made:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mhaviz.analyses.sums import Array, Sums
 from mhaviz.errors import ArgumentError
 from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL
 
@@ -55,7 +56,7 @@ class Bootstrap:
             )
 
 
-def poisson_weights(numbers: Sequence[int], bootstrap: Bootstrap) -> NDArray[np.float64]:
+def poisson_weights(numbers: Sequence[int], bootstrap: Bootstrap) -> Array:
     """How often each sentence is drawn in each replicate, (sentences, replicates).
 
     They depend on the seed and on the sentence's number alone, so that they are the same in any batch, process and
@@ -83,68 +84,57 @@ def _thresholds() -> NDArray[np.uint64]:
         return np.array([int(share * 2**64) for share in shares], np.uint64)
 
 
-def _product(weights: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _product(weights: Array, values: Array) -> Array:
     """weightsᵀ · values, by PyTorch: the idle threads of numpy's product would wait for work, busily, on the cores that
     the model computes on. With them, reading a corpus took 2.6 times as long (MiniLM, two cores).
     """
-    product: NDArray[np.float64] = (torch.from_numpy(weights).mT @ torch.from_numpy(values)).numpy()
+    product: Array = (torch.from_numpy(weights).mT @ torch.from_numpy(values)).numpy()
     return product
 
 
-@dataclass
-class Replicates:
-    """Sums over sentences, each counted as often as it is drawn, for each head of one layer and each number.
+def number_shapes(n_heads: int, n_numbers: int, bootstrap: Bootstrap) -> dict[str, tuple[int, ...]]:
+    """The ``Sums`` of numbers of each head, with how often sentences were drawn, and the sums over those."""
+    means = n_heads, n_numbers
+    drawn = bootstrap.replicates, n_numbers
+    return {
+        "mean": means,
+        "count": (1, n_numbers),
+        "deviations": means,
+        "drawn": drawn,
+        "drawn_sums": (bootstrap.replicates, *means),
+    }
 
-    Attributes:
-        drawn: float64, (replicates, n_numbers): how many sentences that have the number.
-        sums: float64, (replicates, n_heads, n_numbers).
+
+def add_numbers(sums: Sums, values: Array, has: NDArray[np.bool_], weights: Array) -> None:
+    """Add sentences.
+
+    Args:
+        sums: of ``number_shapes``, or more.
+        values: (sentences, n_heads, n_numbers); anything finite where a sentence lacks a number.
+        has: (sentences, n_numbers), whether it has it.
+        weights: (sentences, replicates), of ``poisson_weights``.
     """
+    sums.add_values(values, has[:, None])
+    known = np.where(has[:, None], values, 0.0).reshape(len(values), -1)
+    sums["drawn"] += _product(weights, has.astype(np.float64))
+    sums["drawn_sums"] += _product(weights, known).reshape(sums["drawn_sums"].shape)
 
-    drawn: NDArray[np.float64]
-    sums: NDArray[np.float64]
 
-    @classmethod
-    def none(cls, replicates: int, n_heads: int, n_numbers: int) -> "Replicates":
-        """Those of no sentence."""
-        return cls(np.zeros((replicates, n_numbers)), np.zeros((replicates, n_heads, n_numbers)))
+def interval(sums: Sums, place: int, bootstrap: Bootstrap) -> Array:
+    """From where to where the means of ``LEVEL`` of the replicates go, (2, n_heads): the percentile interval of Efron
+    and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
 
-    def add(self, values: NDArray[np.float64], has: NDArray[np.bool_], weights: NDArray[np.float64]) -> None:
-        """Count sentences.
+    A replicate in which no sentence is drawn has no mean, and is left out. NaN where there is none with a mean, and
+    of fewer texts than ``LEAST_FOR_INTERVAL``.
 
-        Args:
-            values: (sentences, n_heads, n_numbers); anything finite where a sentence lacks a number.
-            has: (sentences, n_numbers), whether it has it.
-            weights: (sentences, replicates), of ``poisson_weights``.
-        """
-        known = np.where(has[:, None], values, 0.0).reshape(len(values), -1)
-        self.drawn += _product(weights, has.astype(np.float64))
-        self.sums += _product(weights, known).reshape(self.sums.shape)
-
-    def join(self, other: "Replicates") -> None:
-        """Count the sentences of another part of the corpus, too. Raises ValueError of another shape."""
-        if other.sums.shape != self.sums.shape:
-            raise ValueError(f"expected numbers of shape {self.sums.shape}, got {other.sums.shape}")
-        self.drawn += other.drawn
-        self.sums += other.sums
-
-    def interval(
-        self, place: int, sentences: int, bootstrap: Bootstrap
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """From where to where the means of ``LEVEL`` of the replicates go, (n_heads,) each: the percentile interval of
-        Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
-
-        A replicate in which no sentence is drawn has no mean, and is left out. NaN where there is none with a mean, and
-        of fewer texts than ``LEAST_FOR_INTERVAL``.
-
-        Args:
-            place: which number.
-            sentences: how many have it.
-            bootstrap: that of their weights.
-        """
-        is_drawn = self.drawn[:, place] > 0
-        if sentences < LEAST_FOR_INTERVAL * bootstrap.texts_apart or not is_drawn.any():
-            nothing = np.full(self.sums.shape[1], nan)
-            return nothing, nothing.copy()
-        means = self.sums[is_drawn, :, place] / self.drawn[is_drawn, place, None]
-        low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-        return low, high
+    Args:
+        sums: of ``number_shapes``, or more.
+        place: which number.
+        bootstrap: that of their weights.
+    """
+    drawn = sums["drawn"][:, place]
+    is_drawn = drawn > 0
+    if sums["count"][0, place] < LEAST_FOR_INTERVAL * bootstrap.texts_apart or not is_drawn.any():
+        return np.full((2, len(sums["mean"])), nan)
+    means = sums["drawn_sums"][is_drawn, :, place] / drawn[is_drawn, None]
+    return np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)

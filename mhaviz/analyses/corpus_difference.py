@@ -5,20 +5,16 @@ the weights are; what is kept of a sentence is a mean for each head, and where i
 """
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.moments import Moments
 from mhaviz.analyses.pieces import Pieces
-from mhaviz.analyses.study import Sums
+from mhaviz.analyses.sums import Study, stacked
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is_token
 from mhaviz.errors import MhavizError, parameter
@@ -35,15 +31,20 @@ _KEPT_BYTES = 2**29
 _KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 
-class DifferenceStudy(Sums):
+class DifferenceStudy(Study):
     """Running averages of how far two models are apart in each head, to which pairs of batches are added.
 
     In float64 if one of the models computes in float64, else in float32; sums over sentences are of float64.
     """
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[Kind, int], _HeadSums] = {}
+        super().__init__()
         self._pieces = Pieces()
+
+    def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
+        """A mean over sentences of each head, its largest row, and how many queries there were."""
+        a_head = dict.fromkeys(("mean", "deviations", "largest", "sentence", "query"), (n_heads,))
+        return {**a_head, "count": (1,), "queries": (1,)}
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
         """Count the sentences of an attention that both models have been called with.
@@ -54,57 +55,35 @@ class DifferenceStudy(Sums):
         """
         counts = is_counted(before, torch.device("cpu")).numpy()
         bits = _of_rows(before, after).cpu().double().numpy()  # batch_size n_heads q_length
-        site = before.site
-        sums = self._sums.setdefault((site.kind, site.layer), _HeadSums.none(bits.shape[1]))
         bits = np.where(counts[:, None], bits, 0.0)
-        offsets = np.array([piece.offset if piece else 0 for piece in before.pieces] or [0] * len(bits))
-        sums.find_largest(bits, offsets, np.asarray(numbers))
-        _, (totals, lengths) = self._pieces.joined(
-            (site.kind, site.layer), before.pieces, numbers, bits.sum(axis=2), counts.sum(axis=1)
-        )
-        sums.add(totals, lengths)
-
-    def join(self, other: Self) -> None:
-        """See ``Sums.join``."""
-        for site, sums in other._sums.items():
-            self._sums.setdefault(site, _HeadSums.none(len(sums.largest))).join(sums)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """See ``Sums.arrays``: "self.0.mean", "self.0.largest", …"""
-        named = (sums.arrays(f"{kind}.{layer}.") for (kind, layer), sums in self._sums.items())
-        return {name: array for arrays in named for name, array in arrays.items()}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """See ``Sums.of_arrays``."""
-        study = cls()
-        for name in arrays:
-            kind, layer = [*name.split("."), ""][:2]
-            if kind not in _KINDS or not re.fullmatch(r"[0-9]{1,6}", layer):
-                raise ValueError(f"expected names such as self.0.mean, got {name!r:.40}")
-            if (kind, int(layer)) not in study._sums:
-                study._sums[kind, int(layer)] = _HeadSums.of_arrays(arrays, f"{kind}.{layer}.")
-        return study
+        site = before.site.kind, before.site.layer
+        sums, heads = self.of(*site, bits.shape[1]), np.arange(bits.shape[1])
+        offsets = [piece.offset if piece else 0 for piece in before.pieces] or [0] * len(bits)
+        for row in np.lexsort((offsets, numbers)):  # of equal rows that of the first sentence stays
+            query = bits[row].argmax(axis=1)
+            largest, sentence = bits[row, heads, query], np.full(len(heads), numbers[row] + 1.0)
+            sums.join({"largest": largest, "sentence": sentence, "query": query + offsets[row] + 1.0})
+        _, (totals, lengths) = self._pieces.joined(site, before.pieces, numbers, bits.sum(axis=2), counts.sum(axis=1))
+        if len(totals):
+            sums.add_values(totals / lengths[:, None], np.ones((len(totals), 1), np.bool_))
+            sums["queries"] += lengths.sum()
 
     def result(self, source: Source, too_long: int = 0) -> CorpusDifference:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
-        there = {kind for kind, _ in self._sums}
-        return CorpusDifference(source, tuple(self._of(kind) for kind in _KINDS if kind in there), too_long)
-
-    def _of(self, kind: Kind) -> KindDivergence:
-        layers = tuple(sorted(layer for other, layer in self._sums if other == kind))
-        sums = [self._sums[kind, layer] for layer in layers]
-        n_heads = max(len(one.largest) for one in sums)
-        mean, spread, largest = (np.full((len(layers), n_heads), math.nan) for _ in range(3))
-        sentence, query = (np.full((len(layers), n_heads), -1, np.int64) for _ in range(2))
-        for row, one in enumerate(sums):
-            there = len(one.largest)
-            mean[row, :there], spread[row, :there] = one.moments.known_mean, one.moments.spread
-            largest[row, :there], sentence[row, :there], query[row, :there] = one.largest, one.sentence, one.query
-        first = sums[0]
-        return KindDivergence(
-            kind, layers, int(first.moments.count[0]), int(first.queries[0]), mean, spread, largest, sentence, query
-        )
+        kinds = [
+            KindDivergence(
+                kind,
+                layers,
+                int(sums[0]["count"][0]),
+                int(sums[0]["queries"][0]),
+                stacked([one.mean() for one in sums]),
+                stacked([one.spread for one in sums]),
+                stacked([one["largest"] for one in sums]),
+                *(stacked([one[name] for one in sums], 0).astype(np.int64) - 1 for name in ("sentence", "query")),
+            )
+            for kind, layers, sums in self.layers()
+        ]
+        return CorpusDifference(source, tuple(kinds), too_long)
 
 
 def add_batch(
@@ -248,95 +227,3 @@ def _without_values(seen: SiteCall) -> SiteCall:
         value = seen.call.value[..., :0].clone()
         return replace(seen, call=replace(seen.call, value=value), output=None)
     return replace(seen, call=replace(seen.call, given=seen.call.given.clone()), output=None)
-
-
-@dataclass
-class _HeadSums:
-    """What is added up of the heads of one layer.
-
-    Attributes:
-        moments: of the means of sentences: mean (n_heads,), count (1,).
-        queries: int64, (1,): how many there were, in all sentences.
-        largest: float64, (n_heads,): the largest divergence of a row.
-        sentence, query: int64, (n_heads,): where; −1 where none is above 0.
-    """
-
-    moments: Moments
-    queries: NDArray[np.int64]
-    largest: NDArray[np.float64]
-    sentence: NDArray[np.int64]
-    query: NDArray[np.int64]
-
-    @classmethod
-    def none(cls, n_heads: int) -> "_HeadSums":
-        """Those of no sentence."""
-        nowhere = np.full(n_heads, -1, np.int64)
-        return cls(Moments.none((n_heads,), (1,)), np.zeros(1, np.int64), np.zeros(n_heads), nowhere, nowhere.copy())
-
-    def add(self, totals: NDArray[Any], lengths: NDArray[Any]) -> None:
-        """Join with some sentences.
-
-        Args:
-            totals: sums over the queries, (batch_size, n_heads).
-            lengths: how many queries those are, (batch_size,).
-        """
-        if len(totals):
-            self.moments.add(totals / lengths[:, None])
-            self.queries += lengths.sum()
-
-    def find_largest(self, bits: NDArray[np.float64], offsets: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """See where a batch has larger rows.
-
-        Args:
-            bits: (batch_size, n_heads, q_length); 0 for padding.
-            offsets: (batch_size,): which query of its sentence the first one is.
-            numbers: (batch_size,): of the sentences.
-        """
-        order = np.lexsort((offsets, numbers))  # of equal rows that of the first sentence counts
-        largest, heads = bits.max(axis=2)[order], np.arange(bits.shape[1])
-        place = largest.argmax(axis=0)
-        sentence, query = numbers[order][place], offsets[order][place] + bits[order][place, heads].argmax(axis=1)
-        self._take_larger(largest[place, heads], sentence, query)
-
-    def join(self, other: "_HeadSums") -> None:
-        """Join with those of other sentences. Raises ValueError of another number of heads."""
-        self.moments.join(other.moments)
-        self.queries += other.queries
-        self._take_larger(other.largest, other.sentence, other.query)
-
-    def _take_larger(self, largest: NDArray[np.float64], sentence: NDArray[np.int64], query: NDArray[np.int64]) -> None:
-        is_first = (largest == self.largest) & (sentence < self.sentence)
-        taken = (largest > self.largest) | (is_first & (sentence >= 0))
-        for own, others in ((self.largest, largest), (self.sentence, sentence), (self.query, query)):
-            own[taken] = others[taken]
-
-    def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """By name."""
-        own = {f"{prefix}{name}": getattr(self, name) for name in _WHERE}
-        return {**self.moments.arrays(prefix), f"{prefix}queries": self.queries, **own}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str) -> "_HeadSums":
-        """The reverse. Raises ValueError for arrays that cannot be those."""
-        moments = Moments.of_arrays(arrays, prefix)
-        if moments.mean.ndim != 1 or moments.count.shape != (1,):
-            raise ValueError(f"{prefix}mean: expected (n_heads,) numbers, got shape {moments.mean.shape}")
-        if moments.count[0] < 1:
-            raise ValueError(f"{prefix}count: expected at least one sentence")
-        queries = arrays.get(f"{prefix}queries")
-        if queries is None or queries.shape != (1,) or queries.dtype != np.int64 or queries[0] < 0:
-            raise ValueError(f"{prefix}queries: expected a whole number from 0 on")
-        found = {}
-        for name, (dtype, least, most, expected) in _WHERE.items():
-            array = arrays.get(f"{prefix}{name}")
-            if array is None or array.shape != moments.mean.shape or array.dtype != dtype:
-                raise ValueError(f"{prefix}{name}: expected {len(moments.mean)} numbers of {np.dtype(dtype)}")
-            if not ((least <= array) & (array <= most)).all():  # NaN is neither
-                raise ValueError(f"{prefix}{name}: {expected}")
-            found[name] = array.copy()
-        return cls(moments, queries.copy(), **found)
-
-
-_NUMBERED: tuple[type, float, float, str] = (np.int64, -1, np.inf, "expected numbers from 0 on, or −1 for none")
-_WHERE = {"largest": (np.float64, 0, 1, "expected divergences from 0 to 1"), "sentence": _NUMBERED, "query": _NUMBERED}
-"""The arrays of the largest rows: the type, the least and the most that is allowed, and what is said of all else."""

@@ -4,7 +4,6 @@ Most numbers are sums of weights on certain keys, such as the one before the que
 on the head or the layer: it is found once for a batch, and each layer is one matrix product more.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,16 +15,23 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from mhaviz.analyses.bootstrap import Bootstrap, poisson_weights
-from mhaviz.analyses.head_sums import HeadSums, averages
+from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
 from mhaviz.analyses.needles import reading_of
 from mhaviz.analyses.pieces import Pieces
-from mhaviz.analyses.study import Study
+from mhaviz.analyses.sums import Study, Sums, stacked
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import SiteCall, are_tokens, is_counted
 from mhaviz.attention.padding import Padding
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records.head_statistics import SINK_ABOVE, STATISTICS, HeadAverages, HeadStatistics
+from mhaviz.records.head_statistics import (
+    EDGES,
+    N_BINS,
+    SINK_ABOVE,
+    STATISTICS,
+    Average,
+    HeadAverages,
+    HeadStatistics,
+)
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Tokens
 
@@ -33,6 +39,7 @@ _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")
 )
 _BOOTSTRAP, _NEEDLE = "bootstrap", "needle"  # arrays that say how a study counts
+_BETWEEN = [np.array(EDGES[name][1:]) for name in STATISTICS]
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
 
 _OF_ALL_QUERIES = ("entropy", "distance")
@@ -51,21 +58,26 @@ class HeadStudy(Study):
     """
 
     def __init__(self, bootstrap: Bootstrap | None = None, needle: Sequence[int] = ()) -> None:
+        super().__init__()
         self._bootstrap = bootstrap or Bootstrap()
         self._needle = tuple(needle)
-        self._sums: dict[tuple[Kind, int], HeadSums] = {}
         self._counted: _Counted | None = None
         self._pieces = Pieces()
 
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """Those that there was something of, in the order of a model."""
-        there = {kind for kind, _ in self._sums}
-        return tuple(kind for kind in _KINDS if kind in there)
+    def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
+        """With numbers of heads that give all keys that a query sees the same weight, and histograms of sentences."""
+        means = n_heads, len(STATISTICS)
+        chance = {"chance.mean": means, "chance.count": (1, len(STATISTICS)), "chance.deviations": means}
+        others = {"queries": (len(STATISTICS),), "bins": (*means, N_BINS)}
+        return number_shapes(*means, self._bootstrap) | chance | others
 
     def add(self, seen: SiteCall, numbers: Sequence[int]) -> None:
-        """Count the sentences of an attention's call, on the device where it is computed; see ``Study.add``."""
-        kind, layer = seen.site.kind, seen.site.layer
+        """Count the sentences of an attention's call, on the device where it is computed.
+
+        Args:
+            seen: the call, of one or several sentences.
+            numbers: of each of these sentences in the corpus, from 0.
+        """
         if self._needle and any(seen.pieces):
             raise MhavizError(
                 "expected texts that the model reads at once, as the needle stands in each twice, got one that is too "
@@ -76,10 +88,10 @@ class HeadStudy(Study):
             drawn = poisson_weights(numbers, self._bootstrap)
             counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
         weights = seen.call.shares().nan_to_num(nan=0.0)  # of padding; they may be the program's own
-        if (kind, layer) not in self._sums:
-            self._sums[kind, layer] = self._none(weights.shape[1])
+        site = seen.site.kind, seen.site.layer
+        sums = self.of(*site, weights.shape[1])
         whole, (totals, chance, queries) = self._pieces.joined(
-            (kind, layer),
+            site,
             seen.pieces,
             numbers,
             counted.totals(weights, seen.call.has_sink),
@@ -87,75 +99,68 @@ class HeadStudy(Study):
             counted.queries,
         )
         if whole:
-            self._sums[kind, layer].add(
-                _means(totals, queries), _means(chance, queries), queries, counted.drawn_of(whole)
-            )
+            values, has = _means(totals, queries), queries > 0
+            add_numbers(sums, values, has, counted.drawn_of(whole))
+            sums.add_values(np.broadcast_to(_means(chance, queries), values.shape), has[:, None], "chance.")
+            sums["queries"] += queries.sum(axis=0)
+            for place, edges in enumerate(_BETWEEN):
+                bins = np.searchsorted(edges, values[has[:, place], :, place], side="right")  # sentences n_heads
+                np.add.at(sums["bins"][:, place], (np.arange(bins.shape[1]), bins), 1)
 
     def join(self, other: Self) -> None:
         """See ``Study.join``. Raises ValueError of another bootstrap or needle, too."""
-        if not self._sums:
+        if not self.sums:
             self._bootstrap, self._needle = other._bootstrap, other._needle
         if (self._bootstrap, self._needle) != (other._bootstrap, other._needle):
             raise ValueError(f"expected {self._bootstrap} and the same needle, got {other._bootstrap}")
-        for (kind, layer), sums in other._sums.items():
-            self._sums.setdefault((kind, layer), self._none(sums.n_heads)).join(sums)
+        super().join(other)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """See ``Study.arrays``: "self.0.mean", "self.0.queries", …"""
-        named = (sums.arrays(f"{kind}.{layer}.") for (kind, layer), sums in self._sums.items())
+        """See ``Study.arrays``."""
         bootstrap = self._bootstrap
         return {
             _BOOTSTRAP: np.array([bootstrap.replicates, bootstrap.seed, bootstrap.texts_apart], np.int64),
             _NEEDLE: np.array(self._needle, np.int64),
-            **{name: array for arrays in named for name, array in arrays.items()},
+            **super().arrays(),
         }
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """See ``Study.of_arrays``."""
-        bootstrap, needle = (arrays.get(name) for name in (_BOOTSTRAP, _NEEDLE))
-        if bootstrap is None or bootstrap.shape != (3,) or bootstrap.dtype != np.int64:
-            raise ValueError(f"{_BOOTSTRAP}: expected three whole numbers")
-        if needle is None or needle.ndim != 1 or needle.dtype != np.int64:
-            raise ValueError(f"{_NEEDLE}: expected whole numbers")
+        for name, n in ((_BOOTSTRAP, 3), (_NEEDLE, None)):
+            array = arrays.get(name)
+            if array is None or array.ndim != 1 or array.dtype != np.int64 or len(array) != (n or len(array)):
+                raise ValueError(f"{name}: expected {'three ' if n else ''}whole numbers")
         try:
-            study = cls(Bootstrap(*bootstrap.tolist()), needle.tolist())
+            study = cls(Bootstrap(*arrays[_BOOTSTRAP].tolist()), arrays[_NEEDLE].tolist())
         except ArgumentError as error:
             raise ValueError(f"{_BOOTSTRAP}: {error}") from error
-        for name in arrays.keys() - {_BOOTSTRAP, _NEEDLE}:
-            kind, _, rest = name.partition(".")
-            layer, _, _ = rest.partition(".")
-            if kind not in _KINDS or not re.fullmatch(r"[0-9]{1,6}", layer):
-                raise ValueError(f"expected names such as self.0.mean, got {name!r:.40}")
-            if (kind, int(layer)) not in study._sums:
-                study._sums[kind, int(layer)] = HeadSums.of_arrays(
-                    arrays, f"{kind}.{layer}.", study._bootstrap.replicates
-                )
+        study.restore({name: array for name, array in arrays.items() if name not in (_BOOTSTRAP, _NEEDLE)})
         return study
 
     def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
+        kinds = []
+        for kind, layers, sums in self.layers():
+            by_name = {name: self._average(sums, place) for place, name in enumerate(STATISTICS)}
+            whole = by_name["entropy"]
+            kinds.append(HeadAverages(kind, layers, whole.sentences, whole.queries, **by_name))
         bootstrap = self._bootstrap
-        return HeadStatistics(
-            source,
-            tuple(map(self._averages, self.kinds)),
-            too_long,
-            replicates=bootstrap.replicates,
-            seed=bootstrap.seed,
+        return HeadStatistics(source, tuple(kinds), too_long, replicates=bootstrap.replicates, seed=bootstrap.seed)
+
+    def _average(self, layers: Sequence[Sums], place: int) -> Average:
+        """One number of all layers."""
+        ends = [interval(one, place, self._bootstrap) for one in layers]
+        return Average(
+            mean=stacked([one.mean()[:, place] for one in layers]),
+            spread=stacked([one.spread[:, place] for one in layers]),
+            sentences=int(layers[0]["count"][0, place]),
+            queries=int(layers[0]["queries"][place]),
+            low=stacked([low for low, _ in ends]),
+            high=stacked([high for _, high in ends]),
+            chance=stacked([one.mean("chance.")[:, place] for one in layers]),
+            counts=stacked([one["bins"][:, place] for one in layers], 0).astype(np.int64),
         )
-
-    def _none(self, n_heads: int) -> HeadSums:
-        return HeadSums.none(n_heads, self._bootstrap.replicates)
-
-    def _averages(self, kind: Kind) -> HeadAverages:
-        layers = tuple(sorted(layer for other, layer in self._sums if other == kind))
-        sums = [self._sums[kind, layer] for layer in layers]
-        by_name = {name: averages(sums, place, self._bootstrap) for place, name in enumerate(STATISTICS)}
-        whole = by_name["entropy"]
-        return HeadAverages(kind, layers, whole.sentences, whole.queries, **by_name)
-
-
-_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 
 @dataclass(frozen=True)

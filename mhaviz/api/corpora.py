@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mhaviz._version import __version__
-from mhaviz.analyses.study import Study, Sums
+from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.analyses.sums import Study
 from mhaviz.api.division import Division
 from mhaviz.api.parts import joined, kind_of, require_alike
 from mhaviz.attention.model import CorpusModel, SiteCall
@@ -41,7 +42,7 @@ class CorpusRun:
     """
 
     name: str
-    study: Sums
+    study: Study
     models: Sequence[CorpusModel]
     count: CountBatch
     options: Mapping[str, Any]
@@ -162,7 +163,7 @@ class CorpusRun:
         return replace(part, behind=kept.behind)
 
 
-def count_batch(model: CorpusModel, study: Study, batch: CorpusBatch) -> None:
+def count_batch(model: CorpusModel, study: HeadStudy, batch: CorpusBatch) -> None:
     """Run the model on a batch, and add what its attentions are called with to the study."""
 
     def add(seen: SiteCall) -> None:

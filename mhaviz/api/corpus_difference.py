@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, require_alike
 from mhaviz.analyses.difference import joined_source
-from mhaviz.analyses.study import Sums
+from mhaviz.analyses.sums import Study
 from mhaviz.api.corpora import CorpusRun, sentences_of, source_of_part
 from mhaviz.api.division import Division
 from mhaviz.api.left_out import tell_left_out
@@ -96,7 +96,7 @@ def diff_models(
     return replace(difference_of_part(DifferenceStudy.of_arrays(found.arrays), found), limits=limits)
 
 
-def difference_of_part(study: Sums, part: CorpusPart) -> CorpusDifference:
+def difference_of_part(study: Study, part: CorpusPart) -> CorpusDifference:
     """What a part, or all parts joined to one, say of two models."""
     assert isinstance(study, DifferenceStudy)
     return study.result(source_of_part(part), part.behind.too_long)

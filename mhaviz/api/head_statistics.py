@@ -8,7 +8,7 @@ from typing import Any
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import map_sizes
-from mhaviz.analyses.study import Study
+from mhaviz.analyses.sums import Study
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of, source_of_part
 from mhaviz.api.division import Division

@@ -7,7 +7,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from mhaviz.analyses.study import Sums
+from mhaviz.analyses.sums import Study
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.records.corpus_part import CorpusPart, Shard
@@ -20,21 +20,21 @@ class StudyKind:
     """How parts of a kind of study become a result; each names a function or a class, which is loaded when needed.
 
     Attributes:
-        study: the subclass of ``Sums``.
+        study: the subclass of ``Study``.
         result: of the study and the part that all parts were joined to, makes the record.
     """
 
     study: str
     result: str
 
-    def load(self, arrays: Mapping[str, Any]) -> Sums:
+    def load(self, arrays: Mapping[str, Any]) -> Study:
         """The study of these arrays. Raises ValueError if they are of none."""
-        made: Sums = resolve_name(self.study).of_arrays(arrays)
+        made: Study = resolve_name(self.study).of_arrays(arrays)
         return made
 
     def record(self, part: CorpusPart) -> Any:
         """What is shown. Raises ValueError for arrays that cannot be."""
-        make: Callable[[Sums, CorpusPart], Any] = resolve_name(self.result)
+        make: Callable[[Study, CorpusPart], Any] = resolve_name(self.result)
         return make(self.load(part.arrays), part)
 
 

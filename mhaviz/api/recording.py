@@ -298,7 +298,7 @@ class Recording(ContextDecorator):
         if self._study is None:
             raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
         whole = {site.number for site in self._sites.all if not site.is_part}
-        if not self._study.kinds or whole.isdisjoint(self._n_heads):
+        if not self._study.sums or whole.isdisjoint(self._n_heads):
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source_of_statistics()), self._layers()
         kinds = [one.select(tuple(number for number in one.layers if number in whole)) for one in found.kinds]

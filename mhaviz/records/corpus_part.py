@@ -98,7 +98,7 @@ class CorpusPart:
         shard: which sentences.
         behind: how far it has come.
         source: what the result says of where its numbers come from.
-        arrays: what has been added up; see ``mhaviz.analyses.study``.
+        arrays: what has been added up; see ``mhaviz.analyses.sums``.
     """
 
     study: str

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, chisquare, poisson
 
-from mhaviz.analyses.bootstrap import Bootstrap, Replicates, poisson_weights
-from mhaviz.analyses.histograms import Histograms
+from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
+from mhaviz.analyses.sums import Sums
 
 
 def counted(values, numbers=None, start=0, **options):
-    """Replicates of one head with one number, whose values are these; NaN: a sentence lacks it."""
+    """Sums of one head with one number, whose values are these; NaN: a sentence lacks it."""
     chosen = Bootstrap(**options)
-    replicates = Replicates.none(chosen.replicates, 1, 1)
+    sums = Sums(number_shapes(1, 1, chosen))
     numbers = range(start, start + len(values)) if numbers is None else numbers
     has = np.isfinite(values)[:, None]
-    replicates.add(np.asarray(values)[:, None, None], has, poisson_weights(numbers, chosen))
-    return replicates
+    add_numbers(sums, np.asarray(values)[:, None, None], has, poisson_weights(numbers, chosen))
+    return sums
 
 
 def test_weights_are_poisson_numbers():
@@ -49,7 +49,7 @@ def test_intervals_beside_scipy(draw):
         "exponential": random.exponential(3, 120),
         "beta": random.beta(0.3, 2, 120),
     }[draw]
-    low, high = counted(values, replicates=4000).interval(0, 120, Bootstrap())
+    low, high = interval(counted(values, replicates=4000), 0, Bootstrap())
     theirs = bootstrap((values,), np.mean, n_resamples=4000, method="percentile", rng=0).confidence_interval
     width = theirs.high - theirs.low
     assert low[0] == pytest.approx(theirs.low, abs=0.08 * width)
@@ -58,9 +58,7 @@ def test_intervals_beside_scipy(draw):
 
 def test_intervals_hold_the_mean_as_often_as_they_say():
     random = np.random.default_rng(2)
-    ends = [
-        counted(random.normal(size=40), start=40 * i, replicates=400).interval(0, 40, Bootstrap()) for i in range(300)
-    ]
+    ends = [interval(counted(random.normal(size=40), start=40 * i, replicates=400), 0, Bootstrap()) for i in range(300)]
     share = np.mean([low[0] <= 0 <= high[0] for low, high in ends])
     assert 0.9 < share < 0.98, "those of 40 sentences are a little narrow, as percentile intervals are"
 
@@ -68,44 +66,27 @@ def test_intervals_hold_the_mean_as_often_as_they_say():
 def test_parts_add_up():
     values = np.random.default_rng(0).normal(size=30)
     values[::4] = np.nan
-    whole, joined = counted(values, replicates=100), Replicates.none(100, 1, 1)
+    whole, joined = counted(values, replicates=100), Sums(number_shapes(1, 1, Bootstrap(100)))
     for part in (counted(values[20:], start=20, replicates=100), counted(values[:20], replicates=100)):
         joined.join(part)
-    np.testing.assert_array_equal(joined.drawn, whole.drawn)
-    np.testing.assert_allclose(joined.sums, whole.sums, atol=1e-14)
+    np.testing.assert_array_equal(joined["drawn"], whole["drawn"])
+    np.testing.assert_allclose(joined["drawn_sums"], whole["drawn_sums"], atol=1e-14)
 
 
 def test_a_sentence_without_the_number_changes_nothing():
     values = [float(number) for number in range(31)]
     some = counted([values[0], *values[2:]], [0, *range(2, 31)], replicates=100)
     all_ = counted([values[0], math.nan, *values[2:]], replicates=100)
-    np.testing.assert_array_equal(some.sums, all_.sums)
-    assert some.interval(0, 30, Bootstrap()) == all_.interval(0, 30, Bootstrap())
-    assert np.isnan(some.interval(0, 29, Bootstrap())).all(), "of fewer than 30 it would be too narrow"
+    np.testing.assert_array_equal(some["drawn_sums"], all_["drawn_sums"])
+    np.testing.assert_array_equal(interval(some, 0, Bootstrap()), interval(all_, 0, Bootstrap()))
+    some["count"] -= 1
+    assert np.isnan(interval(some, 0, Bootstrap())).all(), "of fewer than 30 it would be too narrow"
 
 
 def test_no_replicate_no_interval():
-    assert np.isnan(counted([1.0, 2.0], replicates=0).interval(0, 2, Bootstrap())).all()
-    assert np.isnan(counted([math.nan], replicates=10).interval(0, 0, Bootstrap())).all()
-    one_text = counted([1.0, 2.0], replicates=10, texts_apart=2)
-    assert np.isnan(one_text.interval(0, 2, Bootstrap(texts_apart=2))).all(), "it says nothing of other texts"
+    assert np.isnan(interval(counted([1.0] * 30, replicates=0), 0, Bootstrap())).all()
+    assert np.isnan(interval(counted([math.nan], replicates=10), 0, Bootstrap())).all()
+    one_text = counted([1.0] * 40, replicates=10, texts_apart=2)
+    assert np.isnan(interval(one_text, 0, Bootstrap(texts_apart=2))).all(), "they are 20 texts"
     with pytest.raises(ValueError, match="expected numbers of"):
         counted([1.0], replicates=3).join(counted([1.0], replicates=4))
-
-
-def test_histograms_beside_numpy():
-    random, edges = np.random.default_rng(0), np.array([0.25, 0.5, 0.75])
-    values, has = random.random((50, 3, 2)), random.random((50, 2)) < 0.7
-    values[:4, 0, 0] = [*edges.tolist(), 7.0]
-    one, whole = (Histograms.none([edges, edges * 2], 3) for _ in range(2))
-    for part in (slice(0, 20), slice(20, 50)):
-        other = Histograms.none([edges, edges * 2], 3)
-        other.add(values[part], has[part])
-        one.join(other)
-    whole.add(values, has)
-    np.testing.assert_array_equal(one.counts, whole.counts)
-    for place, factor in enumerate((1, 2)):
-        for head in range(3):
-            bins = [-np.inf, *(edges * factor), np.inf]
-            theirs, _ = np.histogram(values[has[:, place], head, place], bins)
-            np.testing.assert_array_equal(whole.counts[head, place], theirs)

@@ -1,0 +1,164 @@
+"""What is added up over the sentences of a corpus, in constant memory, and in parts that are joined and saved."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from math import nan
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.records.tokens import Kind
+
+Array = NDArray[np.float64]
+
+_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
+_MOST = 1e38  # of what is drawn in float32
+
+
+class Sums(dict[str, Array]):
+    """Sums over sentences, of the heads of one attention: float64 arrays by name, of these shapes.
+
+    Those of two parts add up, with two exceptions. A name may have a prefix, such as "chance.".
+
+    - "mean", "count" and "deviations", Σ (x − mean)²: joined by equation 1.5 of Chan, Golub and LeVeque 1983,
+      "Algorithms for computing the sample variance", which loses no digits however small the spread is beside the mean.
+    - "largest", and its "sentence" and "query", counted from 1: the larger one stays, of equal ones the first.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        super().__init__({name: np.zeros(shape) for name, shape in shapes.items()})
+
+    def add_values(self, values: Array, has: NDArray[np.bool_], prefix: str = "") -> None:
+        """Add the numbers of sentences to a mean.
+
+        Args:
+            values: (sentences, …), in the shape of the mean.
+            has: (sentences, …), in the shape of the count: which sentences have the number.
+            prefix: of the mean.
+        """
+        count = has.sum(axis=0)
+        mean = np.where(has, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+        deviations = (np.where(has, values - mean, 0.0) ** 2).sum(axis=0)
+        self.join({f"{prefix}mean": mean, f"{prefix}count": count, f"{prefix}deviations": deviations})
+
+    def join(self, other: Mapping[str, Array]) -> None:
+        """Add those of other sentences; to zeros, bit for bit. Raises ValueError of other shapes."""
+        for name, array in other.items():
+            if array.shape != self[name].shape:
+                raise ValueError(f"{name}: expected numbers of shape {self[name].shape}, got {array.shape}")
+            prefix, dot, field = name.rpartition(".")
+            if field == "mean":
+                self._join_means(prefix + dot, other)
+            elif field == "largest":
+                self._take_larger(other)
+            elif field not in ("count", "deviations", "sentence", "query"):
+                self[name] += array
+
+    def _join_means(self, prefix: str, other: Mapping[str, Array]) -> None:
+        (mean, count, deviations), theirs = (
+            [one[f"{prefix}{name}"] for name in ("mean", "count", "deviations")] for one in (self, other)
+        )
+        share = theirs[1] / np.maximum(count + theirs[1], 1)  # 1 exactly where there was nothing
+        apart = theirs[0] - mean
+        mean += apart * share
+        deviations += theirs[2] + apart**2 * (count * share)
+        count += theirs[1]
+
+    def _take_larger(self, other: Mapping[str, Array]) -> None:
+        is_first = (other["largest"] == self["largest"]) & (other["sentence"] < self["sentence"])
+        taken = (other["largest"] > self["largest"]) | is_first
+        for name in ("largest", "sentence", "query"):
+            self[name][taken] = other[name][taken]
+
+    def mean(self, prefix: str = "") -> Array:
+        """NaN where no sentence has the number."""
+        return np.where(self[f"{prefix}count"] > 0, self[f"{prefix}mean"], nan)
+
+    @property
+    def spread(self) -> Array:
+        """The standard deviation between the sentences, √(Σ (x − mean)² / (count − 1)); NaN for fewer than two."""
+        count = self["count"]
+        return np.where(count > 1, np.sqrt(self["deviations"] / np.maximum(count - 1, 1)), nan)
+
+
+class Study(ABC):
+    """The sums of every attention of a model.
+
+    A corpus is cut into parts, each part is added up by itself, on any machine, and the sums are joined: the number of
+    parts does not show in the first nine digits of any result.
+
+    Attributes:
+        sums: by kind and layer.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[tuple[Kind, int], Sums] = {}
+
+    @abstractmethod
+    def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
+        """The arrays of an attention with so many heads; "mean" begins with the heads."""
+
+    def of(self, kind: Kind, layer: int, n_heads: int) -> Sums:
+        """The sums of an attention; zeros if it is new."""
+        if (kind, layer) not in self.sums:
+            self.sums[kind, layer] = Sums(self.shapes(n_heads))
+        return self.sums[kind, layer]
+
+    def layers(self) -> Iterator[tuple[Kind, tuple[int, ...], list[Sums]]]:
+        """Each kind that there is, its layers, and their sums."""
+        for kind in _KINDS:
+            layers = tuple(sorted(layer for other, layer in self.sums if other == kind))
+            if layers:
+                yield kind, layers, [self.sums[kind, layer] for layer in layers]
+
+    def join(self, other: Self) -> None:
+        """Add what another study has added up, whose sentences come after. Raises ValueError of another model."""
+        for (kind, layer), sums in other.sums.items():
+            self.of(kind, layer, len(sums["mean"])).join(sums)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of them, by names such as "self.0.mean"."""
+        return {f"{kind}.{layer}.{name}": a for (kind, layer), sums in self.sums.items() for name, a in sums.items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The study that these are the arrays of. Raises ValueError for those of anybody's file that cannot be."""
+        study = cls()
+        study.restore(arrays)
+        return study
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over arrays; raises as ``of_arrays``."""
+        for name in arrays:
+            site = re.match(r"(self|masked|cross)\.([0-9]{1,6})\.", name)
+            if site is None:
+                raise ValueError(f"expected names such as self.0.mean, got {name!r:.40}")
+            kind: Any = site[1]
+            if (kind, int(site[2])) in self.sums:
+                continue
+            mean = arrays.get(f"{site[0]}mean")
+            n_heads = len(mean) if mean is not None and mean.ndim else 0
+            shapes = self.shapes(n_heads)
+            for field, shape in shapes.items():
+                _check(f"{site[0]}{field}", arrays.get(f"{site[0]}{field}"), shape)
+            self.of(kind, int(site[2]), n_heads).update({field: arrays[f"{site[0]}{field}"].copy() for field in shapes})
+
+
+def _check(name: str, array: NDArray[Any] | None, shape: tuple[int, ...]) -> None:
+    if array is None:
+        raise ValueError(f"there is no {name}")
+    if array.dtype != np.float64 or array.shape != shape:
+        raise ValueError(f"{name}: expected float64 of shape {shape}, got {array.dtype} of {array.shape}")
+    least = -_MOST if name.endswith("mean") else 0
+    if not ((least <= array) & (array <= _MOST)).all():  # NaN is neither
+        raise ValueError(f"{name}: expected numbers from {least:g} to {_MOST:g}")
+
+
+def stacked(layers: Sequence[Array], nothing: float = nan) -> Array:
+    """Arrays that begin with the heads, (n_layers, n_heads, …), with ``nothing`` where a layer has fewer heads."""
+    whole = np.full((len(layers), max(map(len, layers)), *layers[0].shape[1:]), nothing)
+    for row, array in zip(whole, layers, strict=True):
+        row[: len(array)] = array
+    return whole
