@@ -80,7 +80,7 @@ MORE = [
     f"heads --model minilm {STREET} 'to be or not to be' 'one two one two'",
     f"trace-shapes --model minilm {STREET}",
     f"compare-scaling --model minilm {STREET} --layer 3",
-    'heatmap "the cat sat on the mat" --model layer.pt --prefix self_attn --n-heads 4 --input x.safetensors',
+    'heatmap "the cat sat on the mat" --model "layer.pt#self_attn" --n-heads 4 --input x.safetensors',
 ]
 AS_TEXT = [  # commands whose view in the terminal is held; their JSON is then that of a file
     'heatmap "The cat sat on the mat because the mat was warm" --mask causal --head 0-3',

@@ -67,7 +67,7 @@ def test_files(mhaviz, seeds):
     assert "holds no attention maps" in mhaviz("show", "one.json").err
 
 
-OPTIONS = ["", "--head 1", "--cmap PiYG", "--vmax 0.1", "--dpi 100", "--columns 1"]
+OPTIONS = ["", "--head 1", "--cmap PiYG", "--vmax 0.1", "--dpi 100", "--width 3in", "--title Mine"]
 
 
 def test_every_option_changes_the_picture(mhaviz, seeds):
@@ -167,11 +167,12 @@ def test_arrays_of_another_tool(mhaviz, folder):
     Path("l.txt").write_text("one\ntwo\n")
     mhaviz("heatmap", "one two", *SMALL, "--head", "0", "-q", "-o", "c.json")
     for pair in (("c.json", "a.npy"), ("a.npy", "c.json")):
-        assert mhaviz("diff", *pair, "--queries", "l.txt").status == 0, "labels are for the array"
         assert "expected the same tokens" in mhaviz("diff", *pair).err
-    result = mhaviz("diff", "c.json", "c.json", "--queries", "l.txt", "--kind", "self")
+    assert mhaviz("show", "a.npy", "--queries", "l.txt", "-q", "-o", "labelled.json").status == 0
+    assert mhaviz("diff", "c.json", "labelled.json").status == 0
+    result = mhaviz("diff", "c.json", "c.json", "--kind", "self")
     assert result.status == 2
-    assert "c.json brings its own tokens and kinds; leave out --queries, --kind" in result.err
+    assert "c.json brings its own tokens and kinds; leave out --kind" in result.err
 
 
 @pytest.fixture
@@ -358,11 +359,11 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     [
         (("{0}", "shaken"), 2, "is a folder: to compare models, name a file of sentences by --file"),
         (
-            ("{0}", "shaken", "--file", "t.txt", "--queries", "t.txt"),
+            ("{0}", "shaken", "--file", "t.txt", "--name", "x"),
             2,
-            "--queries: for saved maps, and these are models",
+            "--name: for saved maps, and these are models",
         ),
-        (("{0}", "shaken", "--file", "t.txt", "--numbers"), 2, "--numbers: for saved maps"),
+        (("{0}", "shaken", "--file", "t.txt", "--width", "3in"), 2, "--width: for saved maps"),
         (("{0}", "shaken", "--file", "t.txt", "-o", "x.html"), 2, ".html: for saved maps"),
         (
             ("{0}", "shaken", "--file", "t.txt", "-o", "x.npz"),

@@ -78,7 +78,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
     ("arguments", "message"),
     [
         (["a b", "--length", "3"], "--length is for positions without a sentence; leave out one of them"),
-        (["--seed", "3"], "sinusoids are of no seed; give a sentence, or leave out --seed"),
+        (["--seed", "3"], "of no model; leave out --seed"),
         (["--length", "3", "--model", "translation"], "no sentence: give one in quotes"),
         (["--model", "translation"], "no sentence: give one in quotes"),
         (["--target", "x"], "--target goes with one sentence, got none"),

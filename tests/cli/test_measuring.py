@@ -15,7 +15,7 @@ SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu", "--lengths", "4
 @pytest.mark.parametrize("command", COMMANDS)
 def test_shows_and_saves(mhaviz, tmp_path, command):
     names = ["a.png", "a.svg", "a.pdf", "a.json"]
-    result = mhaviz(command, *SMALL, "--dpi", "40", *(part for name in names for part in ("-o", str(tmp_path / name))))
+    result = mhaviz(command, *SMALL, *(part for name in names for part in ("-o", str(tmp_path / name))))
     assert result.status == 0
     assert result.err.splitlines() == [f"mhaviz: saved {tmp_path / name}" for name in names]
     assert "random weights, seed 0, d_model 16, 2 heads, cpu" in result.out
@@ -62,7 +62,6 @@ BAD = [
     (["--d-model", "1" + "0" * 30, "--n-heads", "1"], 2, "expected a number from -2^63 to 2^63"),
     (["--seed", "-1"], 2, "--seed: expected a number from 0"),
     (["--device", "gpu"], 2, "expected auto, cpu, cuda, cuda:N or mps"),
-    (["--dpi", "1"], 2, "dpi: expected at least 20"),
     (["-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
     (["a sentence"], 2, "unexpected extra argument"),
 ]

@@ -19,7 +19,7 @@ COMMANDS = {
     "report": (),
     "trace-shapes": (),
 }
-WEIGHTS = ("--model", "w.safetensors", "--prefix", "layers.1.self_attn", "--n-heads", "4", "--device", "cpu")
+WEIGHTS = ("--model", "w.safetensors#layers.1.self_attn", "--n-heads", "4", "--device", "cpu")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_heads_that_nobody_has_named_are_told(mhaviz, folder):
         (["a", "--d-model", "16"], 2, "with random weights; w.safetensors is a file of parameters"),
         (["a", "--kind", "cross"], 2, "--kind: expected self, as there is no target, got cross"),
         (["--input", "x.safetensors", "--seed", "1"], 2, "takes the place of random embeddings; leave out --seed"),
-        (["a", "--prefix", "layers.7"], 2, "layers.7 in w.safetensors; it has layers.0.self_attn, layers.1.self_attn"),
+        (["a", "--model", "w.safetensors#layers.7"], 2, "layers.7 in w.safetensors; it has layers.0.self_attn, "),
         (["a", "--n-heads", "3"], 2, "got d_model 16 and 3 heads; try 2 or 4 heads"),
         (["a b", "--input", "x.safetensors"], 2, "expected 5 words, one for each position of the input, got 2"),
         (["--input", "x.safetensors#y"], 2, "there is no tensor y in x.safetensors; it has x"),
@@ -112,10 +112,9 @@ def test_what_cannot_be(mhaviz, folder, arguments, status, message):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_of_a_file_need_weights(mhaviz, folder, command):
-    for option in ("--input", "--prefix"):
-        result = mhaviz(command, "a b c", option, "x", *COMMANDS[command])
-        assert (result.status, result.out) == (2, "")
-        assert f"{option} is for a file of parameters; random is a layer with random weights" in result.err
+    result = mhaviz(command, "a b c", "--input", "x", *COMMANDS[command])
+    assert (result.status, result.out) == (2, "")
+    assert "--input is for a file of parameters; random is a layer with random weights" in result.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -146,7 +145,7 @@ def test_sweeps_and_bare_sizes_take_no_weights(mhaviz, folder):
         True,
     )
     result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
-    assert (result.status, result.err.endswith("leave out --model, --prefix\n")) == (2, True)
+    assert (result.status, result.err.endswith("leave out --model\n")) == (2, True)
 
 
 def test_an_assumed_number_of_heads_is_told_in_the_picture_too(mhaviz, folder):

@@ -60,7 +60,7 @@ def test_the_built_in_grammar(mhaviz, tmp_path):
 def test_pictures_and_data_of_a_training(mhaviz, pairs, tmp_path):
     names = ["c.safetensors", "a.png", "a.svg", "a.pdf", "a.json"]
     outputs = [part for name in names for part in ("-o", str(tmp_path / name))]
-    result = mhaviz("train", str(pairs), *outputs, "--json", "--dpi", "40", *SMALL)
+    result = mhaviz("train", str(pairs), *outputs, "--json", *SMALL)
     assert result.status == 0
     assert sorted(result.err.splitlines()) == sorted(f"mhaviz: saved {tmp_path / name}" for name in names)
     data = json.loads(result.out)

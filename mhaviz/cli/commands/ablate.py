@@ -5,14 +5,13 @@ from typing import Annotated, Literal
 import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
-from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import Heads
+from mhaviz.cli.shared.models import CheckpointOptions, Heads
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import RepeatOptions
 from mhaviz.cli.shared.ranking import Top, parse_top
-from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
+from mhaviz.cli.shared.sentences import CorpusFile, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError
 from mhaviz.processes import this_process
 from mhaviz.views.formats import ABLATION_SUFFIXES
@@ -51,7 +50,7 @@ def ablate(
 
     from mhaviz.pages.ablation import EffectOrder
 
-    style, order = style_of(picture, cmap), EffectOrder(sort, reverse, parse_top(top))
+    style, order = style_of(picture, cmap=cmap), EffectOrder(sort, reverse, parse_top(top))
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)

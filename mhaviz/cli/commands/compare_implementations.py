@@ -1,6 +1,5 @@
 """mhaviz compare-implementations"""
 
-from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import BenchOptions, Lengths
@@ -10,7 +9,6 @@ from mhaviz.cli.shared.numbers import parse_lengths
 def compare_implementations(
     bench: BenchOptions,
     delivery: Delivery,
-    picture: PictureOptions,
     lengths: Lengths = "16,32,64,128,256,512,1024,2048",
 ) -> None:
     """Compute the same attention in five ways, from a loop over queries and keys to a fused kernel.
@@ -29,8 +27,8 @@ def compare_implementations(
     from mhaviz.analyses import implementations
     from mhaviz.analyses.timing import Laboratory
 
-    style, layer = style_of(picture), bench.bench
+    layer = bench.bench
     with progress(delivery.quiet) as on_progress:
         laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
         comparison = implementations.compare_implementations(layer, laboratory, chosen)
-    delivery.deliver(comparison, style)
+    delivery.deliver(comparison)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, Vmax, style_of_weights
+from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import LayerOptions
 from mhaviz.cli.shared.sentences import OneSentence
@@ -15,9 +15,8 @@ SAMPLE = "I am going to deposit my money at the bank"
 def compare_projections(
     *,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     cmap: Cmap = "ink",
-    vmax: Vmax = "auto",
     include_self: Annotated[
         bool,
         typer.Option("--include-self/--exclude-self", help="Count each query in its own sum (j = i), or leave it out."),
@@ -39,12 +38,12 @@ def compare_projections(
 
     Output: a {record_files} file.
     """
-    delivery.check(texts.files)
-    sentences = texts.read_one()
+    delivery.check()
+    sentences = texts.read()
 
     from mhaviz.analyses import projections
 
-    style, layer = style_of_weights(picture, cmap=cmap, vmax=vmax), random.layer
+    style, layer = style_of(dpi=dpi, cmap=cmap), random.layer
     with delivery.working("computing"):
         inputs = layer.projection_inputs(sentences[0] if sentences else SAMPLE)
         comparison = projections.compare_projections(inputs, include_self)

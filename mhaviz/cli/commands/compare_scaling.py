@@ -1,14 +1,13 @@
 """mhaviz compare-scaling"""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import require_unread
-from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.errors import ArgumentError
@@ -16,11 +15,10 @@ from mhaviz.errors import ArgumentError
 
 def compare_scaling(
     *,
-    model: ModelOptions,
-    weights: WeightOptions,
+    model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     head: Annotated[str, typer.Option(help="Heads to compare: 0,3-5 or all.")] = "0",
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
     cmap: Cmap = "ink",
@@ -39,20 +37,15 @@ def compare_scaling(
 
     Output: a {record_files} file.
     """
-    delivery.check([Path(model.model), *weights.files, *texts.files])
     if sweep:
-        require_unread((model, weights, attention), ("--seed",), "--sweep goes through d_key with random weights")
+        require_unread((model, attention), ("--seed",), "--sweep goes through d_key with random weights")
         if head != "0":
             raise ArgumentError("--sweep goes through d_key with one head; leave out --head")
-    given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
-    loaded = model.load(delivery.notice, attention.generate, **weights.options)
+    style = style_of(dpi=dpi, cmap=cmap)
+    given, loaded = open_model(model, texts, delivery, has_example=True)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)
             return
-        comparison = loaded.compare_scaling(
-            given,
-            head=parse_numbers("head", head),
-            **attention.chosen,
-        )
+        comparison = loaded.compare_scaling(given, head=parse_numbers("head", head), **attention.chosen)
     delivery.deliver(comparison, style)

@@ -1,6 +1,5 @@
 """mhaviz complexity"""
 
-from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import BenchOptions, Lengths
@@ -10,7 +9,6 @@ from mhaviz.cli.shared.numbers import parse_lengths
 def complexity(
     bench: BenchOptions,
     delivery: Delivery,
-    picture: PictureOptions,
     lengths: Lengths = "64,128,256,512,1024,2048,4096",
 ) -> None:
     """Count what attention costs, N²·d_model + N·d_model², and measure it.
@@ -33,9 +31,9 @@ def complexity(
     from mhaviz.analyses.timing import Laboratory
     from mhaviz.devices import free_memory
 
-    style, layer = style_of(picture), bench.bench
+    layer = bench.bench
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
     with progress(delivery.quiet) as on_progress:
         laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
         measured = measure_complexity(layer, laboratory, free, chosen)
-    delivery.deliver(measured, style)
+    delivery.deliver(measured)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import Columns, FontSize, Numbers, PictureOptions, Width, look_option, style_of
+from mhaviz.cli.shared.appearance import PictureOptions, Width, look_option, style_of
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import given
@@ -23,7 +23,7 @@ _CHANGES = "RdBu_r"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChangeOptions:
+class ChangeOptions(PictureOptions):
     """How changes look."""
 
     cmap: Annotated[str, look_option(help="A matplotlib colormap for the changes, no change in its middle.")] = _CHANGES
@@ -35,20 +35,16 @@ class ChangeOptions:
             show_default=False,
         ),
     ] = "auto"
-    columns: Columns = None
-    numbers: Numbers = None
     width: Width = None
-    font_size: FontSize = None
 
 
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="A file with maps; a model's folder or hub id.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
-    arrays: ArrayOptions,
+    array: ArrayOptions,
     pair: PairOptions,
     corpus: CorpusOptions,
     delivery: Delivery,
-    picture: PictureOptions,
     looks: ChangeOptions,
     allowed: LimitOptions,
     head: Heads = "all",
@@ -68,8 +64,8 @@ def diff(
 
     A and B are files that mhaviz show draws, with maps of the same tokens: those of the same sentence, layer and kind
     are compared, B − A. With --file they are models of one tokenizer. The heads are ranked by the mean Jensen–Shannon
-    divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name, --queries and --keys
-    are about arrays.
+    divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name and --kind are about
+    arrays of other tools.
 
     Output: a {page_files} file; .safetensors: sums of two models, for mhaviz merge.
 
@@ -78,18 +74,18 @@ def diff(
     """
     reads = pair.file is not None
     delivery.check(
-        [before, after, *arrays.files, *([pair.file] if pair.file else [])],
+        [before, after, *([pair.file] if pair.file else [])],
         (*PAGE_SUFFIXES, SUFFIX) if reads else PAGE_SUFFIXES,
     )
-    style, limits = style_of(picture, **vars(looks)), allowed.limits
+    style, limits = style_of(looks), allowed.limits
     if not reads:
         if loading := [*given(pair), *given(corpus)]:
             raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; name a file of them")
-        diff_of_files((before, after), arrays, delivery, style, layer, head, limits)
+        diff_of_files((before, after), array, delivery, style, layer, head, limits)
         return
     of_maps = [
-        *(option for option in given(arrays) if option != "--kind"),
-        *(option for option in given(looks) if option != "--cmap"),
+        *(option for option in given(array) if option != "--kind"),
+        *(option for option in given(looks) if option in ("--vmax", "--width")),
         *(["--head"] if head != "all" else []),
         *(["--layer twice"] if layer and len(layer) > 1 else []),
         *([".html"] if delivery.has_page else []),
@@ -98,4 +94,4 @@ def diff(
         raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")
     style = replace(style, cmap="ink") if looks.cmap == _CHANGES else style
     one_layer = layer[0] if layer else None
-    diff_of_models((before, after), pair, corpus, delivery, style, one_layer, arrays.kind, limits)
+    diff_of_models((before, after), pair, corpus, delivery, style, one_layer, array.kind, limits)

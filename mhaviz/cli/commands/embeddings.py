@@ -1,17 +1,29 @@
 """mhaviz embeddings"""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
+from mhaviz.cli.shared.appearance import Dpi, look_option, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
 from mhaviz.cli.shared.groups import require_unread
-from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, WeightOptions
+from mhaviz.cli.shared.models import DModel, ModelOptions, Seed
 from mhaviz.errors import ArgumentError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EmbeddingOptions(ModelOptions):
+    """A model, or the sizes of random embeddings."""
+
+    d_model: DModel = None
+    seed: Seed = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of ``mhaviz.load``: one head, as any number of features can be split into that."""
+        return {"d_model": self.d_model, "seed": self.seed, "n_heads": 1 if self.is_random else None}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,16 +37,14 @@ class TextOrTarget(OneInput):
 
 def embeddings(
     *,
-    model: ModelOptions,
+    model: EmbeddingOptions,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     cmap: Annotated[str, look_option(help="A matplotlib colormap, 0 in its middle.")] = "RdBu_r",
     length: Annotated[
         int | None,
         typer.Option(metavar="N", help="Without a sentence: the sinusoids of so many positions. \\[default: 100]"),
     ] = None,
-    d_model: DModel = None,
-    seed: Seed = None,
     texts: TextOrTarget,
 ) -> None:
     """Show what the first layer reads of a sentence: embeddings, positions, and X, which is made of them.
@@ -53,19 +63,17 @@ def embeddings(
     """
     from mhaviz.records.given import Given
 
-    delivery.check([Path(model.model), *texts.files])
-    given, style = texts.given_to(model, WeightOptions(), has_example=True), style_of(picture, cmap)
+    style = style_of(dpi=dpi, cmap=cmap)
+    delivery.check([*model.files, *texts.files])
+    given = texts.given_to(model, has_example=True)
     if given == Given():
-        require_unread((model,), (), "sinusoids are of no model")
-        if seed is not None:
-            raise ArgumentError("sinusoids are of no seed; give a sentence, or leave out --seed")
+        require_unread((model,), ("--d-model",), "without a sentence it is the sinusoids that are shown, of no model")
 
         from mhaviz.api.studies import sinusoids
 
-        asked = {"length": length, "d_model": d_model}
+        asked = {"length": length, "d_model": model.d_model}
         delivery.deliver(sinusoids(**{name: size for name, size in asked.items() if size is not None}), style)
         return
     if length is not None:
         raise ArgumentError("--length is for positions without a sentence; leave out one of them")
-    loaded = model.load(delivery.notice, d_model=d_model, seed=seed, n_heads=1 if model.is_random else None)
-    delivery.deliver(loaded.embeddings(given), style)
+    delivery.deliver(model.load(delivery.notice).embeddings(given), style)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import PlainDevice
 
@@ -15,7 +14,6 @@ def evaluate(
         str, typer.Argument(metavar="CHECKPOINT", help="translation, which is bundled, or a file of mhaviz train.")
     ],
     delivery: Delivery,
-    picture: PictureOptions,
     corpus: Annotated[
         str | None,
         typer.Argument(
@@ -36,8 +34,7 @@ def evaluate(
     Output: a {record_files} file.
     """
     delivery.check([Path(name) for name in (checkpoint, corpus) if name is not None])
-    style = style_of(picture)
 
     from mhaviz.api.evaluation import evaluate as evaluation_of
 
-    delivery.deliver(evaluation_of(checkpoint, corpus, device=device, on_notice=delivery.notice), style)
+    delivery.deliver(evaluation_of(checkpoint, corpus, device=device, on_notice=delivery.notice))

@@ -1,24 +1,22 @@
 """mhaviz explain"""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import PictureOptions, style_of
+from mhaviz.cli.shared.appearance import Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
-from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
+from mhaviz.cli.shared.models import AnyModelOptions, Generate, OneAttention, open_model
 from mhaviz.cli.shared.numbers import parse_number
 
 
 def explain(
     *,
-    model: ModelOptions,
-    weights: WeightOptions,
+    model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     token: Annotated[
         str | None,
         typer.Option(
@@ -28,6 +26,7 @@ def explain(
         ),
     ] = None,
     head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
+    generate: Generate = 0,
     texts: OneInput,
 ) -> None:
     """Explain one query of one head, feature by feature and key by key.
@@ -43,14 +42,7 @@ def explain(
 
     Output: a {record_files} file.
     """
-    delivery.check([Path(model.model), *weights.files, *texts.files])
-    given, style = texts.given_to(model, weights), style_of(picture)
-    loaded = model.load(delivery.notice, attention.generate, **weights.options)
-    one_head = parse_number("head", head, "explain takes one head")
-    explained = loaded.explain(
-        given,
-        token,
-        head=one_head,
-        **attention.chosen,
-    )
+    style, one_head = style_of(dpi=dpi), parse_number("head", head, "explain takes one head")
+    given, loaded = open_model(model, texts, delivery, generate=generate)
+    explained = loaded.explain(given, token, head=one_head, generate=generate, **attention.chosen)
     delivery.deliver(explained, style)

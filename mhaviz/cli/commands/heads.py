@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
-from mhaviz.cli.shared.checkpoints import CheckpointOptions, CorpusFile
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
-from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.given_options import Languages, parse_languages
+from mhaviz.cli.shared.models import CheckpointOptions
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
-from mhaviz.cli.shared.sentences import Sentences, quotes_notice, stream_sentences
+from mhaviz.cli.shared.sentences import CorpusFile, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.files.part_names import SUFFIX
 from mhaviz.units import parse_whole
@@ -29,7 +29,6 @@ def heads(
     picture: PictureOptions,
     probes: ProbeOptions,
     corpus: CorpusOptions,
-    texts: CorpusTexts,
     ranking: RankingOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,
@@ -45,6 +44,7 @@ def heads(
             hidden=True,
         ),
     ] = None,
+    languages: Languages = None,
     cmap: Cmap = "ink",
 ) -> None:
     """Say what every head of a model looks at, averaged over many sentences.
@@ -63,12 +63,12 @@ def heads(
     95 % interval and chance (all keys alike), the standard deviation between sentences, and their distribution.
 
     A table of the heads, and a layers × heads picture of each number. A text that is too long for the model is cut into
-    pieces that overlap by --overlap tokens, and still is one sentence: each of its queries counts once.
+    pieces that overlap, and still is one sentence: each of its queries counts once.
 
     Output: a {head_files} file; .safetensors: all that is added up, for mhaviz merge and --resume.
     """
     delivery.check([file] if file else [], (*HEAD_SUFFIXES, SUFFIX))
-    style, zeroed = style_of(picture, cmap), _parse_heads_of_layers(without)
+    style, zeroed = style_of(picture, cmap=cmap), _parse_heads_of_layers(without)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     division = corpus.division(delivery, sentences, file)
@@ -90,7 +90,7 @@ def heads(
                 on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
                 on_saved=on_saved,
                 **division,
-                **texts.reading,
+                **parse_languages(languages),
             )
         corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
 

@@ -1,14 +1,13 @@
 """mhaviz heatmap"""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
-from mhaviz.cli.shared.appearance import MapOptions, PictureOptions, style_of, style_of_weights
+from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import ManyInputs
 from mhaviz.cli.shared.groups import LongOptions
-from mhaviz.cli.shared.models import Generate, Heads, Kind, Layers, ModelOptions, WeightOptions, model_option
+from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, model_option, open_model
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import lines_notice, quotes_notice
 from mhaviz.views.formats import MAP_SUFFIXES
@@ -16,11 +15,9 @@ from mhaviz.views.formats import MAP_SUFFIXES
 
 def heatmap(
     *,
-    model: ModelOptions,
-    weights: WeightOptions,
+    model: AnyModelOptions,
     long: LongOptions,
     delivery: Delivery,
-    picture: PictureOptions,
     looks: MapOptions,
     texts: ManyInputs,
     show: Annotated[
@@ -56,11 +53,10 @@ def heatmap(
 
     Output: a {map_files} file.
     """
-    delivery.check([Path(model.model), *weights.files, *texts.files], MAP_SUFFIXES)
-    window = long.parse_window()
-    style = (style_of if show == "norms" else style_of_weights)(picture, **vars(looks))
-    given = texts.given_to(model, weights, long.whole)
-    loaded = model.load(delivery.notice, generate, **weights.options)
+    window, style = long.parse_window(), style_of(looks)
+    if show != "norms":
+        style.require_of_weights()
+    given, loaded = open_model(model, texts, delivery, MAP_SUFFIXES, generate, long.whole)
     delivery.tell(loaded.notices)
     layers = parse_numbers("layer", layer)
     n_layers = len(loaded.layers if layers is None else layers)

@@ -1,25 +1,22 @@
 """mhaviz masks"""
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
-from mhaviz.errors import ArgumentError
 
 
 def masks(
     *,
-    model: ModelOptions,
-    weights: WeightOptions,
+    model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     dropout: Annotated[
         float | None, typer.Option(metavar="P", help="Share of the weights to drop, from 0 to less than 1.")
     ] = None,
@@ -41,17 +38,14 @@ def masks(
 
     Output: a {record_files} file.
     """
-    delivery.check([Path(model.model), *weights.files, *texts.files])
-    given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
-    if dropout is not None and not 0 <= dropout < 1:
-        raise ArgumentError(f"--dropout: expected a share from 0 to less than 1, got {dropout:g}")
-    options = weights.options if model.has_seed else weights.options | {"seed": None}
-    loaded = model.load(delivery.notice, attention.generate, **options)
+    style = style_of(dpi=dpi, cmap=cmap)
+    others: dict[str, Any] = {} if model.has_seed else {"seed": None}  # which is then of dropout alone
+    given, loaded = open_model(model, texts, delivery, has_example=True, **others)
     with delivery.working("computing"):
         found = loaded.masks(
             given,
             dropout=dropout,
-            seed=weights.seed,
+            seed=model.seed,
             head=parse_numbers("head", head),
             **attention.chosen,
         )

@@ -1,24 +1,22 @@
 """mhaviz matrices"""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 
 
 def matrices(
     *,
-    model: ModelOptions,
-    weights: WeightOptions,
+    model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     head: Annotated[
         str | None, typer.Option(help="Heads whose S, A and H are drawn: 0,2-3 or all. \\[default: all of up to 4]")
     ] = None,
@@ -46,9 +44,8 @@ def matrices(
 
     Output: a {record_files} file.
     """
-    delivery.check([Path(model.model), *weights.files, *texts.files])
-    given, style = texts.given_to(model, weights, has_example=True), style_of(picture, cmap)
-    loaded = model.load(delivery.notice, attention.generate, **weights.options)
+    style = style_of(dpi=dpi, cmap=cmap)
+    given, loaded = open_model(model, texts, delivery, has_example=True)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

@@ -39,7 +39,7 @@ def merge(
     Exit status: as that of mhaviz diff, where limits are given.
     """
     delivery.check(parts, (*HEAD_SUFFIXES, SUFFIX))
-    style, allowed, path = style_of(picture, cmap), limits.limits, part_among(delivery)
+    style, allowed, path = style_of(picture, cmap=cmap), limits.limits, part_among(delivery)
     parse_top(ranking.top)
 
     from mhaviz.api.parts import merge_parts, result_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mhaviz.cli.shared.appearance import MapOptions, PictureOptions, style_of_weights
+from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.console import say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import PoolOptions, require_unread
@@ -74,7 +74,6 @@ def record(
     recorded: Recorded,
     pooled: PoolOptions,
     delivery: Delivery,
-    picture: PictureOptions,
     looks: MapOptions,
     images: ImageOptions,
     show: Annotated[
@@ -106,13 +105,14 @@ def record(
     delivery.check(inputs, HEAD_SUFFIXES if show == "heads" else MAP_SUFFIXES)
     if show == "heads":
         require_unread(
-            (recorded, pooled, images, picture, looks),
+            (recorded, pooled, images, looks),
             ("--module", "--layer", "--grid", "--dpi", "--title", "--footnote", "--cmap"),
             "--show heads averages all passes and examples, and draws no maps",
         )
     if show == "rollout" and pooled.pool is not None:
         raise ArgumentError("a rollout goes through single tokens, and --pool makes cells of several; leave it out")
-    options, style = recorded.parse(), style_of_weights(picture, **vars(looks))
+    options, style = recorded.parse(), style_of(looks)
+    style.require_of_weights()
     images.check(looks, needs_image=("query",))
     folder = Path.cwd()
     images = images.in_folder(folder)

@@ -1,13 +1,12 @@
 """mhaviz report"""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, Columns, PictureOptions, Vmax, style_of_weights
+from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
 from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.views.formats import PAGE_SUFFIXES
@@ -15,14 +14,11 @@ from mhaviz.views.formats import PAGE_SUFFIXES
 
 def report(
     *,
-    model: ModelOptions,
-    weights: WeightOptions,
+    model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     cmap: Cmap = "ink",
-    vmax: Vmax = "auto",
-    columns: Columns = None,
     head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
     texts: OneText,
 ) -> None:
@@ -36,15 +32,9 @@ def report(
 
     Output: a {page_files} file.
     """
-    delivery.check([Path(model.model), *weights.files, *texts.files], PAGE_SUFFIXES)
-    given, style = texts.given_to(model, weights), style_of_weights(picture, cmap=cmap, vmax=vmax, columns=columns)
-    loaded = model.load(delivery.notice, attention.generate, **weights.options)
     one_head = parse_number("head", head, "report compares the scaling of one head")
+    style = style_of(dpi=dpi, cmap=cmap)
+    given, loaded = open_model(model, texts, delivery, PAGE_SUFFIXES)
     with delivery.working("computing"):
-        page = loaded.report(
-            given,
-            head=one_head,
-            **attention.chosen,
-            page=delivery.has_page,
-        )
+        page = loaded.report(given, head=one_head, page=delivery.has_page, **attention.chosen)
     delivery.deliver(page, style)

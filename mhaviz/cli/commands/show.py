@@ -5,20 +5,19 @@ from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import MapOptions, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.numbers import parse_numbers
-from mhaviz.cli.shared.saved_maps import ArrayOptions
+from mhaviz.cli.shared.saved_maps import LabelledArrayOptions
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
-    arrays: ArrayOptions,
+    arrays: LabelledArrayOptions,
     delivery: Delivery,
-    picture: PictureOptions,
     looks: MapOptions,
     images: ImageOptions,
     head: Heads = "all",
@@ -41,7 +40,7 @@ def show(
     Output: a {map_files} file. With --image pictures and JSON are of the attention over it.
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
-    style = style_of(picture, **vars(looks))
+    style = style_of(looks)
     images.check(looks)
     (saved,) = arrays.read([file], delivery)
     attention = saved.attention.select(parse_numbers("head", head), layer)

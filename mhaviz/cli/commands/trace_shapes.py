@@ -1,14 +1,13 @@
 """mhaviz trace-shapes"""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mhaviz.cli.shared.appearance import PictureOptions, style_of
+from mhaviz.cli.shared.appearance import Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import require_unread
-from mhaviz.cli.shared.models import ModelOptions, OneAttention, WeightOptions
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
@@ -18,11 +17,10 @@ _OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")
 
 def trace_shapes(
     *,
-    model: ModelOptions,
-    weights: WeightOptions,
+    model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    dpi: Dpi = 150,
     follow: Annotated[
         str | None,
         typer.Option(metavar="B,P,F", help="Follow element (batch, position, feature) of Q through every reshape."),
@@ -50,13 +48,11 @@ def trace_shapes(
     """
     from mhaviz.records.given import Given
 
-    delivery.check([Path(model.model), *weights.files, *texts.files])
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
-        require_unread((model, weights, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
-    given, style = texts.given_to(model, weights, has_example=True), style_of(picture)
-    element = _parse_element(follow)
-    loaded = model.load(delivery.notice, attention.generate, **weights.options)
+        require_unread((model, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
+    style, element = style_of(dpi=dpi), _parse_element(follow)
+    given, loaded = open_model(model, texts, delivery, has_example=True)
     if is_of_sizes:
         if given != Given() or values:
             raise ArgumentError("--batch-size and --seq-length trace sizes alone; leave out sentences and --values")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
@@ -48,7 +47,6 @@ class SizeOptions:
 def train(
     plan: PlanOptions,
     sizes: SizeOptions,
-    picture: PictureOptions,
     corpus: Annotated[
         str,
         typer.Argument(
@@ -112,7 +110,7 @@ def train(
     from mhaviz.training.trainer import Trainer
 
     (path,) = checkpoint_paths
-    style, chosen_device = style_of(picture), resolve_device(device)
+    chosen_device = resolve_device(device)
     more = {} if steps is None else {"steps": steps}
     if resume:
         if settled:
@@ -137,7 +135,7 @@ def train(
     if animate is not None and film is not None:
         film.save(animate)
         delivery.tell([f"saved {animate}"])
-    delivery.deliver(checkpoint.record(chosen_device), style)
+    delivery.deliver(checkpoint.record(chosen_device))
     if not json:
         delivery.tell([_next_command(path, known_sentence(learnt_from, checkpoint.source_vocabulary))])
 

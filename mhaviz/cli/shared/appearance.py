@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,25 +23,21 @@ Vmax = Annotated[
         show_default=False,
     ),
 ]
-Columns = Annotated[int | None, look_option(help="Heads side by side in the picture.")]
-Numbers = Annotated[
-    bool | None, look_option("--numbers/--no-numbers", help="Write them into the cells. \\[default: if few]")
-]
+Dpi = Annotated[int, look_option(help="Pixels an inch.")]
 Width = Annotated[str | None, look_option(metavar="LENGTH", help="Of the picture: 3.3in, 8.4cm.")]
-FontSize = Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PictureOptions:
-    """How any picture looks."""
+    """How a picture looks that stands in a paper."""
 
-    dpi: Annotated[int, look_option(help="Pixels an inch.")] = 150
+    dpi: Dpi = 150
     title: Annotated[str | None, look_option(metavar="TEXT", help='In place of its own; "" for none.')] = None
     footnote: Annotated[str | None, look_option(metavar="TEXT", help="In place of all small print.")] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MapOptions:
+class MapOptions(PictureOptions):
     """How maps look."""
 
     cmap: Cmap = "ink"
@@ -50,49 +46,29 @@ class MapOptions:
         Literal["linear", "log"],
         look_option(metavar="linear|log", help="log: equal factors, equal steps."),
     ] = "linear"
-    columns: Columns = None
-    numbers: Numbers = None
+    columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
+    numbers: Annotated[
+        bool | None, look_option("--numbers/--no-numbers", help="Write them into the cells. \\[default: if few]")
+    ] = None
     width: Width = None
-    font_size: FontSize = None
+    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
 
 
-def style_of(
-    picture: PictureOptions,
-    cmap: str = "ink",
-    vmax: str = "auto",
-    scale: str = "linear",
-    columns: int | None = None,
-    numbers: bool | None = None,
-    width: str | None = None,
-    font_size: float | None = None,
-) -> "Style":
-    """What these options mean. Raises ArgumentError for what cannot be read."""
+def style_of(*groups: PictureOptions, **looks: Any) -> "Style":
+    """The style that groups of options and single ones make. Raises ArgumentError for what cannot be read."""
     from mhaviz.views.style import Style
 
+    for group in groups:
+        looks |= vars(group)
+    if "scale" in looks:
+        looks["log"] = looks.pop("scale") == "log"
+    vmax, width = looks.pop("vmax", "auto"), looks.pop("width", None)
     try:
-        largest = None if vmax.strip().lower() == "auto" else float(vmax)
+        looks["vmax"] = None if vmax.strip().lower() == "auto" else float(vmax)
     except ValueError:
         raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
     try:
-        length = None if width is None else parse_length(width)
+        looks["width"] = None if width is None else parse_length(width)
     except ValueError as error:
         raise ArgumentError(f"--width: {error}") from None
-    return Style(
-        cmap,
-        picture.dpi,
-        columns,
-        largest,
-        numbers,
-        log=scale == "log",
-        width=length,
-        font_size=font_size,
-        title=picture.title,
-        footnote=picture.footnote,
-    )
-
-
-def style_of_weights(picture: PictureOptions, **looks: object) -> "Style":
-    """The same, of what is at most 1. Raises ArgumentError also for a larger ``vmax``."""
-    style = style_of(picture, **looks)  # type: ignore[arg-type]
-    style.require_of_weights()
-    return style
+    return Style(**looks)

@@ -25,7 +25,10 @@ _OTHER_NAMES = {
     "part": "--output",
     "device_map": "--device",
     "max_memory": "--device",
-    "revision": "--model",
+    "revision": "--model NAME@REVISION",
+    "prefix": "--model FILE#NAME",
+    "source_language": "--languages",
+    "target_language": "--languages",
     "input_name": "--input",
 }
 

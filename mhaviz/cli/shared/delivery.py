@@ -70,7 +70,7 @@ class Delivery:
     def deliver(
         self,
         record: object,
-        style: "Style",
+        style: "Style | None" = None,
         shown: dict[str, Any] | None = None,
         document: dict[str, Any] | None = None,
         notice: str | None = None,
@@ -82,7 +82,7 @@ class Delivery:
 
         Args:
             record: what was found.
-            style: of its picture.
+            style: of its picture; None: the usual one.
             details: what its page takes beside it.
             shown: the same of its page in the terminal alone.
             document: the JSON, if it is more than the record's own.
@@ -91,6 +91,9 @@ class Delivery:
         if not is_first_process():
             return
         from mhaviz.views.showing import figure_of, view_of
+        from mhaviz.views.style import Style
+
+        style = style or Style()
 
         if self.json or any(path.suffix.lower() == ".json" for path in self.paths):
             from mhaviz.views.data import document as document_of

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.sentences import OneText
+from mhaviz.cli.shared.sentences import OneText, Several
+from mhaviz.errors import ArgumentError, quoted
 from mhaviz.models.pretrained.folder import is_file
 
 if TYPE_CHECKING:
@@ -16,10 +17,24 @@ if TYPE_CHECKING:
 
 read_option = partial(typer.Option, rich_help_panel="What a model of transformers reads", hidden=True)
 
-SourceLanguage = Annotated[
-    str | None, read_option(metavar="CODE", help="Of SENTENCE, where a model knows many: eng_Latn.")
+Languages = Annotated[
+    str | None,
+    read_option(
+        metavar="SOURCE,TARGET",
+        help="Of SENTENCE and of what the decoder writes, of a model of many: eng_Latn,fra_Latn.",
+    ),
 ]
-TargetLanguage = Annotated[str | None, read_option(metavar="CODE", help="Of what its decoder writes: fra_Latn.")]
+
+
+def parse_languages(text: str | None) -> dict[str, Any]:
+    """ "eng_Latn,fra_Latn" → the arguments of Python's functions; either may be left out before or after the comma.
+
+    Raises ArgumentError if it cannot be read.
+    """
+    source, comma, target = (part.strip() for part in (text or ",").partition(","))
+    if not comma or "," in target:
+        raise ArgumentError(f"--languages: expected two codes such as eng_Latn,fra_Latn, got {quoted(text)}")
+    return {"source_language": source or None, "target_language": target or None}
 
 
 _BESIDE = "Or --pair, --chat, --ids, as --help-all says."
@@ -53,8 +68,7 @@ class OneInput(OneText):
             metavar="N,N,…|FILE", help="In place of SENTENCE: exactly these tokens; of a file a sequence a line."
         ),
     ] = None
-    source_language: SourceLanguage = None
-    target_language: TargetLanguage = None
+    languages: Languages = None
 
     @property
     def takes_the_place(self) -> bool:
@@ -88,17 +102,15 @@ class OneInput(OneText):
             self.pair,
             None if self.chat is None else read_chat(self.chat),
             ids,
-            self.source_language,
-            self.target_language,
+            **parse_languages(self.languages),
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ManyInputs(OneInput):
+class ManyInputs(Several, OneInput):
     """The same of several sentences."""
 
     sentences: Annotated[
         list[str] | None,
         typer.Argument(metavar="SENTENCE", help=f"Sentences, in quotes; - reads them from standard input. {_BESIDE}"),
     ] = None
-    has_one: ClassVar[bool] = False

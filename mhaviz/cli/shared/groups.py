@@ -87,7 +87,6 @@ class LayerOptions:
     d_model: DModel = None
     n_heads: NHeads = None
     seed: Seed = None
-    device: PlainDevice = "auto"
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -103,13 +102,14 @@ class LayerOptions:
         """Raises ArgumentError for sizes that cannot be."""
         from mhaviz.models.single_layer import RandomLayer
 
-        return RandomLayer(*self.sizes, self.device)
+        return RandomLayer(*self.sizes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BenchOptions(LayerOptions):
     """Options of commands that measure time and memory."""
 
+    device: PlainDevice = "auto"
     most_seconds: Annotated[
         float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")
     ] = 5.0

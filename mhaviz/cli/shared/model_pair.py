@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from mhaviz.cli.shared.change_limits import require_models_alike
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import CorpusOptions
-from mhaviz.cli.shared.corpus_texts import CorpusTexts
 from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.given_options import Languages, parse_languages
 from mhaviz.cli.shared.groups import PlainDevice
-from mhaviz.cli.shared.models import Dtype, model_option, split_revision
+from mhaviz.cli.shared.models import Dtype, model_option, split_model
 from mhaviz.cli.shared.sentences import stream_sentences
 from mhaviz.processes import this_process
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PairOptions(CorpusTexts):
+class PairOptions:
     """The corpus that two models read, and how they are loaded."""
 
     file: Annotated[
@@ -32,6 +32,7 @@ class PairOptions(CorpusTexts):
     ] = None
     device: PlainDevice = "auto"
     dtype: Dtype = None
+    languages: Languages = None
 
     def load(self, names: Sequence[Path], delivery: Delivery) -> "list[LoadedModel]":
         """Both models. Raises as ``mhaviz.load`` does."""
@@ -39,8 +40,8 @@ class PairOptions(CorpusTexts):
 
         models: list[LoadedModel] = []
         device = this_process().device(self.device)
-        for name, revision in map(split_revision, map(str, names)):
-            loaded = load(name, device=device, on_notice=delivery.notice, dtype=self.dtype, revision=revision)
+        for name, asked in map(split_model, map(str, names)):
+            loaded = load(name, device=device, on_notice=delivery.notice, dtype=self.dtype, **asked)
             delivery.tell(notice for notice in loaded.notices if not any(notice in one.notices for one in models))
             models.append(loaded)
         return models
@@ -78,7 +79,7 @@ def diff_of_models(
                 kind=kind,
                 fail_above=limits.mean,
                 fail_above_row=limits.row,
-                **pair.reading,
+                **parse_languages(pair.languages),
                 on_notice=delivery.notice,
                 on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
                 **division,

@@ -1,6 +1,6 @@
 """Options for which model is looked at, where it runs, and which of its attentions are shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.models.load import RANDOM, ModelKind, kind_of
 from mhaviz.models.pretrained.folder import is_file
 from mhaviz.processes import this_process
+from mhaviz.views.formats import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
+    from mhaviz.cli.shared.sentences import OneText
+    from mhaviz.records.given import Given
 
 model_option = partial(typer.Option, rich_help_panel="The model")
 weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
@@ -45,8 +49,9 @@ class ModelOptions:
         str,
         typer.Option(
             metavar="NAME|FILE",
-            help="random, the default; translation, which is bundled; a file of mhaviz train, or with an attention's "
-            "parameters; a folder of transformers, or a hub id, such as gpt2 or gpt2@REVISION.",
+            help="random, the default; translation, which is bundled; a file of mhaviz train; a file with parameters, "
+            "FILE#NAME if it has several attentions; a folder of transformers, or a hub id, such as gpt2 or "
+            "gpt2@REVISION.",
             show_default=False,
         ),
     ] = RANDOM
@@ -56,7 +61,7 @@ class ModelOptions:
     @cached_property
     def _kind(self) -> ModelKind:
         """To find it out, a file may have to be read whole."""
-        return kind_of(split_revision(self.model)[0])
+        return kind_of(split_model(self.model)[0])
 
     @property
     def takes_any_text(self) -> bool:
@@ -73,31 +78,66 @@ class ModelOptions:
         """Whether no model is named: the layer with random weights."""
         return self.model == RANDOM
 
-    def load(self, on_notice: Callable[[str], None], generate: int = 0, **options: Any) -> "LoadedModel":
-        """The model, so that it can write if it is to ``generate``; ``options``: more of those of ``mhaviz.load``.
+    @property
+    def has_input(self) -> bool:
+        """Whether a file takes the place of sentences."""
+        return False
 
-        Raises as that does.
-        """
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read: none of them may be written over."""
+        return [Path(split_model(self.model)[0])]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """More arguments of ``mhaviz.load``."""
+        return {}
+
+    def load(self, on_notice: Callable[[str], None], generate: int = 0, **options: Any) -> "LoadedModel":
+        """The model, so that it can write if it is to ``generate``. Raises as ``mhaviz.load`` does."""
         from mhaviz.api.loaded import load
 
-        name, revision = split_revision(self.model)
+        name, asked = split_model(self.model)
         shares = not this_process().is_alone and self.takes_any_text
         return load(
             name,
             on_notice=on_notice,
             writes=generate > 0,
-            revision=revision,
             dtype=self.dtype,
             tensor_parallel=shares or None,
+            **asked,
             **parse_device(self.device),
-            **options,
+            **self.options | options,
         )
 
 
-def split_revision(name: str) -> tuple[str, str | None]:
-    """ "gpt2@main" → ("gpt2", "main"); a path that is there is none of a revision."""
-    hub_id, at, revision = name.rpartition("@")
-    return (hub_id, revision) if at and hub_id and not Path(name).exists() else (name, None)
+def open_model(
+    model: ModelOptions,
+    texts: "OneText",
+    delivery: Delivery,
+    suffixes: Sequence[str] = RECORD_SUFFIXES,
+    generate: int = 0,
+    whole: bool = False,
+    has_example: bool = False,
+    **options: Any,
+) -> "tuple[Given, LoadedModel]":
+    """What a model is to read, and the model, after it has been found out whether results can be written.
+
+    ``generate``, ``options``: as in ``ModelOptions.load``; ``whole``, ``has_example``: as in ``OneText.given_to``.
+    Raises as these do.
+    """
+    delivery.check([*model.files, *texts.files], suffixes)
+    given = texts.given_to(model, whole, has_example)
+    return given, model.load(delivery.notice, generate, **options)
+
+
+def split_model(text: str) -> tuple[str, dict[str, Any]]:
+    """ "gpt2@main" → "gpt2" of a revision; "w.pt#attn" → "w.pt" of a prefix; a path that is there → itself."""
+    for mark, option in (("#", "prefix"), ("@", "revision")):
+        name, there, asked = text.rpartition(mark)
+        if there and name and not Path(text).exists() and (option == "revision" or is_file(name)):
+            return name, {option: asked}
+    return text, {}
 
 
 def parse_device(text: str) -> dict[str, Any]:
@@ -108,8 +148,8 @@ def parse_device(text: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WeightOptions:
-    """Of models that have no sizes, or no inputs, of their own."""
+class AnyModelOptions(ModelOptions):
+    """The same, with the options of models that have no sizes, or no inputs, of their own."""
 
     n_heads: NHeads = None
     d_model: DModel = None
@@ -117,10 +157,6 @@ class WeightOptions:
     mask: Annotated[
         Literal["none", "causal"] | None,
         weights_option(help="causal: a query sees no later key."),
-    ] = None
-    prefix: Annotated[
-        str | None,
-        weights_option(metavar="NAME", help="Which attention of the file, such as layers.0.self_attn."),
     ] = None
     input: Annotated[
         str | None,
@@ -132,9 +168,14 @@ class WeightOptions:
     ] = None
 
     @property
+    def has_input(self) -> bool:
+        """Whether a file takes the place of sentences."""
+        return self.input is not None
+
+    @property
     def files(self) -> list[Path]:
-        """Those that are read: none of them may be written over."""
-        return [self._split_input[0]] if self.input else []
+        """Those that are read."""
+        return [*super().files, *([self._split_input[0]] if self.input else [])]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -145,7 +186,6 @@ class WeightOptions:
             "n_heads": self.n_heads,
             "seed": self.seed,
             "causal": None if self.mask is None else self.mask == "causal",
-            "prefix": self.prefix,
             "input": path,
             "input_name": name,
         }
@@ -159,15 +199,38 @@ class WeightOptions:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class CheckpointOptions:
+    """The checkpoint of transformers, the layers and the kind that are looked at, and where it runs."""
+
+    model: Annotated[
+        str, typer.Option(metavar="FOLDER|ID", help="A folder of transformers, or a hub id, such as gpt2@REVISION.")
+    ]
+    layer: Layers = "all"
+    kind: Kind = None
+    device: Device = "auto"
+    dtype: Dtype = None
+
+    def load(self, delivery: Delivery, predicts: bool = False) -> "LoadedModel":
+        """The model, on the device of this process. Raises as ``mhaviz.load`` does."""
+        from mhaviz.api.loaded import load
+
+        (name, asked), where = split_model(self.model), parse_device(self.device)
+        if "device" in where:
+            where["device"] = this_process().device(where["device"])
+        loaded = load(name, predicts=predicts, on_notice=delivery.notice, dtype=self.dtype, **asked, **where)
+        delivery.tell(loaded.notices)
+        return loaded
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class OneAttention:
     """Which attention is looked into."""
 
     layer: Annotated[str | None, typer.Option(help="The layer that is looked into. \\[default: the first]")] = None
     kind: Kind = None
-    generate: Generate = 0
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The arguments of a study. Raises ArgumentError for several layers."""
         layer = None if self.layer is None else parse_number("layer", self.layer, "expected one layer")
-        return {"layer": layer, "kind": self.kind, "generate": self.generate}
+        return {"layer": layer, "kind": self.kind}

@@ -16,6 +16,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
 
+_Labels = tuple[str, ...] | None
 _T = TypeVar("_T")
 
 array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
@@ -23,7 +24,7 @@ array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrayOptions:
-    """Options that describe bare arrays: their name in the file, labels and kind."""
+    """Options that describe bare arrays: their name in the file, and their kind."""
 
     name: Annotated[
         list[str] | None,
@@ -32,25 +33,12 @@ class ArrayOptions:
             help="Which array of a file, where several could be weights; of two files, given once or twice.",
         ),
     ] = None
-    queries: Annotated[
-        Path | None,
-        array_option(
-            metavar="LABELS.txt",
-            help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
-        ),
-    ] = None
-    keys: Annotated[Path | None, array_option(metavar="LABELS.txt", help="Labels of the columns, one a line.")] = None
     kind: Annotated[
         AnyKind | None,
         array_option(
             help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]"
         ),
     ] = None
-
-    @property
-    def files(self) -> list[Path]:
-        """Those that are read."""
-        return [path for path in (self.queries, self.keys) if path is not None]
 
     def read(self, paths: Sequence[Path], delivery: Delivery) -> "list[SavedMaps]":
         """The maps of one or two files; ``delivery`` tells what should be known of them.
@@ -62,7 +50,7 @@ class ArrayOptions:
         """
         from mhaviz.files.maps import About, read_maps
 
-        labels = _labels("--queries", self.queries), _labels("--keys", self.keys)
+        labels = self._labels()
         abouts = [About(name, *labels, self.kind) for name in of_each("--name", self.name, len(paths))]
         files = [read_maps(path, about, delivery.notice) for path, about in zip(paths, abouts, strict=True)]
         if given(self) and all(saved.is_own for saved in files):
@@ -75,6 +63,41 @@ class ArrayOptions:
             delivery.tell(saved.notices)
         return files
 
+    def _labels(self) -> tuple[_Labels, _Labels]:
+        """Of the rows and of the columns."""
+        return None, None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelledArrayOptions(ArrayOptions):
+    """The same of one file, with labels."""
+
+    queries: Annotated[
+        Path | None,
+        array_option(
+            metavar="LABELS.txt",
+            help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
+        ),
+    ] = None
+    keys: Annotated[Path | None, array_option(metavar="LABELS.txt", help="Labels of the columns, one a line.")] = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [path for path in (self.queries, self.keys) if path is not None]
+
+    def _labels(self) -> tuple[_Labels, _Labels]:
+        return _read_labels("--queries", self.queries), _read_labels("--keys", self.keys)
+
+
+def _read_labels(option: str, path: Path | None) -> _Labels:
+    from mhaviz.files.texts import read_labels
+
+    try:
+        return None if path is None else read_labels(path)
+    except MhavizError as error:
+        raise MhavizError(f"{option}: {error}") from error
+
 
 def of_each(option: str, said: Sequence[_T] | None, number: int) -> list[_T | None]:
     """What an option says of each of some files: given once, it is said of all."""
@@ -85,12 +108,3 @@ def of_each(option: str, said: Sequence[_T] | None, number: int) -> list[_T | No
         raise ArgumentError(f"{option}: expected it {times}; got it {len(said)} times")
     both: list[_T | None] = [said[0], said[-1]]
     return both[:number]
-
-
-def _labels(option: str, path: Path | None) -> tuple[str, ...] | None:
-    from mhaviz.files.texts import read_labels
-
-    try:
-        return None if path is None else read_labels(path)
-    except MhavizError as error:
-        raise MhavizError(f"{option}: {error}") from error

@@ -16,7 +16,7 @@ from mhaviz.models.pretrained.folder import is_file
 from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:
-    from mhaviz.cli.shared.models import ModelOptions, WeightOptions
+    from mhaviz.cli.shared.models import ModelOptions
     from mhaviz.models.corpus_batches import Sentence
     from mhaviz.records.given import Given
 
@@ -25,6 +25,11 @@ _MANY = 20  # sentences; few people want a picture of each
 
 Sentences = Annotated[
     list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences, in quotes; - reads them from standard input.")
+]
+
+CorpusFile = Annotated[
+    Path | None,
+    typer.Option(help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
 ]
 
 
@@ -36,12 +41,13 @@ class OneSentence:
         list[str] | None,
         typer.Argument(metavar="SENTENCE", help="One sentence, in quotes; - reads it from standard input."),
     ] = None
-    file: Annotated[Path | None, typer.Option(help="Read sentences from a UTF-8 file, one a line.")] = None
+
+    has_one: ClassVar[bool] = True
 
     @property
     def files(self) -> list[Path]:
         """Those that are read."""
-        return [self.file] if self.file else []
+        return []
 
     def read(self, whole: bool = False, any_text: bool = False) -> list[str]:
         """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
@@ -49,24 +55,29 @@ class OneSentence:
         ``any_text``: they need not have words, for a model that makes tokens of anything.
 
         Raises:
-            ArgumentError: an argument without words, or ``whole`` without a file or standard input.
+            ArgumentError: an argument without words, several sentences where one is read, or ``whole`` without a file
+                or standard input.
             MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
         """
-        if whole and self.file is None and "-" not in (self.sentences or ()):
+        file = self._file
+        if whole and file is None and "-" not in (self.sentences or ()):
             raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
         read: list[str] = []
-        for given in _given(self.sentences, self.file):
+        for given in _given(self.sentences, file):
             if isinstance(given, str):
-                read.append(_checked(given, any_text))
+                read.append(_checked(given, any_text, self.has_one))
             elif whole:
                 read.append(_read_whole(given, any_text))
             else:
                 read += _read_lines(given, any_text)
+        if self.has_one and len(read) > 1:
+            quotes = "put it in quotes" if _forgot_quotes(read) else "give one of them"
+            raise ArgumentError(f"expected one sentence, got {len(read)}; {quotes}")
         return read
 
-    def read_one(self) -> list[str]:
-        """As ``read``, of words. Raises ArgumentError for several sentences."""
-        return _require_one(self.read())
+    @property
+    def _file(self) -> Path | None:
+        return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,33 +89,26 @@ class OneText(OneSentence):
         typer.Option(help="Queries come from this sentence; of a translator, what it writes."),
     ] = None
 
-    has_one: ClassVar[bool] = True
-
-    def given_to(
-        self, model: "ModelOptions", weights: "WeightOptions", whole: bool = False, has_example: bool = False
-    ) -> "Given":
+    def given_to(self, model: "ModelOptions", whole: bool = False, has_example: bool = False) -> "Given":
         """All that the model is to read.
 
         Args:
-            model: whose tokenizer tells what is a text.
-            weights: whose --input may take the place of a sentence.
+            model: whose tokenizer tells what is a text, and whose --input may take the place of a sentence.
             whole: read all of a file as one text.
             has_example: without a sentence a layer with random weights reads the worked example.
 
         Raises:
-            ArgumentError: there is no sentence, or there are several of a command that takes one; as ``read``.
+            ArgumentError: there is no sentence; as ``read``.
             MhavizError: as ``read``.
         """
         sentences = self.read(whole, model.takes_any_text)
-        if self.has_one:
-            _require_one(sentences)
         if self.target is not None and not tokenize(self.target):
             raise ArgumentError(f"--target: expected a sentence with at least one word, got {_quoted(self.target)}")
-        if weights.input is None and not self.takes_the_place and not sentences:
+        if not (sentences or model.has_input or self.takes_the_place):
             if self.target is not None:
                 raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
             if not (has_example and model.is_random):
-                require_some(sentences)
+                require_some(sentences, has_file=not self.has_one)
         return self.given(sentences, self.target)
 
     @property
@@ -120,16 +124,32 @@ class OneText(OneSentence):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ManyTexts(OneText):
-    """The same of several sentences."""
+class Several(OneSentence):
+    """Options of a command that reads several sentences."""
 
     sentences: Sentences = None
+    file: Annotated[Path | None, typer.Option(help="Read sentences from a UTF-8 file, one a line.")] = None
+
     has_one: ClassVar[bool] = False
 
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [*super().files, *([self.file] if self.file else [])]
 
-def _checked(sentence: str, any_text: bool) -> str:
+    @property
+    def _file(self) -> Path | None:
+        return self.file
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ManyTexts(Several, OneText):
+    """Several sentences, and a target."""
+
+
+def _checked(sentence: str, any_text: bool, has_one: bool) -> str:
     if " " not in sentence and Path(sentence).suffix and is_file(sentence):
-        raise ArgumentError(f"{sentence} is a file; to read it, use --file {sentence}")
+        raise ArgumentError(f"{sentence} is a file; to read it, use {'- <' if has_one else '--file'} {sentence}")
     if not (sentence.strip() if any_text else tokenize(sentence)):
         raise ArgumentError(f"expected a sentence with at least one word, got {_quoted(sentence)}")
     return sentence
@@ -179,17 +199,11 @@ def _given(arguments: Sequence[str] | None, file: Path | None) -> list[str | Pat
     return given if file is None else [*given, file]
 
 
-def require_some(sentences: Sequence[object]) -> None:
+def require_some(sentences: Sequence[object], has_file: bool = True) -> None:
     """Raise ArgumentError if there is no sentence."""
     if not sentences:
-        raise ArgumentError("no sentence: give one in quotes, or use --file, or - for standard input")
-
-
-def _require_one(sentences: list[str]) -> list[str]:
-    if len(sentences) > 1:
-        quotes = "put it in quotes" if _forgot_quotes(sentences) else "give one of them"
-        raise ArgumentError(f"expected one sentence, got {len(sentences)}; {quotes}")
-    return sentences
+        more = ", --file sentences.txt" if has_file else ""
+        raise ArgumentError(f"no sentence: give one in quotes{more}, or - for standard input")
 
 
 def quotes_notice(arguments: Sequence[str] | None) -> str | None:

@@ -207,16 +207,12 @@ def test_on_the_command_line(mhaviz, short, tmp_path):
         part.save_pretrained(tmp_path / "short")
     (tmp_path / "texts.txt").write_text(f"the cat\n{LONG}\n")
     name = str(tmp_path / "short")
-    corpus = ("--file", str(tmp_path / "texts.txt"), "--overlap", "3")
+    corpus = ("--file", str(tmp_path / "texts.txt"))
     result = mhaviz("heads", "--model", name, *corpus)
     assert result.status == 0
-    assert "1 sentence was cut into pieces of 12 tokens that overlap by 3, as up to" in result.err
+    assert "1 sentence was cut into pieces of 12 tokens that overlap by a quarter of that, as up to" in result.err
     assert "1 text cut into pieces" in " ".join(result.out.split())
     assert mhaviz("diff", name, name, *corpus, "--fail-above", "0").status == 0
-    for arguments, message in (
-        (("--overlap", "12"), "--overlap: expected from 0 to"),
-        (("--target-language", "fr"), "--target-language: "),
-    ):
-        result = mhaviz("heads", "--model", name, *corpus[:2], *arguments)
-        assert (result.status, result.out) == (2, "")
-        assert message in result.err
+    result = mhaviz("heads", "--model", name, *corpus, "--languages", ",fr")
+    assert (result.status, result.out) == (2, "")
+    assert "--languages: " in result.err
