@@ -158,7 +158,7 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (("translation", "-o", "a.safetensors", "--learning-rate", "nan"), 2, "--learning-rate: expected"),
         (("translation", "-o", "a.safetensors", "--d-model", "1000000", "--n-heads", "1"), 1, "memory"),
         (("translation", "-o", "a.safetensors", "--device", "cuda:99"), 1, "device cuda:99 is not there"),
-        (("translation", "-o", "a.safetensors", "--resume"), 1, "there is no checkpoint"),
+        (("translation", "-o", "a.safetensors", "--resume"), 1, "No such file or directory"),
         (("translation", "-o", "a.safetensors", "--resume", "--n-heads", "2"), 2, "leave out --n-heads"),
     ],
 )
@@ -339,5 +339,5 @@ def test_what_a_checkpoint_cannot_do(mhaviz, words, status, message):
 def test_what_cannot_be_evaluated(mhaviz, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     missing, no_picture = mhaviz("evaluate", "nothing"), mhaviz("evaluate", "translation", "-o", "a.safetensors")
-    assert (missing.status, "there is no checkpoint nothing" in missing.err) == (1, True)
+    assert (missing.status, "cannot read nothing: No such file or directory" in missing.err) == (1, True)
     assert (no_picture.status, "expected a name ending in .png" in no_picture.err) == (2, True)
