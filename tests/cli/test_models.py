@@ -281,7 +281,7 @@ BROKEN = {
     broken_config: "its config.json cannot be read",
     list_config: "expected an object in its config.json",
     adapter: "with a config.json and safetensors, got 'adapter_config.json', 'adapter_model.safetensors'; save",
-    another_size: "has the shape 300 × 32 in the files, and 300 × 64 by the config.json; so do ",
+    another_size: "has the shape (32,) in the files, and (64,) by the config.json; so do ",
     more_layers: "got none for 16 of them, such as encoder.layer.2.attention",
     (lambda folder: change_config(folder, model_type="newformer")): "has model type `newformer` but",
     (lambda folder: change_config(folder, model_type="mine", auto_map={"AutoModel": "x.Y"})): "type `mine` but",

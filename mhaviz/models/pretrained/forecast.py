@@ -1,8 +1,6 @@
 """Says before a model is loaded how much memory it needs, and how much there is, by device."""
 
-import re
 from dataclasses import dataclass
-from math import prod
 
 import torch
 from transformers import PreTrainedConfig
@@ -15,9 +13,6 @@ from mhaviz.units import readable_bytes
 
 _LARGE = 2**30
 """Bytes; of smaller models nobody asks how much memory they take."""
-
-_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-"""Of a number of these types; others are loaded as they are."""
 
 
 @dataclass(frozen=True)
@@ -66,39 +61,32 @@ class Forecast:
 
 
 def forecast(
-    sizes: FileSizes, config: PreTrainedConfig, dtype: str, device: torch.device, spread: Spread | None, parts: int = 1
+    numbers: int,
+    sizes: FileSizes,
+    config: PreTrainedConfig,
+    dtype: str,
+    device: torch.device,
+    spread: Spread | None,
+    parts: int = 1,
 ) -> Forecast:
     """What a model takes whose files and configuration have been read.
 
     Args:
-        sizes: of the tensors in its files.
+        numbers: parameters that it is built of.
+        sizes: of its files.
         config: which says what type of numbers "auto" is.
         dtype: that was asked for.
         device: where it goes, if it is not spread.
         spread: how it is spread; None: it is not.
         parts: processes that share it.
     """
-    own = str(getattr(config, "dtype", None) or "").removeprefix("torch.")
-    needed = _bytes(sizes, own if dtype == "auto" else dtype)
-    half = _bytes(sizes, "bfloat16")
+    own = config.dtype if isinstance(config.dtype, torch.dtype) else getattr(torch, sizes.dtype)
+    needed = numbers * (own if dtype == "auto" else getattr(torch, dtype)).itemsize // parts
+    half = 2 * numbers // parts
+    if sizes.is_packed:  # as it is in the files
+        needed = half = sizes.bytes // parts
     free = {str(device): free_memory(device)} if spread is None else _free(spread)
-    return Forecast(needed // parts, half // parts if half < needed else None, free, spread is not None)
-
-
-def _bytes(sizes: FileSizes, dtype: str) -> int:
-    """Of all tensors, those of floats in this type; of a quantised model as they are in the files."""
-    needed = 0
-    for key, shape in sizes.shapes.items():
-        own = sizes.dtypes.get(key, "")
-        wanted = dtype if own in _BYTES and dtype in _BYTES and not sizes.is_packed else own
-        needed += prod(shape) * (_BYTES.get(wanted) or _size(wanted))
-    return needed
-
-
-def _size(dtype: str) -> int:
-    """Bytes of a number of another type, such as int8 or float8_e4m3fn; 1 of one that is not known, as it is packed."""
-    bits = re.match(r"[a-z]+(\d{1,3})", dtype)
-    return int(bits[1]) // 8 if bits and int(bits[1]) >= 8 else 1
+    return Forecast(needed, half if half < needed else None, free, spread is not None)
 
 
 def _free(spread: Spread) -> dict[str, int | None]:

@@ -274,7 +274,7 @@ def open_checkpoint(
     folder = folder or find_folder(name, revision)
     fields = read_fields(folder, name)
     with as_one_line(f"{name} cannot be loaded"):  # its files can hold anything, and make libraries raise it
-        there = sizes.read_sizes(weight_files(folder), name)
+        there = sizes.read_sizes(weight_files(folder))
         sizes.require_fields(fields, there, name)
         config = _config(folder, name)
         tokenizer = _tokenizer(folder, name)
@@ -283,8 +283,8 @@ def open_checkpoint(
             kind = predicting_class(config) or usual
         attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
         there = replace(there, is_packed=_is_quantised(config, name))
-        sizes.require_model(kind, config, attention, there, name)
-        taken = forecast(there, config, dtype, device, spread, processes)
+        numbers = sizes.require_model(kind, config, attention, there, name)
+        taken = forecast(numbers, there, config, dtype, device, spread, processes)
     otherwise = None if kind is usual else usual
     where = (device, spread, processes)
     return Checkpoint(name, folder, config, tokenizer, kind, *where, dtype, writes, attention, taken, otherwise)

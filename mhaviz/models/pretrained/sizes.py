@@ -9,8 +9,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
@@ -44,36 +43,31 @@ class FileSizes:
     """What is in weight files.
 
     Attributes:
-        shapes: of each tensor, by its name.
-        is_packed: whether they are quantised, so that shapes say little.
-        dtypes: of their numbers, by the same names: "float32", "bfloat16".
+        tensors: how many.
+        stored: numbers of all tensors together.
+        bytes: of the files.
+        dtype: of their first floating-point numbers, as torch calls it.
+        is_packed: whether they are quantised, so that the numbers say little.
     """
 
-    shapes: Mapping[str, tuple[int, ...]]
+    tensors: int = 0
+    stored: int = 0
+    bytes: int = 0
+    dtype: str = "float32"
     is_packed: bool = False
-    dtypes: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def numbers(self) -> int:
-        """Of all tensors together, as many as they may stand for."""
-        return sum(map(prod, self.shapes.values())) * (_PACKED if self.is_packed else 1)
+        """As many as those that are stored may stand for."""
+        return self.stored * (_PACKED if self.is_packed else 1)
 
 
-def read_sizes(files: Sequence[Path], name: str) -> FileSizes:
-    """The shapes that the headers of safetensors tell, which do not say whether they are packed.
-
-    Raises MhavizError if one is broken.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    dtypes: dict[str, str] = {}
-    for path in files:
-        try:
-            arrays, _ = read_safetensors(path)
-        except MhavizError as error:
-            raise MhavizError(f"{name}: {error}; take another copy of it") from error
-        shapes |= {key: array.shape for key, array in arrays.items()}
-        dtypes |= {key: array.dtype for key, array in arrays.items()}
-    return FileSizes(shapes, dtypes=dtypes)
+def read_sizes(files: Sequence[Path]) -> FileSizes:
+    """What the headers of safetensors tell, which do not say if they are packed. Raises MhavizError of a broken one."""
+    held = [array for path in files for array in read_safetensors(path)[0].values()]
+    floats = (array.dtype for array in held if array.numbers == "float")
+    stored, size = sum(prod(array.shape) for array in held), sum(path.stat().st_size for path in files)
+    return FileSizes(len(held), stored, size, next(floats, "float32"))
 
 
 def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
@@ -82,13 +76,13 @@ def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) ->
         if isinstance(value, dict):
             require_fields(value, sizes, name)
         elif isinstance(value, int) and value > _MOST_LISTED and _LISTED.search(key):
-            raise _misfit(name, f"{key} {counted(value)}", f"{len(sizes.shapes):,} tensors")
+            raise _misfit(name, f"{key} {counted(value)}", f"{sizes.tensors:,} tensors")
 
 
 def require_model(
     kind: type[PreTrainedModel], config: PreTrainedConfig, attention: str, sizes: FileSizes, name: str
-) -> None:
-    """Build the model without memory, and raise MhavizError if it has other sizes than the files.
+) -> int:
+    """Build the model without memory, and count its parameters. Raises MhavizError if the files lack most of them.
 
     ``attention``: the implementation that it will run with. A folder may ask for one that is not on this machine.
     """
@@ -96,22 +90,10 @@ def require_model(
     copied._attn_implementation = attention
     with torch.device("meta"), _at_most(sizes, name):
         model = kind(copied)
-    if sizes.is_packed:
-        return
-    built = {key: tuple(parameter.shape) for key, parameter in model.state_dict().items()}
-    pairs = {key: _of_file(key, sizes, model.base_model_prefix) for key in built}
-    others = [
-        (key, sizes.shapes[other], built[key])
-        for key, other in pairs.items()
-        if other is not None and prod(sizes.shapes[other]) != prod(built[key])
-    ]
-    if others:
-        raise mismatch(others, name)
-    tied = set(getattr(model, "all_tied_weights_keys", None) or ())
-    lacking = {key: prod(built[key]) for key, other in pairs.items() if other is None and key not in tied}
-    if sum(lacking.values()) > 1.5 * sizes.numbers + _BUILT_ALWAYS:  # all may be there, by other names
-        together = f"{readable_count(sum(lacking.values()))} numbers that are not there"
-        raise _misfit(name, f"{quoted(next(iter(lacking)))} and more, {together}", readable_count(sizes.numbers))
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    if numbers > 2.5 * sizes.numbers + _BUILT_ALWAYS:
+        raise _misfit(name, f"{readable_count(numbers)} numbers", readable_count(sizes.numbers))
+    return numbers
 
 
 def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: str) -> MhavizError:
@@ -119,16 +101,9 @@ def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: s
     key, there, wanted = others[0]
     more = f"; so do {len(others) - 1:,} others" if len(others) > 1 else ""
     return MhavizError(
-        f"{name}: its config.json and its weights do not fit: {quoted(key)} has the shape "
-        f"{' × '.join(map(str, there)) or 'of a number'} in the files, and {' × '.join(map(str, wanted)) or 'none'} by "
-        f"the config.json{more}; take both of the same model"
+        f"{name}: its config.json and its weights do not fit: {quoted(key)} has the shape {tuple(there)} in the files, "
+        f"and {tuple(wanted)} by the config.json{more}; take both of the same model"
     )
-
-
-def _of_file(key: str, sizes: FileSizes, prefix: str) -> str | None:
-    """What a parameter is called in the files, which may be of the model with a head, or of what is below it."""
-    names = (key, f"{prefix}.{key}", key.removeprefix(f"{prefix}."))
-    return next((name for name in names if name in sizes.shapes), None)
 
 
 @contextmanager
@@ -137,7 +112,7 @@ def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
 
     What other threads build meanwhile is none of it, and is left alone.
     """
-    most = 8 * len(sizes.shapes) + 4096, 8 * sizes.numbers + 4 * _BUILT_ALWAYS
+    most = 8 * sizes.tensors + 4096, 8 * sizes.numbers + 4 * _BUILT_ALWAYS
     built = [0, 0]
     builder = threading.get_ident()
 
@@ -147,7 +122,7 @@ def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
         built[0] += 1
         built[1] += tensor.numel()
         if built[0] > most[0]:
-            raise _misfit(name, f"more than {most[0]:,} tensors", f"{len(sizes.shapes):,}")
+            raise _misfit(name, f"more than {most[0]:,} tensors", f"{sizes.tensors:,}")
         if built[1] > most[1]:
             raise _misfit(name, f"more than {readable_count(most[1])} numbers", readable_count(sizes.numbers))
 
