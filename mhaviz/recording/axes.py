@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -200,7 +201,36 @@ class Layouts:
         elif func in _SEVERAL and type(result) is tuple and self.get(args[0]) is not None:
             self._layouts.set(result[0], _cut(self.of(args[0]), result[0].shape))
         elif result is None and func is _SET_ITEM:
+            self.write(*args)
             self._layouts.set(args[0], _put(self, func, args, kwargs, args[0]))
+
+    def write(self, x: Tensor, index: Any, values: Any) -> None:
+        """Note that values were written into a part of a tensor: tokens that are not their own lose their names.
+
+        Those of the same sequence that are written to another place are not known any more.
+        """
+        items = tuple(_slice_of(item) for item in (index if isinstance(index, tuple) else (index,)))
+        is_mask = any(isinstance(item, Tensor) and item.dtype == torch.bool for item in items)
+        if not isinstance(values, Tensor) or not values.ndim or is_mask or x.is_meta:
+            return
+        with unseen():
+            view = x[items]
+        read = self.get(values)
+        if read is not None and self.get(x) is None and x.ndim == view.ndim == values.ndim:
+            self._layouts.set(x, Layout(tuple(x.shape), tuple(map(_first, map(_uncut, read.axes), x.shape))))
+        into = _as_part(self.of(x), x, _index(self, None, (x, items), {}, view), view)
+        pairs = [
+            (_part(axis), _part(written))
+            for axis, written in zip_longest(into.axes[::-1], () if read is None else read.axes[::-1], fillvalue=())
+            if axis and all(origin.maker is None for origin in _origins(axis))
+        ]
+        if view.ndim == x.ndim and all(own is not None and own.step and own == written for own, written in pairs):
+            return
+        moved = {own.of for own, written in pairs if own and written and not _stays(own, written)}
+        named = any(origin.reads or origin.patches or origin.rows for axis in self.of(x).axes for origin, _ in axis)
+        for one, layout in self._layouts.of_memory(x) if moved or named or x._is_view() else ():
+            places = {place for place, axis in enumerate(layout.axes) if _origins(axis) & moved}
+            self._layouts.set(one, _with_unordered(_in_any_order(layout, layout), places))
 
     def _after(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
         way = _WAYS.get(func)
@@ -289,6 +319,29 @@ def _part(axis: Axis) -> Part | None:
     return Part(origin, start, step, n)
 
 
+def _uncut(axis: Axis) -> Axis:
+    """Tokens as if all of the sequence were there."""
+    return tuple((replace(o, cuts=(), whole=o.whole or o) if o.maker is None and o.cuts else o, n) for o, n in axis)
+
+
+def _stays(own: Part, written: Part) -> bool:
+    """Whether tokens are written to where they come from, or a whole sequence to one place of another."""
+    if not written.step or not own.step:
+        return False
+    return own.step == 1 if written.n == written.of.size else own[1:] == written[1:]
+
+
+def _slice_of(item: Any) -> Any:
+    """A tensor of numbers that follow one another, as of a cache's places, as a slice."""
+    if not isinstance(item, Tensor) or item.ndim != 1 or item.dtype == torch.bool or not len(item):
+        return item
+    if item.is_cuda and torch.cuda.is_current_stream_capturing():  # its numbers cannot be read
+        return slice(len(item))
+    with unseen():
+        first, n = int(item[0]), len(item)
+        return slice(first, first + n) if item.tolist() == list(range(first, first + n)) else item
+
+
 def _given(shape: Sequence[int]) -> Layout:
     sizes = tuple(shape)
     return Layout(sizes, tuple(((Origin(n, given=(place, len(sizes))), n),) for place, n in enumerate(sizes)))
@@ -328,7 +381,7 @@ def _unread(origin: Origin) -> Origin:
 
 def _reads_along(axis: Axis) -> frozenset[int]:
     found = [(origin, n) for origin, n in axis if origin.reads]
-    return found[0][0].reads if len(found) == 1 and found[0][0].size == found[0][1] else frozenset()
+    return found[0][0].reads if len(found) == 1 and found[0][0].size <= found[0][1] else frozenset()
 
 
 def _with_reads_of(layout: Layout, other: Layout) -> Layout:
@@ -553,8 +606,17 @@ def _patches_along(axis: Axis) -> Patches | None:
 
 
 def _copy(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
-    source = axes.get((*args, *kwargs.values())[1])
+    values = (*args, *kwargs.values())[1]
+    axes.write(result, ..., values)
+    source = axes.get(values)
     return source if source and source.shape == result.shape else _scatter(axes, func, args, kwargs, result)
+
+
+def _index_copy(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+    x, dim, index, values = (*args, *(kwargs[name] for name in ("input", "dim", "index", "source") if name in kwargs))
+    axes.take(result, x)
+    axes.write(result, (*[slice(None)] * (dim % x.ndim), index), values)
+    return axes.get(result)
 
 
 def _scatter(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
@@ -565,11 +627,8 @@ def _scatter(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, An
 def _put(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     """Features of an image that take the place of tokens of a text, where a mask is true; see ``Patches.is_text``."""
     x, mask, features = (*args, *(kwargs[name] for name in ("input", "mask", "source") if name in kwargs))[:3]
-    text = axes.of(x)
+    text, made = axes.of(x), axes.get(features)
     is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
-    if func is _SET_ITEM and isinstance(features, Tensor) and features.ndim > 1 and not is_mask:
-        text = _in_any_order(text, text)
-    made = axes.get(features)
     if made is None or len(text.shape) != 3 or not is_mask:
         return text
     if mask.ndim not in (2, 3) or mask.shape[:2] != text.shape[:2] or made.shape[-1:] != text.shape[-1:]:
@@ -857,7 +916,8 @@ _WAYS: dict[Any, Way] = {
         (_functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
         (_functions("pad"), _pad),
         (_functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
-        (_functions("scatter scatter_add scatter_reduce index_copy index_add index_put"), _scatter),
+        (_functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
+        (_functions("index_copy"), _index_copy),
         (_functions("empty_like zeros_like ones_like full_like"), _take),
         (_functions("masked_scatter"), _put),
         ([Tensor.copy_], _copy),

@@ -153,6 +153,13 @@ class Weights:
         return x
 
 
+def _memory(x: Tensor) -> int | None:
+    try:
+        return x.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):  # it has none
+        return None
+
+
 def version(x: Tensor) -> int:
     """Changes whenever the numbers of a tensor do; those of inference mode know no versions."""
     return 0 if x.is_inference() else x._version
@@ -177,6 +184,12 @@ class Marks(Generic[T]):
         """The mark of a tensor, if it has one."""
         entry = self._marks.get(id(x))
         return entry[1] if entry is not None and entry[0]() is x else None
+
+    def of_memory(self, x: Tensor) -> list[tuple[Tensor, T]]:
+        """All marked tensors that share the memory of this one, with their marks."""
+        memory = _memory(x)
+        there = [(ref(), mark) for ref, mark in list(self._marks.values())]
+        return [(one, mark) for one, mark in there if one is not None and _memory(one) == memory]
 
     def may_hold(self, args: Sequence[Any]) -> bool:
         """Whether one of these may be a marked tensor, or hold one: of most functions none is, which is known soon."""

@@ -377,7 +377,7 @@ def _gpt2(attention):
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("cache", [None, "static"])
 def test_steps_of_generation_join_into_one_map(attention, cache):
-    model, prompt = _gpt2(attention), torch.tensor([[1, 2, 3, 4], [7, 8, 9, 9]])
+    model, prompt = _gpt2(attention), torch.tensor([[1, 2, 4, 3], [7, 8, 9, 9]])
     with mhaviz.record(model, examples=1) as recording:
         written = model.generate(prompt, max_new_tokens=9, do_sample=False, cache_implementation=cache)
     model.set_attn_implementation("eager")
@@ -386,6 +386,7 @@ def test_steps_of_generation_join_into_one_map(attention, cache):
     for m, A in zip(recording.attention, expected, strict=True):
         assert m.kind == "masked"
         assert m.queries == tuple(map(str, range(12)))
+        assert m.rows.tokens.ids == m.columns.tokens.ids == (7, 8, 9, 9)
         np.testing.assert_allclose(m.weights, A[1].detach(), atol=CLOSE)
 
 

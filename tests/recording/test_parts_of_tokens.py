@@ -304,7 +304,22 @@ ORDERS = [
     lambda x: torch.cat([torch.zeros(B, H, 1, D), by_gather(x)], 2),
     lambda x: torch.cat([torch.zeros(B, H, 1, D), x[:, :, :-1]], 2),
     lambda x: torch.cat([x[:, :, 1:], torch.zeros(B, H, 1, D)], 2),
+    lambda x: written(torch.zeros_like(x), (..., slice(1, None), slice(None)), x[:, :, :-1]),
+    lambda x: written(torch.zeros(B, H, T, D), (slice(None), slice(None), slice(0, 7)), x[:, :, 1:]),
+    lambda x: copied(x.clone(), slice(1, None), x[:, :, :-1]),
+    lambda x: x.index_copy(2, torch.arange(T).flip(0), x),
+    lambda x: torch.zeros_like(x).index_copy_(2, torch.tensor(REVERSED), x),
 ]
+
+
+def written(x, index, values):
+    x[index] = values
+    return x
+
+
+def copied(x, place, values):
+    x[:, :, place].copy_(values)
+    return x
 
 
 @pytest.mark.parametrize("take", ORDERS)
@@ -321,12 +336,38 @@ def test_tokens_in_another_order_are_rows(take):
         lambda x: torch.cat([torch.zeros(B, H, 1, D), x[:, :, 1:]], 2),
         lambda x: torch.cat([torch.zeros(B, H, 2, D), x], 2),
         lambda x: torch.cat([x[:, :, :1], torch.zeros(B, H, 2, D), x[:, :, 1:]], 2),
+        lambda x: copied(x.clone(), slice(2, 5), x[:, :, 2:5] * 2),
+        lambda x: written(torch.zeros(B, H, T, D), (..., slice(2), slice(None)), x[:, :, :2]),
     ],
 )
 def test_tokens_that_are_joined_in_their_order_are_no_rows(take):
     recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
     (m,) = recording.attention.maps
     assert m.keys == tuple(map(str, range(len(m.keys))))
+
+
+@pytest.mark.parametrize(
+    ("write", "is_kept"),
+    [
+        (lambda x: x[:, 1:].copy_(torch.randn(B, T - 1, H * D)), False),
+        (lambda x: x.transpose(0, 1)[0].copy_(torch.randn(H * D)), False),
+        (lambda x: written(x, (slice(None), 0), torch.randn(H * D)), False),
+        (lambda x: written(x.view(B * T, -1), 0, torch.randn(H * D)), False),
+        (lambda x: written(x, (slice(None), [0, 1]), x[:, [1, 0]]), False),
+        (lambda x: x.index_copy_(1, torch.tensor([0]), torch.randn(B, 1, H * D)), False),
+        (lambda x: written(x, (..., slice(4)), x[..., 4:8]), True),
+        (lambda x: written(x, (slice(None), slice(1, 3)), 2 * x[:, 1:3]), True),
+        (lambda x: x[:, 1:].mul_(2), True),
+    ],
+)
+def test_tokens_that_were_written_over_lose_their_names(write, is_kept):
+    layer, embedding, ids = Layer(by_hand), nn.Embedding(50, H * D), torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]] * B)
+    with mhaviz.record() as recording, torch.no_grad():
+        x = embedding(ids)
+        write(x)
+        layer(x)
+    (m,) = recording.attention.maps
+    assert m.rows.tokens.ids == m.columns.tokens.ids == (tuple(ids[0].tolist()) if is_kept else ())
 
 
 def test_tokens_of_an_input_without_a_batch_are_known():
