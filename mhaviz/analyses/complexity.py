@@ -5,14 +5,14 @@ token meets every other. Vaswani et al. 2017, "Attention Is All You Need", secti
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from mhaviz.analyses.bench import Bench
-from mhaviz.analyses.timing import Laboratory, Work, check_lengths
+from mhaviz.analyses.benchmark import OnProgress, Work, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention, weigh
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.records.timing import Timing
@@ -20,81 +20,65 @@ from mhaviz.records.timing import Timing
 FLOAT32 = 4  # bytes
 
 
+_STEPS: tuple[tuple[str, str, Part, str, str], ...] = (
+    # Of a projection, the second term adds the biases.
+    ("Q, K, V", "X Wq, X Wk, X Wv", "projections", "6·N·d_model² + 3·N·d_model", "12·N·d_model"),
+    # The second term is Q / √d_key; A takes the place of S.
+    ("S", "Q Kᵀ / √d_key", "attention", "2·N²·d_model + N·d_model", ""),
+    # A weight: compare, subtract, exponentiate, add, divide.
+    ("A", "softmax(S)", "attention", "5·n_heads·N²", "4·n_heads·N²"),
+    ("H", "A V", "attention", "2·N²·d_model", "4·N·d_model"),
+    ("O", "concat(H) Wo", "projections", "2·N·d_model² + N·d_model", "4·N·d_model"),
+)
+"""Name, equation, part, operations and bytes."""
+
+
 def predict(lengths: Sequence[int], d_model: int, n_heads: int) -> tuple[CostTerm, ...]:
     """Operations and bytes of every step of the layer at these lengths N, for one sentence, without a mask."""
-    d, h = d_model, n_heads
 
-    def term(
-        name: str,
-        equation: str,
-        part: Part,
-        flops_formula: str,
-        flops: Callable[[int], int],
-        bytes_formula: str = "",
-        numbers: Callable[[int], int] = lambda N: 0,
-    ) -> CostTerm:
-        sizes = tuple(FLOAT32 * numbers(N) for N in lengths)
-        return CostTerm(name, equation, part, flops_formula, bytes_formula, tuple(map(flops, lengths)), sizes)
+    def numbers(formula: str) -> tuple[int, ...]:
+        code = compile(formula.replace("·", "*").replace("²", "**2") or "0", formula, "eval")
+        return tuple(eval(code, {"N": N, "d_model": d_model, "n_heads": n_heads}) for N in lengths)
 
-    return (
-        # Of a projection, the second term adds the biases.
-        term(
-            "Q, K, V",
-            "X Wq, X Wk, X Wv",
-            "projections",
-            "6·N·d_model² + 3·N·d_model",
-            lambda N: 6 * N * d**2 + 3 * N * d,
-            "12·N·d_model",
-            lambda N: 3 * N * d,
-        ),
-        # The second term is Q / √d_key; A takes the place of S.
-        term("S", "Q Kᵀ / √d_key", "attention", "2·N²·d_model + N·d_model", lambda N: 2 * N**2 * d + N * d),
-        # A weight: compare, subtract, exponentiate, add, divide.
-        term(
-            "A", "softmax(S)", "attention", "5·n_heads·N²", lambda N: 5 * h * N**2, "4·n_heads·N²", lambda N: h * N**2
-        ),
-        term("H", "A V", "attention", "2·N²·d_model", lambda N: 2 * N**2 * d, "4·N·d_model", lambda N: N * d),
-        term(
-            "O",
-            "concat(H) Wo",
-            "projections",
-            "2·N·d_model² + N·d_model",
-            lambda N: 2 * N * d**2 + N * d,
-            "4·N·d_model",
-            lambda N: N * d,
-        ),
-    )
+    return tuple(CostTerm(*step, numbers(step[-2]), numbers(step[-1])) for step in _STEPS)
 
 
+@torch.no_grad()
 def measure_complexity(
-    bench: Bench, laboratory: Laboratory, free: Mapping[str, int | None], lengths: Sequence[int]
+    bench: Bench,
+    free: Mapping[str, int | None],
+    lengths: Sequence[int],
+    most_seconds: float,
+    on_progress: OnProgress = lambda done, what: None,
 ) -> Complexity:
     """The costs predicted at every length, and the times measured wherever the layer can finish in time.
 
     Args:
         bench: the layer.
-        laboratory: where it is measured.
         free: bytes that each device has free, by its name; None where nobody tells.
         lengths: in tokens.
+        most_seconds, on_progress: see ``measure``.
 
     Raises:
-        ArgumentError: lengths that cannot be.
+        ArgumentError: lengths or seconds that cannot be.
     """
     rising, layer = check_lengths(lengths), bench.layer
 
-    def works_at(length: int) -> list[Work]:
+    def works_at(length: int) -> dict[str, Work]:
         X = bench.input(length)
         Q, K, V = layer.project(X, X, X)
-        return [lambda: project(layer, X), lambda: attend(Q, K, V), lambda: layer(X, X, X)]
+        return {
+            "projections": lambda: project(layer, X),
+            "attention": lambda: attend(Q, K, V),
+            "whole": lambda: layer(X, X, X),
+        }
 
-    def needed(length: int) -> list[int]:
-        weights = FLOAT32 * bench.n_heads * length**2
-        return [0, weights, weights]
-
-    with torch.no_grad():
-        parts = ("projections", "attention", "whole")
-        projections, attention, whole = laboratory.measure(rising, parts, works_at, needed=needed)
-    equal_times, equal_seconds = crossover(rising, projections, attention) or (None, None)
+    timings = {
+        name: tuple(of_one)
+        for name, of_one in measure(works_at, rising, bench.device, most_seconds, on_progress).items()
+    }
+    crossing = crossover(rising, timings["projections"], timings["attention"])
+    equal_times, equal_seconds = crossing or (None, None)
     return Complexity(
         source=bench.source,
         d_model=bench.d_model,
@@ -102,15 +86,13 @@ def measure_complexity(
         lengths=rising,
         terms=predict(rising, bench.d_model, bench.n_heads),
         parameter_bytes=FLOAT32 * 4 * bench.d_model * (bench.d_model + 1),
-        projections=projections,
-        attention=attention,
-        whole=whole,
+        **timings,
         equal_terms=bench.d_model,  # N²·d_model = N·d_model²
         equal_operations=2 * bench.d_model,  # 2 · 2·N²·d_model = 4 · 2·N·d_model²
         equal_times=equal_times,
         equal_seconds=equal_seconds,
         longest=tuple(longest_input(device, size, bench.n_heads) for device, size in free.items()),
-        most_seconds=laboratory.most_seconds,
+        most_seconds=most_seconds,
     )
 
 

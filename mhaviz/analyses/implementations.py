@@ -1,94 +1,163 @@
-"""Compares five implementations of attention: the difference from the exact result, the time and the memory."""
+"""Five implementations of the same attention, compared: the time, the memory and the difference from the exact result.
 
-import time
-from collections.abc import Sequence
+    Q = X Wq,  K = X Wk,  V = X Wv        each head reads its own d_key = d_model / n_heads features of them
+    A = softmax(Q Kᵀ / √d_key),  H = A V  for each head
+    O = concat(H₁ … H_n) Wo
+
+Each takes an input X, (1, N, d_model), and the weights of one layer, and gives the same output O, (1, N, d_model).
+Vaswani et al. 2017, "Attention Is All You Need", sections 3.2.1 and 3.2.2.
+"""
+
+import math
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from mhaviz.analyses.bench import Bench
-from mhaviz.analyses.timing import Laboratory, Work, check_lengths
-from mhaviz.analyses.ways import WAYS, torch_twin
-from mhaviz.devices import free_memory
+from mhaviz.analyses.benchmark import OnProgress, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention
-from mhaviz.memory import shortage
 from mhaviz.records.implementations import Implementation, ImplementationComparison
-from mhaviz.records.timing import Timing
 
 REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
 
+_LONGEST_COMPARED = 2**14
+"""Tokens; a reference for more takes minutes."""
 
-def compare_implementations(bench: Bench, laboratory: Laboratory, lengths: Sequence[int]) -> ImplementationComparison:
-    """Run every way on the same input with the same weights, at every length that it can finish in time.
+
+def loop_over_queries_and_keys(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """hᵢ = Σⱼ aᵢⱼ vⱼ with aᵢ = softmax(qᵢ·k₁/√d_key … qᵢ·k_N/√d_key): for each head and query, one key at a time."""
+    Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
+    heads = []
+    for q_head, k_head, v_head in zip(Q[0], K[0], V[0], strict=True):
+        rows = []
+        for q in q_head:
+            scores = torch.stack([q @ k for k in k_head]) / math.sqrt(layer.d_key)  # N
+            h = torch.zeros_like(q)  # d_key
+            for a, v in zip(torch.softmax(scores, dim=0), v_head, strict=True):
+                h += a * v
+            rows.append(h)
+        heads.append(torch.stack(rows))  # N d_key
+    O: Tensor = layer.Wo(torch.cat(heads, dim=1))  # N d_model
+    return O[None]
+
+
+def loop_over_heads(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """H = softmax(Q Kᵀ / √d_key) V, one head at a time: only one head's weights are ever in memory."""
+    Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
+    heads = []
+    for q, k, v in zip(Q[0], K[0], V[0], strict=True):
+        A = torch.softmax(q @ k.mT / math.sqrt(layer.d_key), dim=1)  # N N
+        heads.append(A @ v)  # N d_key
+    O: Tensor = layer.Wo(torch.cat(heads, dim=1))  # N d_model
+    return O[None]
+
+
+def mhaviz_layer(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """H = softmax(Q Kᵀ / √d_key) V, all heads at once: see ``mhaviz.layer.attention``."""
+    O: Tensor = layer(X, X, X)[0]  # [1]: the weights, 1 n_heads N N
+    return O
+
+
+def torch_layer(layer: nn.MultiheadAttention, X: Tensor) -> Tensor:
+    """The same, as PyTorch has it, with the weights of every head too. ``layer``: see ``torch_twin``."""
+    O: Tensor = layer(X, X, X, need_weights=True, average_attn_weights=False)[0]
+    return O
+
+
+def fused_kernel(layer: MultiHeadAttention, X: Tensor) -> Tensor:
+    """The same in one kernel, which goes over the keys in blocks and keeps no weights: there are none to show.
+
+    Dao et al. 2022, "FlashAttention", arXiv 2205.14135; which kernel runs is PyTorch's choice.
+    """
+    Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
+    H = functional.scaled_dot_product_attention(Q, K, V)  # 1 n_heads N d_key
+    O: Tensor = layer.Wo(H.transpose(1, 2).flatten(2))  # 1 N d_model
+    return O
+
+
+def torch_twin(layer: MultiHeadAttention) -> nn.MultiheadAttention:
+    """``nn.MultiheadAttention`` with the same weights: PyTorch keeps Wq, Wk and Wv as one matrix."""
+    twin = nn.MultiheadAttention(layer.d_model, layer.n_heads, batch_first=True)
+    twin = twin.to(layer.Wo.weight).train(layer.training)
+    with torch.no_grad():
+        twin.in_proj_weight.copy_(torch.cat([W.weight for W in (layer.Wq, layer.Wk, layer.Wv)]))
+        twin.in_proj_bias.copy_(torch.cat([W.bias for W in (layer.Wq, layer.Wk, layer.Wv)]))
+        twin.out_proj.load_state_dict(layer.Wo.state_dict())
+    return twin
+
+
+class FromLayer(NamedTuple):
+    """One of the implementations.
+
+    Attributes:
+        name: for tables and plots.
+        code: what it is in code, in a few words.
+        of: makes the function from X to O of a layer; what is made beforehand, such as a copy of the weights, is not
+            part of what is measured.
+        gives_weights: whether the weights can be looked at.
+    """
+
+    name: str
+    code: str
+    of: Callable[[MultiHeadAttention], Callable[[Tensor], Tensor]]
+    gives_weights: bool = True
+
+
+IMPLEMENTATIONS = (
+    FromLayer("nested loops", "for head, for query, for key", lambda a: partial(loop_over_queries_and_keys, a)),
+    FromLayer("loop over heads", "for head: softmax(q @ k.mT / √d_key) @ v", lambda a: partial(loop_over_heads, a)),
+    FromLayer("mhaviz's layer", "mhaviz.MultiHeadAttention", lambda a: partial(mhaviz_layer, a)),
+    FromLayer("PyTorch's layer", "torch.nn.MultiheadAttention", lambda a: partial(torch_layer, torch_twin(a))),
+    FromLayer("fused kernel", "F.scaled_dot_product_attention", lambda a: partial(fused_kernel, a), False),
+)
+"""From the plainest to the fastest."""
+
+
+@torch.no_grad()
+def compare_implementations(
+    bench: Bench, lengths: Sequence[int], most_seconds: float, on_progress: OnProgress = lambda done, what: None
+) -> ImplementationComparison:
+    """Run all of them on the same input with the same weights, at every length that they can finish in time.
 
     Raises:
-        ArgumentError: lengths that cannot be.
+        ArgumentError: lengths or seconds that cannot be.
     """
     rising = check_lengths(lengths)
-    functions = [way.of(bench.layer) for way in WAYS]
-    reference = _Reference(bench.layer, laboratory.most_seconds)
-    differences: dict[tuple[int, int], float | None] = {}
+    functions = {one.name: one.of(bench.layer) for one in IMPLEMENTATIONS}
 
-    def works_at(length: int) -> list[Work]:
+    def works_at(length: int) -> dict[str, Callable[[], Tensor]]:
         X = bench.input(length)
-        reference.compute(X)
-        return [partial(function, X) for function in functions]
+        return {name: partial(function, X) for name, function in functions.items()}
 
-    def look(length: int, i: int, output: object) -> None:
-        assert isinstance(output, Tensor)
-        differences[i, length] = reference.difference(output)
-
-    def needed(length: int) -> list[int]:
-        heads = {"none": 0, "one head": 1, "all heads": bench.n_heads}
-        return [4 * heads[way.weights] * length**2 for way in WAYS]
-
-    with torch.no_grad():
-        timings = laboratory.measure(rising, [way.name for way in WAYS], works_at, look, needed)
+    timings = measure(works_at, rising, bench.device, most_seconds, on_progress)
+    exact = torch_twin(deepcopy(bench.layer).cpu().double())
+    differences: dict[str, list[float | None]] = {name: [] for name in functions}
+    for number, length in enumerate(rising):
+        ran = [name for name in functions if not timings[name][number].skipped and length <= _LONGEST_COMPARED]
+        if ran:
+            X = bench.input(length)
+            expected, _ = exact(*[X.cpu().double()] * 3, need_weights=False)
+        for name, function in functions.items():
+            off = (function(X).cpu().double() - expected).abs().max().item() if name in ran else None
+            differences[name].append(off)
+    first = timings[IMPLEMENTATIONS[0].name]
     implementations = tuple(
         Implementation(
-            name=way.name,
-            code=way.code,
-            gives_weights=way.gives_weights,
-            timings=timings[i],
-            differences=tuple(differences.get((i, length)) for length in rising),
-            speedups=tuple(map(_speedup, timings[0], timings[i])),
+            one.name,
+            one.code,
+            one.gives_weights,
+            tuple(timings[one.name]),
+            tuple(differences[one.name]),
+            tuple(
+                slow.seconds / own.seconds if slow.seconds and own.seconds else None
+                for slow, own in zip(first, timings[one.name], strict=True)
+            ),
         )
-        for i, way in enumerate(WAYS)
+        for one in IMPLEMENTATIONS
     )
-    return ImplementationComparison(bench.source, rising, implementations, REFERENCE, laboratory.most_seconds)
-
-
-def _speedup(first: Timing, other: Timing) -> float | None:
-    if first.seconds is None or other.seconds is None:
-        return None
-    return first.seconds / other.seconds if other.seconds else None
-
-
-class _Reference:
-    """The exact output, in float64. It is skipped where it would take too long or too much memory."""
-
-    def __init__(self, layer: MultiHeadAttention, most_seconds: float) -> None:
-        self._exact = torch_twin(deepcopy(layer).cpu().double())
-        self._most_seconds = most_seconds
-        self._length, self._seconds = 1, 0.0  # of the last one
-        self._output: Tensor | None = None
-
-    def compute(self, X: Tensor) -> None:
-        """Its output for X, (1, N, d_model), if that can be had."""
-        self._output = None
-        needed = 10 * 8 * X.numel()  # X, Q, K, V, each also split into heads, H and O
-        seconds = self._seconds * (X.shape[1] / self._length) ** 2
-        if seconds > self._most_seconds or shortage(needed, free_memory(torch.device("cpu"))):
-            return
-        exact = X.cpu().double()
-        start = time.perf_counter()
-        self._output, _ = self._exact(exact, exact, exact, need_weights=False)
-        self._length, self._seconds = X.shape[1], time.perf_counter() - start
-
-    def difference(self, output: Tensor) -> float | None:
-        """The largest absolute difference of an output, (1, N, d_model)."""
-        if self._output is None:
-            return None
-        return (output.cpu().double() - self._output).abs().max().item()
+    return ImplementationComparison(bench.source, rising, implementations, REFERENCE, most_seconds)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,28 +24,11 @@ MOST_NOTES = 1_000_000
 """Work that allocates and releases more often than this should not be watched: the notes take 2 KiB each."""
 
 
-@dataclass(frozen=True)
-class Peak:
-    """The measured memory of one function call.
-
-    Attributes:
-        bytes: the most bytes of tensors that it held at once, above what was there before it, its result included;
-            None on devices that do not tell.
-        notes: how many allocations and releases were noted.
-    """
-
-    bytes: int | None
-    notes: int = 0
-
-
-UNWATCHED = Peak(None)
-
-
-def measure_peak(work: Callable[[], object], device: torch.device) -> Peak:
-    """Watch the work's memory on the device.
+def measure_peak(work: Callable[[], object], device: torch.device) -> tuple[int | None, int]:
+    """The most bytes of tensors that a function holds at once, and how many allocations and releases were noted.
 
     To the byte on the CPU and on CUDA, where PyTorch hands out all memory but what libraries below it keep for
-    themselves.
+    themselves; None elsewhere. What was there before does not count, the result does.
     """
     if device.type == "cpu":
         return _peak_on_cpu(work)
@@ -56,18 +38,18 @@ def measure_peak(work: Callable[[], object], device: torch.device) -> Peak:
         before = torch.cuda.memory_allocated(device)
         work()
         torch.cuda.synchronize(device)
-        return Peak(torch.cuda.max_memory_allocated(device) - before)
-    return UNWATCHED
+        return torch.cuda.max_memory_allocated(device) - before, 0
+    return None, 0
 
 
-def _peak_on_cpu(work: Callable[[], object]) -> Peak:
+def _peak_on_cpu(work: Callable[[], object]) -> tuple[int | None, int]:
     """The highest running sum of all allocations (bytes above 0) and releases (below 0) that the profiler saw.
 
     ``with profile(profile_memory=True)`` would also note every operation, which for a loop over queries and keys takes
     ten times as long. So the profiler is asked for the scope of which there is nothing.
     """
     if not _CAN_WATCH:
-        return UNWATCHED
+        return None, 0
     profiler: Any = profile(profile_memory=True, use_kineto=True)
     config, activities = profiler.config(), profiler.kineto_activities
     _autograd._prepare_profiler(config, activities)
@@ -83,4 +65,4 @@ def _peak_on_cpu(work: Callable[[], object]) -> Peak:
             held += event.nbytes()
             peak = max(peak, held)
             notes += 1
-    return Peak(peak, notes)
+    return peak, notes

@@ -10,7 +10,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mhaviz.analyses.bench import Bench
 from mhaviz.analyses.complexity import attend, crossover, longest_input, measure_complexity, predict, project
-from mhaviz.analyses.timing import Laboratory
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.records.timing import Timing
@@ -18,9 +17,8 @@ from mhaviz.records.timing import Timing
 CPU = torch.device("cpu")
 
 
-def measured(lengths=(2, 8), d_model=16, n_heads=4, seconds=None, free=None, most_seconds=5.0):
-    laboratory = Laboratory(CPU, most_seconds, seconds=seconds)
-    return measure_complexity(Bench(d_model, n_heads, 0, CPU), laboratory, free or {"cpu": 2**30}, lengths)
+def measured(lengths=(2, 8), d_model=16, n_heads=4, free=None, most_seconds=5.0):
+    return measure_complexity(Bench(d_model, n_heads, 0, CPU), free or {"cpu": 2**30}, lengths, most_seconds)
 
 
 def counted(work):
@@ -59,14 +57,6 @@ def test_all_operations_are_those_of_the_trace(N, d_model, n_heads):
     for name in ("A", "H", "O"):
         assert terms[name].bytes == (trace.step(name).bytes,)
     assert terms["Q, K, V"].bytes == (3 * trace.step("Q").bytes,)
-
-
-def test_formulas_say_what_is_computed():
-    numbers = {"N": 11, "d_model": 12, "n_heads": 3}
-    for term in predict([11], 12, 3):
-        for formula, number in ((term.flops_formula, term.flops), (term.bytes_formula, term.bytes)):
-            code = formula.replace("·", "*").replace("²", "**2") or "0"
-            assert eval(code, {}, numbers) == number[0], formula
 
 
 def test_parts_together_are_the_layer():
@@ -121,7 +111,7 @@ def test_longest_inputs():
 
 
 def test_predictions_stand_where_nothing_was_measured():
-    c = measured([4, 10**12])
+    c = measured([4, 10**12], most_seconds=0.01)
     assert not c.whole[0].skipped
     assert c.whole[1].skipped
     assert c.flops()[1] == sum(term.flops[1] for term in c.terms) > 4 * 10**24 * 16

@@ -1,6 +1,4 @@
-"""The five ways against torch.nn.MultiheadAttention in float64."""
-
-import dataclasses
+"""The five implementations against torch.nn.MultiheadAttention in float64."""
 
 import pytest
 import torch
@@ -9,11 +7,9 @@ from hypothesis import strategies as st
 from rounding import rounding
 from torch import nn
 
-from mhaviz.analyses import implementations, ways
+from mhaviz.analyses import benchmark, implementations
 from mhaviz.analyses.bench import Bench
-from mhaviz.analyses.implementations import compare_implementations
-from mhaviz.analyses.timing import Laboratory
-from mhaviz.analyses.ways import WAYS, torch_twin
+from mhaviz.analyses.implementations import IMPLEMENTATIONS, compare_implementations, fused_kernel, torch_twin
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.attention import MultiHeadAttention
 
@@ -36,24 +32,23 @@ def exact_output(layer, X):
     return twin(X, X, X)[0]
 
 
-def at_once(work):
-    work()
-    return 1.0  # so that nothing runs more often than it must
+@pytest.fixture(autouse=True)
+def _no_more_rounds_than_must_be(monkeypatch):
+    monkeypatch.setattr(benchmark, "run_seconds", lambda work, device: (work(), 0.1)[1])
 
 
-def compare(lengths, d_model=16, n_heads=2, seed=0, most_seconds=5.0, seconds=at_once):
-    laboratory = Laboratory(CPU, most_seconds, seconds=seconds)
-    return compare_implementations(Bench(d_model, n_heads, seed, CPU), laboratory, lengths)
+def compare(lengths, d_model=16, n_heads=2):
+    return compare_implementations(Bench(d_model, n_heads, 0, CPU), lengths, 5.0)
 
 
 @settings(max_examples=25)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
-def test_all_ways_agree(length, n_heads, d_key, seed):
+def test_all_agree(length, n_heads, d_key, seed):
     bench = Bench(n_heads * d_key, n_heads, seed, CPU)
     X = bench.input(length)
     with torch.no_grad():
         expected = exact_output(bench.layer, X)
-        for way in WAYS:
+        for way in IMPLEMENTATIONS:
             output = way.of(bench.layer)(X)
             assert output.shape == (1, length, n_heads * d_key), way.name
             torch.testing.assert_close(output.double(), expected, rtol=0, atol=CLOSE)
@@ -76,7 +71,7 @@ def test_the_twin_is_a_copy():
 def test_differences_are_small_and_those_of_the_outputs():
     comparison = compare([3, 7])
     bench = Bench(16, 2, 0, CPU)
-    for way, implementation in zip(WAYS, comparison.implementations, strict=True):
+    for way, implementation in zip(IMPLEMENTATIONS, comparison.implementations, strict=True):
         for length, difference in zip((3, 7), implementation.differences, strict=True):
             with torch.no_grad():
                 X = bench.input(length)
@@ -90,27 +85,28 @@ def test_a_broken_way_is_seen(monkeypatch):
         Q, K, V = layer.project(X, X, X)
         return layer.Wo((torch.softmax(Q @ K.mT, -1) @ V).transpose(1, 2).flatten(2))
 
-    broken = dataclasses.replace(WAYS[1], of=lambda layer: lambda X: unscaled(layer, X))
-    monkeypatch.setattr(implementations, "WAYS", (WAYS[0], broken, *WAYS[2:]))
+    broken = IMPLEMENTATIONS[1]._replace(of=lambda layer: lambda X: unscaled(layer, X))
+    monkeypatch.setattr(implementations, "IMPLEMENTATIONS", (IMPLEMENTATIONS[0], broken, *IMPLEMENTATIONS[2:]))
     differences = [way.differences[0] for way in compare([5]).implementations]
     assert differences[1] > 0.01
     assert max(differences[:1] + differences[2:]) < CLOSE
 
 
 def test_slow_ways_are_skipped_and_have_no_speedup(monkeypatch):
-    shares = {name: 1.0 if name == WAYS[0].name else 0.01 for name in (way.name for way in WAYS)}
+    shares = {name: 1.0 if name == IMPLEMENTATIONS[0].name else 0.01 for name in (way.name for way in IMPLEMENTATIONS)}
     taken = []
 
     def slowly(layer, X, name):
         taken.append(shares[name] * X.shape[1] ** 2 / 64)
-        return ways.fused_kernel(layer, X)
+        return fused_kernel(layer, X)
 
     monkeypatch.setattr(
         implementations,
-        "WAYS",
-        [dataclasses.replace(way, of=lambda layer, name=way.name: lambda X: slowly(layer, X, name)) for way in WAYS],
+        "IMPLEMENTATIONS",
+        [way._replace(of=lambda layer, name=way.name: lambda X: slowly(layer, X, name)) for way in IMPLEMENTATIONS],
     )
-    comparison = compare([8, 16, 32], seconds=lambda work: (work(), taken[-1])[1])
+    monkeypatch.setattr(benchmark, "run_seconds", lambda work, device: (work(), taken[-1])[1])
+    comparison = compare([8, 16, 32])
     loops, *others = comparison.implementations
     assert [timing.skipped for timing in loops.timings] == [False, False, True]
     assert loops.timings[2].would_take == pytest.approx(16)
@@ -130,10 +126,9 @@ def test_memory_of_the_weights_is_seen():
     assert peaks["nested loops"] < all_heads
 
 
-def test_the_reference_is_skipped_too(monkeypatch):
-    monkeypatch.setattr(implementations, "free_memory", lambda device: 1000)
-    comparison = compare([4, 16])
-    assert [way.differences for way in comparison.implementations] == [(None, None)] * 5
+def test_a_long_input_has_no_reference(monkeypatch):
+    monkeypatch.setattr(implementations, "_LONGEST_COMPARED", 8)
+    assert all(way.differences[0] and way.differences[1] is None for way in compare([8, 16]).implementations)
 
 
 def test_the_same_seed_gives_the_same_numbers():

@@ -25,10 +25,8 @@ def compare_implementations(
     chosen = parse_lengths(lengths)
 
     from mhaviz.analyses import implementations
-    from mhaviz.analyses.timing import Laboratory
 
     layer = bench.bench
     with progress(delivery.quiet) as on_progress:
-        laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
-        comparison = implementations.compare_implementations(layer, laboratory, chosen)
+        comparison = implementations.compare_implementations(layer, chosen, bench.most_seconds, on_progress)
     delivery.deliver(comparison)

@@ -28,12 +28,10 @@ def complexity(
     import torch
 
     from mhaviz.analyses.complexity import measure_complexity
-    from mhaviz.analyses.timing import Laboratory
     from mhaviz.devices import free_memory
 
     layer = bench.bench
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
     with progress(delivery.quiet) as on_progress:
-        laboratory = Laboratory(layer.device, bench.most_seconds, on_progress)
-        measured = measure_complexity(layer, laboratory, free, chosen)
+        measured = measure_complexity(layer, free, chosen, bench.most_seconds, on_progress)
     delivery.deliver(measured)

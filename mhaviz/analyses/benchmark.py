@@ -1,0 +1,147 @@
+"""Measures the time and memory of functions at rising input lengths, and skips what would take too long.
+
+Functions that are compared take turns, and another one begins each round, so that a machine that slows down slows all.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mhaviz.analyses.memory import MOST_NOTES, measure_peak
+from mhaviz.devices import free_memory
+from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.records.timing import Timing
+
+LONGEST = 10**12
+"""Tokens; whatever runs at such a length is no computer of today."""
+
+_LEAST_ROUNDS, _MOST_ROUNDS, _ENOUGH_SECONDS = 3, 50, 0.15
+
+Work = Callable[[], object]
+OnProgress = Callable[[float, str], None]
+"""Is called with how much of everything is done, from 0 to 1, and what comes next."""
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Of one run: its seconds, the bytes that it held, and the notes that were taken to know these."""
+
+    length: int = 1
+    seconds: float = 0.0
+    bytes: int = 0
+    notes: int = 0
+
+    def at(self, length: int) -> "_Cost":
+        """At a longer input. Nothing in attention grows faster than with the square of the length."""
+        growth = (length / self.length) ** 2
+        return _Cost(length, self.seconds * growth, int(self.bytes * growth), int(self.notes * growth))
+
+
+def measure(
+    works_at: Callable[[int], Mapping[str, Work]],
+    lengths: Sequence[int],
+    device: torch.device,
+    most_seconds: float,
+    on_progress: OnProgress = lambda done, what: None,
+) -> dict[str, list[Timing]]:
+    """The timings of several functions, one a length.
+
+    What an input costs is estimated from one half as long, so that all doublings between the lengths run as well.
+
+    Args:
+        works_at: makes the functions for an input of a length, by their names.
+        lengths: rising; see ``check_lengths``.
+        device: where they run.
+        most_seconds: what would take longer than this, once, is skipped.
+        on_progress: is called before each runs first.
+
+    Raises:
+        ArgumentError: most_seconds is not above 0.
+    """
+    if not most_seconds > 0:
+        raise ArgumentError(f"{parameter('most_seconds')}: expected a number above 0, got {most_seconds:g}")
+    free = free_memory(device)
+    costs = dict.fromkeys(works_at(1), _Cost())
+    timings: dict[str, list[Timing]] = {name: [] for name in costs}
+    steps = with_doublings(lengths)
+    for number, length in enumerate(steps):
+        expected = {name: cost.at(length) for name, cost in costs.items()}
+        skipped = {name: _skip(cost, most_seconds, free) for name, cost in expected.items()}
+        running = [name for name, reason in skipped.items() if reason is None]
+        works = works_at(length) if running else {}
+        rounds, peaks = {}, {}
+        for turn, name in enumerate(running):
+            on_progress((number + turn / len(running)) / len(steps), f"N = {length:,}: {name}")
+            first = run_seconds(works[name], device)  # warms up caches and kernels
+            fast = int(_ENOUGH_SECONDS / max(first, 1e-9)) if length in lengths else 0
+            rounds[name] = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, fast))
+            is_watched = expected[name].notes <= MOST_NOTES
+            peaks[name] = measure_peak(works[name], device) if is_watched else (None, expected[name].notes)
+        for name, seconds in _in_turns(works, rounds, device).items():
+            peak, notes = peaks[name]
+            costs[name] = _Cost(length, statistics.median(seconds), peak or 0, notes)
+            skipped[name] = Timing(costs[name].seconds, len(seconds), peak)
+        if length in lengths:
+            for name, timing in skipped.items():
+                assert timing is not None
+                timings[name].append(timing)
+    on_progress(1, "")
+    return timings
+
+
+def _skip(expected: _Cost, most_seconds: float, free: int | None) -> Timing | None:
+    """Why a function is not tried; None if it is."""
+    if expected.seconds > most_seconds:
+        return Timing(would_take=expected.seconds)
+    return Timing(would_need=expected.bytes) if free is not None and expected.bytes > free else None
+
+
+def _in_turns(works: Mapping[str, Work], rounds: Mapping[str, int], device: torch.device) -> dict[str, list[float]]:
+    """The seconds of each run."""
+    seconds: dict[str, list[float]] = {name: [] for name in rounds}
+    names = list(rounds)
+    for number in range(max(rounds.values(), default=0)):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            if number < rounds[name]:
+                seconds[name].append(run_seconds(works[name], device))
+    return seconds
+
+
+def run_seconds(work: Work, device: torch.device) -> float:
+    """The seconds of one run, until the device has done all of it."""
+    _wait_for(device)
+    start = time.perf_counter()
+    result = work()
+    _wait_for(device)
+    taken = time.perf_counter() - start
+    del result  # giving its memory back is not timed
+    return taken
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def with_doublings(lengths: Sequence[int]) -> list[int]:
+    """The lengths, and between them as many others that none is more than twice the one before."""
+    return sorted({*lengths, *(2**power for power in range(max(lengths).bit_length()))})
+
+
+def check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
+    """The lengths, each once and rising.
+
+    Raises:
+        ArgumentError: there is none, or one is below 1 or beyond all computers.
+    """
+    rising = tuple(sorted(set(lengths)))
+    if not rising:
+        raise ArgumentError(f"{parameter('lengths')}: expected at least one, got none")
+    for length in (rising[0], rising[-1]):
+        if not 1 <= length <= LONGEST:
+            raise ArgumentError(f"{parameter('lengths')}: expected tokens from 1 to {LONGEST:,}, got {counted(length)}")
+    return rising
