@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from mhaviz.errors import MhavizError, as_one_line, reason
-from mhaviz.files.writing import is_dead
 
 if TYPE_CHECKING:
     from torch import distributed
@@ -168,8 +168,22 @@ def ended_together() -> Iterator[None]:
 
 def _who_has_ended() -> str:
     """Which other processes of this machine have ended; nothing if they all live, or are elsewhere."""
-    ranks = [str(rank) for rank, (node, pid) in enumerate(_others) if node == platform.node() and is_dead(pid)]
+    ranks = [str(rank) for rank, (node, pid) in enumerate(_others) if node == platform.node() and _is_dead(pid)]
     if not ranks:
         return ""
     which = f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(ranks)}"
     return f"{which} of {len(_others)} ended before the work was done"
+
+
+def _is_dead(process: int) -> bool:
+    """Whether a process of this machine is there no more, or waits to be forgotten; False where nobody tells."""
+    if os.name != "posix":  # elsewhere asking may kill it
+        return False
+    try:
+        os.kill(process, 0)
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        return status.rpartition(")")[2].split()[0] == "Z"
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it is somebody else's
+        return False

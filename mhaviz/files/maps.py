@@ -4,7 +4,7 @@ Nothing in here needs torch, but for .pt files, which nobody else can read.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,12 @@ from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
 from mhaviz.files.json_files import read_json
-from mhaviz.files.map_checks import require_weights, seen_hidden, sum_notices
 from mhaviz.files.numpy_files import read_npz, read_text_of_npz
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.torch_files import unpacked_bytes
 from mhaviz.files.weights import Layers, read_layers
-from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
 from mhaviz.records.source import Source
@@ -88,8 +87,8 @@ def read_maps(
     if attention is None:
         attention = _labelled(read_layers(path, about.name), path, about)
     for m in attention.maps:
-        require_weights(m, path)
-    return SavedMaps(attention, tuple(sum_notices(attention.maps, path)), is_own)
+        _require_weights(m, path)
+    return SavedMaps(attention, tuple(_sum_notices(attention.maps, path)), is_own)
 
 
 def _own_maps(path: Path) -> Attention | None:
@@ -173,12 +172,7 @@ def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> Att
         raise ArgumentError(
             f"{parameter('kind')} {kind}: expected as many queries as keys, got {q_length} × {k_length}"
         )
-    m = AttentionMap(weights, Axis.of(queries), Axis.of(keys), kind, layer)
-    if (hidden := seen_hidden(m)) is not None:
-        raise ArgumentError(
-            f"{parameter('kind')} masked: expected no weight on later keys, got {hidden} of layer {layer}"
-        )
-    return m
+    return AttentionMap(weights, Axis.of(queries), Axis.of(keys), kind, layer)
 
 
 def _labels(side: str, given: tuple[str, ...] | None, length: int) -> tuple[str, ...]:
@@ -186,3 +180,46 @@ def _labels(side: str, given: tuple[str, ...] | None, length: int) -> tuple[str,
     if given is not None and len(given) != length:
         raise ArgumentError(f"{parameter(side)}: expected {length} labels, one a line, got {len(given)}")
     return tuple(map(str, range(length))) if given is None else given
+
+
+def _require_weights(m: AttentionMap, path: Path) -> None:
+    """Raise MhavizError unless every number can be a weight."""
+    for head, weights in zip(m.heads, m.weights, strict=True):
+        expected, wrong = f"weights from 0 to {LARGEST:g}", ~((weights >= 0) & (weights <= LARGEST))  # NaN is neither
+        if not wrong.any() and m.hidden is not None:
+            expected, wrong = f"no weight on {'later' if m.reach is None else 'hidden'} keys", m.hidden & (weights != 0)
+        if wrong.any():
+            query, key = np.argwhere(wrong)[0].tolist()
+            got = f"{weights[query, key]:.3g} in head {head}, row {query}, column {key}"
+            raise MhavizError(f"{path}: {m.name}: expected {expected}, got {got}")
+
+
+def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
+    """What to say of rows that do not sum to 1: the one that is farthest from it, and how many are zeros.
+
+    Largest weights have no sum; a part of a map may leave some out, or all, and a head's sink gets some, or all.
+    """
+    worst, text = ROUNDING, ""
+    rows, zeros, first = 0, 0, ""
+    for m in maps:
+        if not m.quantity.has_row_sums:
+            continue
+        sums = m.row_sums
+        away = np.where(sums == 0, 0.0, sums - 1)
+        away = np.maximum(away, 0.0) if m.has_rest else np.abs(away)
+        if away.max() > worst:
+            worst = float(away.max())
+            head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
+            text = f"row {row} of head {m.heads[head]} in {m.name} sums to {sums[head, row]:.4g}"
+        if not m.has_rest:
+            rows += sums.size
+            if (sums == 0).any():
+                head, row = (int(i) for i in np.argwhere(sums == 0)[0])
+                first = first or f"row {row} of head {m.heads[head]} in {m.name}"
+                zeros += int((sums == 0).sum())
+    if text:
+        yield f"{path}: not all rows sum to 1; farthest from it, {text}"
+    if zeros:
+        number = "1 row has" if zeros == 1 else f"{zeros:,} rows have"
+        beginning = "; the first is" if zeros > 1 else ":"
+        yield f"{path}: {number} nothing but zeros, of {rows:,}, as if no key were seen{beginning} {first}"

@@ -38,8 +38,11 @@ def read_layers(path: Path, name: str | None = None) -> Layers:
     """
     with reading(path):
         arrays, chosen = _choose(path, name)
-        layers = _layers_of_list(arrays) if isinstance(arrays, tuple) else _layers(arrays)
-    return Layers(tuple(layers), chosen)
+        several = arrays if isinstance(arrays, tuple) else (arrays,)
+        for array in several:
+            _check(array, is_layer=arrays is several)
+        require_room(several)
+        return Layers(tuple(layer for array in several for layer in _layers(array)), chosen)
 
 
 def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str | None]:
@@ -112,36 +115,20 @@ def _shape(arrays: SavedArray | ArrayList) -> str:
     return f"({', '.join(map(str, arrays.shape))})"
 
 
-def _layers(array: SavedArray) -> list[NDArray[np.float32]]:
-    """An array as its layers. Raises ContentError by its type and its shape, before its numbers are read."""
-    _check_type(array)
+def _check(array: SavedArray, is_layer: bool) -> None:
+    """Raise ContentError by its type or its shape; ``is_layer``: whether it must be a single one."""
     axes = len(array.shape)
-    if axes not in range(2, 5):
+    if array.numbers == "other":
+        raise ContentError(f"{_EXPECTED}, got {array.dtype}")
+    if axes not in range(2, 5) or 0 in array.shape or (is_layer and axes == 4 and array.shape[0] != 1):
         raise ContentError(
             "expected weights (q_length, k_length), (n_heads, q_length, k_length) or "
-            f"(n_layers, n_heads, q_length, k_length), got {axes} axes: {_shape(array)}"
+            f"({1 if is_layer else 'n_layers'}, n_heads, q_length, k_length), got {_shape(array)}"
         )
-    if 0 in array.shape:
-        raise ContentError(f"expected at least one weight, got none: {_shape(array)}")
-    require_room([array])
+
+
+def _layers(array: SavedArray) -> list[NDArray[np.float32]]:
     weights = array.read()
     if array.numbers == "whole" and (others := weights[(weights != 0) & (weights != 1)]).size:
         raise ContentError(f"{_EXPECTED}, got {others[0]:g} in an array of {array.dtype}")
     return list(weights.reshape(-1, *((1, *weights.shape)[-3:])))
-
-
-def _layers_of_list(arrays: ArrayList) -> list[NDArray[np.float32]]:
-    for number, array in enumerate(arrays):
-        _check_type(array)
-        if len(array.shape) not in (2, 3, 4) or (len(array.shape) == 4 and array.shape[0] != 1):
-            raise ContentError(
-                f"item {number}: expected (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length), got "
-                f"{_shape(array)}{'; save one sequence of the batch: tensor[:1]' if len(array.shape) == 4 else ''}"
-            )
-    require_room(arrays)
-    return [layer for array in arrays for layer in _layers(array)]
-
-
-def _check_type(array: SavedArray) -> None:
-    if array.numbers == "other":
-        raise ContentError(f"{_EXPECTED}, got {array.dtype}")

@@ -124,14 +124,14 @@ def test_a_layer_of_a_list(tmp_path):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (WEIGHTS[0, 0], "got 1 axes: (3)"),
-        (WEIGHTS[None, None], "got 5 axes: (1, 1, 2, 4, 3)"),
-        (WEIGHTS[:, :0], "expected at least one weight, got none: (2, 0, 3)"),
+        (WEIGHTS[0, 0], "got (3)"),
+        (WEIGHTS[None, None], "got (1, 1, 2, 4, 3)"),
+        (WEIGHTS[:, :0], "got (2, 0, 3)"),
         (2 * np.eye(3, dtype=np.int64), "expected floating-point weights, or zeros and ones, got 2 in an array of "),
         (np.eye(3, dtype=np.complex64), "expected floating-point weights, or zeros and ones, got "),
-        (WEIGHTS - 1, "expected a weight that is at least 0, got -"),
-        (WEIGHTS * np.float32(np.nan), "expected a weight that is a finite number, got nan in head 0, row 0, column 0"),
-        (WEIGHTS.astype(np.float64) * 1e300, "a finite number, got inf"),
+        (WEIGHTS - 1, "expected weights from 0 to 1e+30, got -"),
+        (WEIGHTS * np.float32(np.nan), "got nan in head 0, row 0, column 0"),
+        (WEIGHTS.astype(np.float64) * 1e300, "expected weights from 0 to 1e+30, got inf"),
     ],
 )
 def test_what_are_no_weights(path, array, message):
@@ -264,7 +264,7 @@ def test_kinds_that_cannot_be(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[1, 0.0], [0.5, 0.5]]))
     assert read_maps(tmp_path / "x.npy", About(kind="masked")).attention.maps[0].kind == "masked"
     np.save(tmp_path / "x.npy", np.array([[0.75, 0.25], [0.5, 0.5]]))
-    text = fails(tmp_path / "x.npy", About(kind="masked"), ArgumentError)
+    text = fails(tmp_path / "x.npy", About(kind="masked"))
     assert "expected no weight on later keys, got 0.25 in head 0, row 0, column 1" in text
 
 
@@ -296,10 +296,7 @@ def test_pruned_heads(tmp_path):
 
 def test_a_batch_is_no_layer_of_a_list(tmp_path):
     torch.save([torch.from_numpy(LAYERS[:2])] * 3, tmp_path / "x.pt")
-    assert "item 0: expected (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length), got (2, 2, 4, 3); " in (
-        text := fails(tmp_path / "x.pt")
-    )
-    assert "save one sequence of the batch" in text
+    assert "or (1, n_heads, q_length, k_length), got (2, 2, 4, 3)" in fails(tmp_path / "x.pt")
 
 
 def test_several_lists_need_a_name(tmp_path):

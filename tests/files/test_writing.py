@@ -88,34 +88,6 @@ def test_a_signal_that_waits_ends_the_process_even_if_a_file_cannot_be_put_in_it
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (-signal.SIGTERM, b"", [])
 
 
-def test_what_a_dead_process_has_left_is_removed_at_the_next_write_beside_it(tmp_path, half_written):
-    for process, number in (half_written("a.png"), signal.SIGKILL), (half_written("b.png", "library"), signal.SIGTERM):
-        end(process, number)
-    assert len(list(tmp_path.iterdir())) == 2
-    write(tmp_path / "c.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["c.png"]
-
-
-def test_what_is_not_left_by_a_dead_process_stays(tmp_path, half_written):
-    half_written("a.png")
-    (living,) = (path.name for path in tmp_path.iterdir())
-    begin, _, rest = living.partition(".mhaviz-")
-    place, _, code = rest.split("-")
-    others = {
-        living,
-        ".a.xk3.part",
-        "a.png.part",
-        f"{begin}.mhaviz-{place}-0-{code}",
-        f"{begin}.mhaviz-{place}-99999999999-{code}",
-        f"{begin}.mhaviz-{'0' * 8}-4000000-{code}",  # of another machine
-    }
-    for name in others - {living}:
-        (tmp_path / name).write_bytes(b"")
-    (tmp_path / f"{begin}.mhaviz-{place}-4000001-{code}").mkdir()
-    write(tmp_path / "c.png")
-    assert {path.name for path in tmp_path.iterdir()} == {*others, "c.png", f"{begin}.mhaviz-{place}-4000001-{code}"}
-
-
 def test_python_users_keep_their_signal_handlers(tmp_path):
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
 

@@ -395,7 +395,7 @@ def test_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "content", "status", "message"),
     [
-        (["--chat", "chat.json"], "[", 1, "chat.json is no JSON that can be read"),
+        (["--chat", "chat.json"], "[", 1, "cannot read chat.json: "),
         (["--chat", "chat.json"], '{"a": 1}', 1, "chat.json: expected a list of messages"),
         (["--chat", "chat.json"], '[{"role": "user", "content": 1}]', 1, "chat.json: message 1: expected a content"),
         (["--chat", "nowhere.json"], "", 1, "cannot read nowhere.json"),
