@@ -9,6 +9,7 @@ examples, windows, points in time. It does not matter where the batch is in a mo
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import zip_longest
@@ -40,7 +41,7 @@ class Origin:
         beside: what was cut from another axis that came of it: heads, beside the features of each.
         whole: what it was cut from; None: nothing was.
         reads: of the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
-        example: what was cut from the first axis beside it, with that axis: one of several examples; None: nothing.
+        example: what was cut from another axis, with that axis: one of several examples; None: nothing.
     """
 
     size: int
@@ -158,7 +159,7 @@ class Layouts:
     def are_made(self, x: Tensor) -> bool:
         """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
         layout = self.get(x)
-        return layout is not None and len(layout.axes) == 2 and _has_rows(layout.axes, layout.axes[-1:])
+        return layout is not None and len(layout.axes) == 2 and _has_rows(layout.axes)
 
     def take(self, result: Any, seen: Any) -> None:
         """Let what nobody saw being computed have the layouts of the same that was seen."""
@@ -192,10 +193,10 @@ class Layouts:
                 layout = _as_part(self.of(_source(args, kwargs)), _source(args, kwargs), layout, result)
             if layout is not None:
                 self._layouts.set(result, layout)
-        elif func in _CUTS and args and isinstance(args[0], Tensor) and type(result) in (tuple, list):
+        elif func in _CUTS and args and isinstance(args[0], Tensor):
             source = self.of(args[0])
             dim = kwargs.get("dim", 0 if func in _UNBINDS else None)
-            for one in result:
+            for one in copy(result):  # a loop over a tensor has yet to take from it
                 named = args[1] if func in _UNBINDS and len(args) > 1 else dim
                 self._layouts.set(one, _as_part(source, args[0], _cut(source, one.shape, named), one))
         elif func in _SEVERAL and type(result) is tuple and self.get(args[0]) is not None:
@@ -287,7 +288,10 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
         cut = Cut(start, step, n, size)
         if cut.n == size or (start < end and own < 0):
             continue
-        is_example = place == 0 and origin.maker is None and (origin.is_lost or (origin.given or (1,))[0] == 0)
+        is_made = any(one.maker is not None for one, _ in source.axes[-1])
+        may_be_head = origin.maker is not None or (not is_made and origin.given in ((1, 4), (2, 4)))
+        is_first = place == 0 and (origin.is_lost or (origin.given or (1,))[0] == 0)
+        is_example = not may_be_head and (is_first or own < 0)
         for one, factors in enumerate(axes):
             axes[one] = _with_cut(factors, origin, cut, beside=one != own)
             if is_example:
@@ -838,7 +842,7 @@ def _product(axes: Layouts, product: Product, shape: tuple[int, ...]) -> Layout:
         for which, side in enumerate(sides)
     ]
     own, alone = _origins(*summed[0], *summed[1]), [_alone(product, which) for which in (0, 1)]
-    matrix = next((n for n in (1, 0) if _is_matrix(product, n) and not _has_rows(sides[n].axes, summed[n])), None)
+    matrix = next((n for n in (1, 0) if _is_matrix(product, n) and not _has_rows(sides[n].axes)), None)
     of_scores = [side.scores for side in sides if side.scores is not None and side.scores.are_scores]
     before = of_scores[0] if of_scores else None
     made: Axis = ()
@@ -879,11 +883,9 @@ def _longer(product: Product, which: int) -> set[str]:
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
 
 
-def _has_rows(axes: Sequence[Axis], columns: Sequence[Axis]) -> bool:
+def _has_rows(axes: Sequence[Axis]) -> bool:
     """Whether some of these axes are of features that layers have made, and the others, such as of tokens, are not."""
-    features = _origins(*columns)
-    others = _origins(*axes) - features
-    return bool(features) and all(one.maker is not None for one in features) and all(o.maker is None for o in others)
+    return len({origin.maker is None for origin in _origins(*axes)}) > 1
 
 
 def _is_matrix(product: Product, which: int) -> bool:
@@ -901,7 +903,7 @@ def _functions(names: str) -> list[Any]:
 
 
 _SET_ITEM = Tensor.__setitem__
-_UNBINDS = _functions("unbind")
+_UNBINDS = [*_functions("unbind"), Tensor.__iter__]
 _ROLLS = frozenset(_functions("roll"))
 _TURNS = _ROLLS | frozenset(_functions("flip"))
 _PARTS = frozenset([Tensor.__getitem__, *_functions("narrow select")])
@@ -956,7 +958,7 @@ class Order:
         heads: the first of them, and of how many they are a part; None: all, or not known.
         why_unknown: it is not known which tokens the keys are; "" if it is not so.
         reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
-        example: of the first axis of a tensor, what queries and keys are both cut from it; None: nothing, or not known.
+        example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
@@ -1039,13 +1041,13 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
         order,
         heads=_heads_of(layout.scores.summed, n_heads),
         why_unknown=OWN_KEYS if is_lost else "",
-        example=_example(query, key, layout.scores.summed),
+        example=_example(query, key),
     )
 
 
-def _example(query: Axis, key: Axis, summed: Sequence[Axis]) -> tuple[Origin, Cut] | None:
-    """What queries and keys are both cut from the first axis of a tensor, which is neither's own."""
-    several = {origin.example for axis in summed for origin, _ in axis}
+def _example(query: Axis, key: Axis) -> tuple[Origin, Cut] | None:
+    """What queries and keys are both cut from another axis, which is neither's own."""
+    several = {origin.example for origin, _ in (*query, *key)}
     (example,) = several if len(several) == 1 else (None,)
     return None if example is None or example[0] in _origins(query, key, all_of=True) else example
 
@@ -1122,10 +1124,10 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
         return None if is_lost else set()  # one head
     if _has_features(of_query):  # channels that read channels
         return None if is_lost else {origin for origin in others & of_query if _has_features({origin})}
-    # A tensor of four axes that a program is given has the batch first, as PyTorch has it, and heads.
-    is_given = others and all(origin.given in ((0, 4), (1, 4), (2, 4)) for origin in others - of_query)
-    heads = {origin for origin in others - of_query if origin.given != (0, 4)}
-    return heads if is_given and len(heads) < 2 else None
+    # A tensor of four axes that a program is given, or unpacks, has the batch first, as PyTorch has it, and heads.
+    given = {o: o.given[0] - o.given[1] if o.given and o.given[1] > 3 else 0 for o in others - of_query}
+    heads = {origin for origin, place in given.items() if place != -4}
+    return heads if others and {*given.values()} <= {-4, -3, -2} and len(heads) < 2 else None
 
 
 def _has_features(origins: set[Origin]) -> bool:

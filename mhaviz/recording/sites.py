@@ -238,8 +238,9 @@ class Sites:
     def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], caught: Caught) -> None:
         """Note of which attention of the same call of a module these are other heads."""
         site.heads = caught.heads
-        parts, is_one = caught.order.parts, caught.call.shape[1] == 1 and not site.heads
-        if is_one and parts[1] is not None and any(one.parts == parts and not one.heads for one in before):
+        order, is_one = caught.order, caught.call.shape[1] == 1 and not site.heads
+        is_one = is_one and order.example is None and order.parts[1] is not None
+        if is_one and any(one.parts == order.parts and not one.heads for one in before):
             self._miss(f"{site.name}: runs several times with one head each; which heads, of which layer, is not known")
         first = next((one for one in before if one.heads and one.joins is None), None)
         if first is None or not site.heads or (first.length, first.k_length) != caught.call.shape[2:]:

@@ -409,6 +409,23 @@ def test_a_loop_over_examples_is_not_shown(attend):
     assert "Layer: runs for some examples at a time" in recording.notices[0]
 
 
+@pytest.mark.parametrize("cut", [lambda x: [x[:, 0], x[:, 1]], lambda x: x.unbind(1), lambda x: x.transpose(0, 1)])
+@pytest.mark.parametrize("is_cut_first", [False, True])
+def test_a_loop_over_examples_that_stand_behind_the_tokens_is_not_shown(cut, is_cut_first):
+    class Loop(nn.Linear):
+        def forward(self, x):
+            if is_cut_first:
+                parts = [super(Loop, self).forward(one).chunk(3, -1) for one in cut(x)]
+            else:
+                parts = zip(*map(cut, super().forward(x).chunk(3, -1)), strict=True)
+            return torch.stack([by_hand(*one)[0] for one in parts], 1)
+
+    with mhaviz.record() as recording:
+        nn.Sequential(Loop(D, 3 * D), Loop(D, 3 * D))(torch.randn(T, B, D))
+    assert recording.is_empty
+    assert [line[:25] for line in recording.notices] == [f"{i}: runs for some examples" for i in (0, 1)]
+
+
 def test_a_module_that_runs_for_some_examples_at_a_time_is_shown():
     layer, x = Layer(by_hand), torch.randn(2 * B, T, H * D)
     with mhaviz.record(layer, passes="0-") as recording:
