@@ -13,53 +13,50 @@ os.chdir(tempfile.mkdtemp())
 numpy.save('w.npy', numpy.eye(2))
 assert main(['show', 'w.npy', '-q', '-o', 'w.json', '-o', 'w.safetensors']) == 0"""
 
-# What each program runs, and what must not be loaded after each part; what is loaded stays loaded, so that a part may
-# follow one that leaves more unloaded, and few programs have to start.
-PROGRAMS = {
-    "the program": [
-        ("import mhaviz", {"torch", "matplotlib", "numpy", "rich", "typer"}),
-        ("mhaviz.tokenize('a b')", {"torch", "matplotlib", "numpy"}),
-        (
-            "from mhaviz.cli import main\n"
-            "for words in (['--help'], ['--version'], ['heatmap', '--help'], ['heads', '--help']): main(words)\n"
-            "main(['record', '--help'])",
-            {"torch", "matplotlib", "numpy"},
-        ),
-        ("main(['show', '--help']); main(['diff', '--help'])", {"torch", "matplotlib", "numpy"}),
-        ("import mhaviz.files.texts, mhaviz.files.writing", {"torch", "matplotlib", "numpy"}),
-        ("main(['embeddings', '--help'])", {"torch", "matplotlib", "numpy"}),
-        ("main(['explain']); main(['embeddings', '--model', 'translation'])", {"torch", "matplotlib"}),
-        ("import mhaviz.files.arrays, mhaviz.files.maps", {"torch", "matplotlib"}),
-        (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
-        ("mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
-        (
-            "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"
-            "import mhaviz.views.terminal.projections, mhaviz.views.figure.projections\n"
-            "import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation\n"
-            "import mhaviz.records.report, mhaviz.views.data, mhaviz.views.terminal.report, mhaviz.views.figure.report",
-            {"torch"},
-        ),
-        ("main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),
-        (
-            "main(['show', 'w.json', '-o', 'w.png']); main(['show', 'w.safetensors', '-o', 'x.json'])\n"
-            "main(['diff', 'w.json', 'w.safetensors', '-o', 'd.png', '-o', 'd.json'])",
-            {"torch"},
-        ),
-        (
-            "for words in ('heatmap', 'explain --token cat', 'embeddings', 'compare-scaling', 'report',"
-            "'heatmap --model translation'"
-            "):\n    assert main([*words.split(), '-q', 'the cat']) == 0",
-            {"transformers"},
-        ),
-        (
-            "for model in ('random', 'translation'):\n"
-            "    for asked in (['--generate', '3'], ['--verify']):\n"
-            "        assert main(['heatmap', 'the cat', '-q', '--model', model, *asked]) == 2",
-            {"transformers"},
-        ),
-    ],
-    "the layer": [("import mhaviz; mhaviz.MultiHeadAttention(8, 2)", {"matplotlib", "rich", "typer"})],
-}
+# What a program runs, and what must not be loaded after each part; what is loaded stays loaded, so that a part may
+# follow one that leaves more unloaded.
+PARTS = [
+    ("import mhaviz", {"torch", "matplotlib", "numpy", "rich", "typer"}),
+    ("mhaviz.tokenize('a b')", {"torch", "matplotlib", "numpy"}),
+    (
+        "from mhaviz.cli import main\n"
+        "for words in (['--help'], ['--version'], ['heatmap', '--help'], ['heads', '--help']): main(words)\n"
+        "main(['record', '--help'])",
+        {"torch", "matplotlib", "numpy"},
+    ),
+    ("main(['show', '--help']); main(['diff', '--help'])", {"torch", "matplotlib", "numpy"}),
+    ("import mhaviz.files.texts, mhaviz.files.writing", {"torch", "matplotlib", "numpy"}),
+    ("main(['embeddings', '--help'])", {"torch", "matplotlib", "numpy"}),
+    ("main(['explain']); main(['embeddings', '--model', 'translation'])", {"torch", "matplotlib"}),
+    ("import mhaviz.files.arrays, mhaviz.files.maps", {"torch", "matplotlib"}),
+    (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
+    ("mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
+    (
+        "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"
+        "import mhaviz.views.terminal.projections, mhaviz.views.figure.projections\n"
+        "import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation\n"
+        "import mhaviz.records.report, mhaviz.views.data, mhaviz.views.terminal.report, mhaviz.views.figure.report",
+        {"torch"},
+    ),
+    ("main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),
+    (
+        "main(['show', 'w.json', '-o', 'w.png']); main(['show', 'w.safetensors', '-o', 'x.json'])\n"
+        "main(['diff', 'w.json', 'w.safetensors', '-o', 'd.png', '-o', 'd.json'])",
+        {"torch"},
+    ),
+    (
+        "for words in ('heatmap', 'explain --token cat', 'embeddings', 'compare-scaling', 'report',"
+        "'heatmap --model translation'"
+        "):\n    assert main([*words.split(), '-q', 'the cat']) == 0",
+        {"transformers"},
+    ),
+    (
+        "for model in ('random', 'translation'):\n"
+        "    for asked in (['--generate', '3'], ['--verify']):\n"
+        "        assert main(['heatmap', 'the cat', '-q', '--model', model, *asked]) == 2",
+        {"transformers"},
+    ),
+]
 
 
 def loaded_after(parts):
@@ -69,9 +66,8 @@ def loaded_after(parts):
     return [set(names) for first, *names in filter(None, lines) if first == "loaded"][1:]
 
 
-@pytest.mark.parametrize("parts", PROGRAMS.values(), ids=PROGRAMS)
-def test_heavy_modules_wait_until_they_are_needed(parts):
-    for (code, absent), loaded in zip(parts, loaded_after([code for code, _ in parts]), strict=True):
+def test_heavy_modules_wait_until_they_are_needed():
+    for (code, absent), loaded in zip(PARTS, loaded_after([code for code, _ in PARTS]), strict=True):
         assert not loaded & absent, code
 
 

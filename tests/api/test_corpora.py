@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from families import WORDS
+from forked import run_two
 from safetensors import safe_open
 from safetensors.numpy import save_file
-from two_processes import run_two
 
 import mhaviz
 from mhaviz.api import corpora, corpus_difference, head_statistics

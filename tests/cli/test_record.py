@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from forked import run_forked
 
 PROGRAM = """import os, sys
 import torch
@@ -318,9 +319,9 @@ def test_a_program_under_the_installed_command(tmp_path):
 @pytest.mark.parametrize("end", ["os.close(2)", "os.closerange(0, 256)", "os.close(2); taken = open('taken', 'w')"])
 def test_results_are_there_whatever_a_program_closes(tmp_path, end):
     (tmp_path / "program.py").write_text(f"{PROGRAM}\n{end}\n")
-    command = [sys.executable, "-m", "mhaviz", "record", "--json", "-o", "run.json", "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=100)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == json.loads((tmp_path / "run.json").read_text())
-    assert done.stderr.endswith("mhaviz: saved run.json\n")
+    command = ["record", "--json", "-o", "run.json", "program.py"]
+    ((status, out, err),) = run_forked("import sys, mhaviz.cli; sys.exit(mhaviz.cli.run())", *command, folder=tmp_path)
+    assert status == 0, err
+    assert json.loads(out) == json.loads((tmp_path / "run.json").read_text())
+    assert err.endswith("mhaviz: saved run.json\n")
     assert not (tmp_path / "taken").exists() or not (tmp_path / "taken").read_text()

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as hf
 from families import GROUPED, V, bytes_and_words
-from two_processes import run_two
+from forked import run_two
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
