@@ -36,7 +36,8 @@ ALL_TOKENS = Sides()
 class Constant:
     """Stands for a tensor that a module has made of no other, its views, and what comes of it.
 
-    ``is_fixed``: until activations are written into it; None: nothing was written yet, as after ``torch.empty``.
+    ``is_fixed``: until activations are written into it; None: nothing was written yet, as after ``torch.empty``, or it
+    is drawn at random, or of integers.
     """
 
     is_fixed: bool | None
@@ -114,9 +115,11 @@ class FixedRows:
 
         Integers may be the numbers of tokens unless each follows another, and arrays of NumPy may be what is read.
         """
-        is_number = result.is_floating_point() or result.is_complex() or result.dtype == torch.bool
-        if (is_number or func is torch.arange) and not (func in _TAKERS and not _is_plain(args)):
-            self._set(result, Constant(None if "empty" in func.__name__ else True))
+        is_number = not _is_integer(result) or func is torch.arange
+        if is_number and not (func in _TAKERS and not _is_plain(args)):
+            self._set(result, Constant(None if func.__name__ in _UNSET else True))
+        elif not is_number:
+            self._set(result, Constant(None))
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Note what a function has made of fixed tensors."""
@@ -131,9 +134,16 @@ class FixedRows:
         if isinstance(written, Tensor):
             self._write(name, written, [root for x, root in zip(tensors, roots, strict=True) if x is not written])
         elif roots and (all(map(_is_fixed, roots)) or (isinstance(roots[0], Constant) and set(roots) == {roots[0]})):
-            for x in result if isinstance(result, list | tuple) else (result,):
-                if _is_tensor(x) and type(x) is not nn.Parameter:
-                    self._set(x, roots[0])
+            self._set_all(result, roots[0])
+        elif name in _CHOOSING and (fixed := list(filter(_is_fixed, roots))):
+            others = [x for x, root in zip(tensors, roots, strict=True) if _is_unset(root)]
+            if len(fixed) + len(others) == len(roots):
+                self._set_all(result, WRITTEN if any(map(_is_integer, others)) else fixed[0])
+
+    def _set_all(self, result: Any, root: Root | None) -> None:
+        for x in result if isinstance(result, list | tuple) else (result,):
+            if _is_tensor(x) and type(x) is not nn.Parameter:
+                self._set(x, root)
 
     def _write(self, name: str, written: Tensor, others: Sequence[Root | None]) -> None:
         """Note that a function has written what comes from others into a tensor."""
@@ -212,11 +222,27 @@ def _is_fixed(root: Root | None) -> bool:
     return root is not None and not (isinstance(root, Constant) and not root.is_fixed)
 
 
+def _is_unset(root: Root | None) -> bool:
+    return isinstance(root, Constant) and root.is_fixed is None
+
+
+def _is_integer(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
 def _writes(name: str) -> bool:
     return name.endswith("_") and (name[:2] != "__" or name in _WRITING)
 
 
-_MADE = "empty zeros ones full eye arange range linspace logspace tensor scalar_tensor as_tensor asarray"
+_UNSET = {"empty", "empty_like", "new_empty", "rand"}
+_CHOOSING = {"mul", "div", "__rmul__", "where", "masked_fill", "__getitem__", "index_select", "gather"}
+"""Functions by which fixed rows stay so: multiplied by what is drawn at random, or chosen by numbers that a module
+makes, of which it is not known whether they are of tokens."""
+
+_MADE = (
+    "empty rand randint randperm zeros ones full eye arange range linspace logspace tensor scalar_tensor as_tensor "
+    "asarray"
+)
 _LIKE = "empty_like zeros_like ones_like full_like new_empty new_zeros new_ones new_full new_tensor"
 MAKERS = frozenset(
     getattr(home, name) for home in (torch, Tensor) for name in f"{_MADE} {_LIKE}".split() if hasattr(home, name)

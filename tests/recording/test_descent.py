@@ -279,6 +279,10 @@ MADE = [
     lambda m, x: m.w * torch.bernoulli(torch.full((E, 1), 0.9)),
     lambda m, x: torch.bernoulli(torch.full((E, 1), 0.9)) * m.w,
     lambda m, x: m.w * torch.ones(E, 1, dtype=torch.bool),
+    lambda m, x: m.w * (torch.rand(E, 1) > 0.1),
+    lambda m, x: (torch.rand(E, 1) > 0.1).float() / 0.9 * m.w,
+    lambda m, x: m.w * torch.empty(E, 1).bernoulli_(0.9),
+    lambda m, x: torch.where(torch.rand(E, 1) > 0.1, m.w, 0.0),
     lambda m, x: torch.cat([x.new_full((1, D), 0.1), m.w]),
     lambda m, x: torch.stack([torch.arange(5.0), *torch.ones(D - 1, 5)], -1),
     lambda m, x: torch.zeros_like(x[0]).cumsum(0) + torch.ones_like(x[0]),
@@ -292,6 +296,15 @@ def test_what_a_module_makes_of_nothing_is_fixed(keys):
         model(tokens())
     assert recording.is_empty
     assert "weighs a memory of fixed rows" in recording.notices[0]
+
+
+@pytest.mark.parametrize("choose", [lambda w, i: w[i], lambda w, i: w.index_select(0, i), lambda w, i: w[i.long()]])
+def test_of_rows_that_a_module_chooses_by_its_own_numbers_it_is_not_known_whether_they_are_tokens(choose):
+    model = _Looked(lambda m, x: choose(m.w, torch.tensor([0, 2])))
+    with mhaviz.record(model) as recording:
+        model(tokens())
+    assert recording.is_empty
+    assert "weighs rows of which it is not known whether they are tokens" in recording.notices[0]
 
 
 def test_values_that_a_module_writes_down_are_fixed():
@@ -347,6 +360,9 @@ READ = [
     lambda m, x: torch.eye(D)[x.argmax(-1)],
     lambda m, x: torch.zeros(B, T, D).scatter_(2, x.argmax(-1, keepdim=True), 1.0),
     lambda m, x: torch.randn(B, T, D),
+    lambda m, x: torch.rand(B, T, D),
+    lambda m, x: m.q(torch.rand(B, T, D)),
+    lambda m, x: x * (torch.rand(T, 1) > 0.1),
     lambda m, x: torch.empty(B, T, D).normal_(),
 ]
 
