@@ -144,11 +144,8 @@ def _runs_as_it_is(tensor: Tensor) -> bool:
     return not torch._C._are_functorch_transforms_active()
 
 
-def check_heads(d_model: int, n_heads: int, settled: bool = False) -> None:
-    """Raise ArgumentError unless n_heads divides d_model, both at least 1; name sizes near by that would do.
-
-    ``settled``: d_model is what it is, and only other numbers of heads are named.
-    """
+def check_heads(d_model: int, n_heads: int) -> None:
+    """Raise ArgumentError unless n_heads divides d_model, both at least 1; name numbers of heads near by that would."""
     for name, size in (("d_model", d_model), ("n_heads", n_heads)):
         try:
             operator.index(size)
@@ -157,15 +154,11 @@ def check_heads(d_model: int, n_heads: int, settled: bool = False) -> None:
         if size < 1:
             raise ArgumentError(f"{parameter(name)}: expected at least 1, got {size}")
     if d_model % n_heads:
-        below, above = d_model // n_heads * n_heads, (d_model // n_heads + 1) * n_heads
-        nearby = range(n_heads, max(n_heads - 1000, 0), -1)
-        fewer = next((n for n in nearby if d_model % n == 0), 1)
-        more = next((n for n in range(n_heads, min(n_heads + 1000, d_model) + 1) if d_model % n == 0), None)
-        models = f"d_model {below} or {above}" if below else f"d_model {above}"
-        heads = f"{fewer} or {more} heads" if more else f"{fewer} heads"
+        divisors = (n for n in range(1, min(d_model, 4096) + 1) if d_model % n == 0)
+        near = sorted(sorted(divisors, key=lambda n: abs(n - n_heads))[:2])
         raise ArgumentError(
             f"expected heads that divide d_model evenly, got d_model {d_model} and {n_heads} heads; "
-            f"try {heads if settled else f'{models}, or {heads}'}"
+            f"try {' or '.join(map(str, near))} heads"
         )
 
 

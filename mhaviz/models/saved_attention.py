@@ -119,7 +119,6 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
                 f"does not have; take an attention without"
             )
     first = next(name for name in _KNOWN if name in there)
-    there[first].require_floats()
     shape, stem = there[first].shape, first.removesuffix(".weight")
     d = 0 if len(shape) != 2 else min(shape) if stem in _OF_ALL else shape[1]
     weights: tuple[str, ...]
@@ -138,15 +137,14 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
         of_sides = (packed.T if is_turned else packed).chunk(3)
     else:
         of_sides = tuple(_read(there, where, dict.fromkeys(weights, (d, d))).values())
-    of_biases = list(_read(there, where, dict.fromkeys(biases, (3 * d if len(biases) == 1 else d,)), True).values())
-    if of_biases and len(of_biases) < len(biases):
-        named = ", ".join(name.removesuffix(".bias") for name in biases)
-        raise MhavizError(f"{attention}: expected a bias of all of {named}, or of none")
+    read = _read(there, where, dict.fromkeys(biases, (3 * d if len(biases) == 1 else d,)), True)
     if len(biases) == 1:
-        of_biases = [part for whole in of_biases for part in whole.chunk(3)]
+        of_biases = dict(zip("qkv", (part for whole in read.values() for part in whole.chunk(3)), strict=False))
+    else:  # Whisper has none for the keys
+        of_biases = {side: read[name] for side, name in zip("qkv", biases, strict=True) if name in read}
     out = _read(there, where, {f"{outward}.weight": (d, d)})[f"{outward}.weight"]
     found = {f"W{side}.weight": matrix.contiguous().clone() for side, matrix in zip("qkv", of_sides, strict=True)}
-    found |= {f"W{side}.bias": vector.clone() for side, vector in zip("qkv", of_biases, strict=False)}
+    found |= {f"W{side}.bias": vector.clone() for side, vector in of_biases.items()}
     found["Wo.weight"] = out.T.contiguous() if is_turned else out
     for vector in _read(there, where, {f"{outward}.bias": (d,)}, True).values():
         found["Wo.bias"] = vector
@@ -174,11 +172,9 @@ def _read(
             if optional:
                 continue
             raise MhavizError(f"{where}{name} is missing; expected {', '.join(shapes)}, got {listed(sorted(there))}")
-        there[name].require_floats()
         got = there[name].shape
         if got != shape or 0 in got:
             expected = ", ".join(str(n or "d_model") for n in shape)
             raise MhavizError(f"{where}{name}: expected ({expected}), got ({', '.join(map(str, got))})")
         found[name] = there[name]
-    require_room(found.values())
     return {name: torch.from_numpy(array.read_finite()) for name, array in found.items()}

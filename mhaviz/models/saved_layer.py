@@ -43,7 +43,7 @@ class SavedLayer(SingleLayer):
     assumed: bool = False
 
     def __post_init__(self) -> None:
-        check_heads(self.d_model, self.n_heads, settled=True)
+        check_heads(self.d_model, self.n_heads)
         check_seed(self.seed)
         _ = self.device
         inputs = self.inputs

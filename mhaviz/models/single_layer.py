@@ -16,7 +16,7 @@ from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_o
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_weights
 from mhaviz.devices import require_memory, resolve_device
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, as_one_line, parameter
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import check_seed, seeded
@@ -41,6 +41,7 @@ WORKED_EXAMPLE = (
 
 _S = TypeVar("_S", bound="SingleLayer")
 _FLOAT32 = 4  # bytes
+_countable = as_one_line("tensors of these sizes cannot be counted", "use smaller sizes")
 _ADVICE = "make the weights, or the input, smaller"  # if a layer gives no numbers
 
 
@@ -162,18 +163,17 @@ class SingleLayer(Model):
         W_out = heads_of_projection(layer.attention.Wo.weight, self.n_heads)[list(heads)]
         return replace(call, value_norms=value_norms(call.value, gram_matrices(W_out)))
 
+    @_countable
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
 
         Without ``values`` nothing is computed.
 
         Raises:
-            ArgumentError: tensors that would be too large to be counted.
-            MhavizError: the layer does not fit into memory.
+            MhavizError: tensors that are too large to be counted; a layer that does not fit into memory.
         """
         assert isinstance(inputs, LayerInputs)
         sides = inputs.sides
-        self._check_countable(len(sides), inputs.longest)
         if values:
             scores = len(sides) * self.n_heads * math.prod(max(map(len, side)) for side in zip(*sides, strict=True))
             features = 13 * len(sides) * inputs.longest * self.d_model
@@ -199,14 +199,6 @@ class SingleLayer(Model):
         origin, details = self._origin()
         details |= {"device": str(self.device)} | self._sizes | inputs.details
         return Source(f"{origin}, {self._sizes_text}, {self.device}", details)
-
-    def _check_countable(self, batch_size: int, seq_length: int) -> None:
-        largest = max(batch_size * seq_length * max(self.n_heads * seq_length, self.d_model), self.d_model**2) * 4
-        if largest >= 2**63:
-            raise ArgumentError(
-                f"expected tensors below 2^63 bytes, got batch_size {batch_size}, length {seq_length}, d_model "
-                f"{self.d_model} and {self.n_heads} heads; use smaller sizes"
-            )
 
     def _layer(self, inputs: LayerInputs, max_length: int) -> "Layer":
         # The layer's weights are drawn first, so that they do not depend on how many words there are.
@@ -321,16 +313,17 @@ class RandomLayer(SingleLayer):
         footnote = f"random embeddings, seed {self.seed}, d_model {self.d_model}, {self.device}"
         return EmbeddedText(Source(footnote, details), tokens, parts, "sinusoids", (), 0.0)
 
+    @_countable
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
         """The same for sizes without sentences, of any magnitude: nothing is computed or allocated.
 
         Raises:
-            ArgumentError: a size is below 1, or a tensor would have more numbers than can be counted in 63 bits.
+            ArgumentError: a size is below 1.
+            MhavizError: a tensor would have more bytes than can be counted in 63 bits.
         """
         for name, size in (("batch_size", batch_size), ("seq_length", seq_length)):
             if size < 1:
                 raise ArgumentError(f"{parameter(name)}: expected at least 1, got {size}")
-        self._check_countable(batch_size, seq_length)
         with torch.no_grad(), torch.device("meta"):
             attention = self._attention().eval()
             mask = causal_mask(seq_length) if self.causal else None

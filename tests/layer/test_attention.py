@@ -240,10 +240,7 @@ def test_sizes_that_do_not_divide_come_with_sizes_that_do(d_model, n_heads):
     with pytest.raises(ArgumentError) as raised:
         check_heads(d_model, n_heads)
     advice = str(raised.value).split("try ")[1]
-    models, heads = advice.rsplit(", or ", 1)
-    for size in (int(word) for word in models.split() if word.isdecimal()):
-        assert size % n_heads == 0
-    for number in (int(word) for word in heads.split() if word.isdecimal()):
+    for number in (int(word) for word in advice.split() if word.isdecimal()):
         assert d_model % number == 0
 
 

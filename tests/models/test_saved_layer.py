@@ -116,6 +116,19 @@ def test_biases_that_are_not_there_are_no_parameters(path):
             assert sum(step.parameters for step in layer.trace(layer.encode([]), values=values).steps) == count
 
 
+def test_keys_without_a_bias(path):
+    """As Whisper's."""
+    theirs = reference()
+    with torch.no_grad():
+        theirs.in_proj_bias[D_MODEL : 2 * D_MODEL] = 0
+    sides = zip("qkv", theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
+    state = {f"out_proj.{name}": of for name, of in theirs.out_proj.state_dict().items()}
+    for side, weight, bias in sides:
+        state |= {f"{side}_proj.weight": weight.detach().clone()}
+        state |= {} if side == "k" else {f"{side}_proj.bias": bias.detach().clone()}
+    close(attend(on_input(save(state, path), {"x": X}), []).maps[0].weights, expected(theirs, X)[1])
+
+
 def test_parameters_that_share_memory_are_two_in_the_layer(tmp_path):
     shared = torch.randn(D_MODEL, D_MODEL)
     torch.save({f"W{side}.weight": shared for side in "qkvo"}, tmp_path / "w.pt")

@@ -12,20 +12,7 @@ _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm",
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
-def is_file(name: str) -> bool:
-    """Whether there is such a file; a name that is too long, or holds NUL, is none."""
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def is_folder(name: str) -> bool:
-    """The same of a folder."""
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):
-        return False
+is_file, is_folder = os.path.isfile, os.path.isdir  # which take any name; those of Path raise for one that is too long
 
 
 def find_folder(name: str, revision: str | None = None) -> Path:
