@@ -60,7 +60,7 @@ class Merging:
         if len(made.of) > 1 and made.of_sums:
             self._on_merged(made.of)
         for x in (args[0],) if result is None else result if isinstance(result, list | tuple) else (result,):
-            if isinstance(x, Tensor) and x.is_floating_point():
+            if isinstance(x, Tensor) and x.is_floating_point() and x.ndim:  # losses of both may be added
                 self._marks.set(x, made)
 
 

@@ -95,7 +95,11 @@ def test_softmaxes_that_masks_divide_are_not_shown_where_sums_join_them(join):
 
 @pytest.mark.parametrize("attend", [by_hand, by_operator, by_sdpa])
 def test_attentions_to_two_memories_whose_outputs_are_added_are_two(attend):
-    recording, _ = recorded(lambda q, k, v: sum(attend(q, k[:, :, i], v[:, :, i])[0] for i in (slice(3), slice(3, T))))
+    def both(q, k, v):
+        outputs, sums = zip(*(attend(q, k[:, :, i], v[:, :, i]) for i in (slice(3), slice(3, T))), strict=True)
+        return sum(outputs).mean() + sum(sums).square().mean()  # a loss of each
+
+    recording, _ = recorded(both)
     assert [m.keys for m in recording.attention.maps] == [tuple(map(str, range(3))), tuple(map(str, range(3, T)))]
 
 
