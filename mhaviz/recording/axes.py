@@ -658,22 +658,25 @@ def _stack(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     new, old = _lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
     makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
-    whole = _cut_from(parts, layouts)
+    found = _cut_from(parts, layouts, range(len(old))[::-1])
     if len(makers) == len(parts) > 1:
         whole = Origin(len(parts) * source.shape[-1], maker=next(iter(makers)))
-    if whole is not None and dim < len(old):
-        new, old[-1] = ((whole, len(parts)),), ((whole, source.shape[-1]),)
+        found = -1, ((whole, len(parts)),), ((whole, source.shape[-1]),)
+    if found is not None and dim < len(old):
+        place, new, each = found
+        old[place] = each
     return Layout(tuple(result.shape), (*old[:dim], new, *old[dim:]), source.scores)
 
 
 def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
-    """Heads that are cut from features stand before the batch that they join: (n_heads · batch, length, d_key)."""
+    """Heads that are cut from features stand before the batch that they join: (n_heads · batch, length, d_key); so do
+    windows of a sequence."""
     parts, layouts, source = _parts(axes, args, kwargs)
     if source is None:
         return None
     dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
-    whole = _cut_from(parts, layouts)
-    if whole is None or dim == result.ndim - 1:
+    found = _cut_from(parts, layouts, [place for place in range(result.ndim)[::-1] if place != dim])
+    if found is None or dim == result.ndim - 1:
         layout = _cut(_read_by_all(source, parts, layouts, dim), result.shape)
         sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
         along = [one and one.axes[dim] for one in layouts]
@@ -684,8 +687,10 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
             layout = layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
         in_order = _are_in_order(sizes, along)
         return layout if in_order else _with_unordered(_in_any_order(layout, layout), {dim})
-    joined = ((whole, len(parts)), *source.axes[dim])
-    return Layout(tuple(result.shape), (*source.axes[:dim], joined, *source.axes[dim + 1 :]), source.scores)
+    place, number, each = found
+    kept = list(source.axes)
+    kept[place], kept[dim] = each, (*number, *kept[dim])
+    return Layout(tuple(result.shape), tuple(kept), source.scores)
 
 
 def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
@@ -738,17 +743,23 @@ def _parts(
     return parts, layouts, next((layout for layout in layouts if layout is not None), None)
 
 
-def _cut_from(parts: Sequence[Tensor], layouts: Sequence[Layout | None]) -> Origin | None:
-    """The features that all parts are cut from, of one length; None: they are not."""
-    ends = {layout.axes[-1] if layout is not None and layout.axes else () for layout in layouts}
-    (end,) = ends if len(ends) == 1 else ((),)
-    if len(end) != 1 or len({id(x) for x in parts}) < len(parts) or len({x.shape for x in parts}) > 1:
+def _cut_from(
+    parts: Sequence[Tensor], layouts: Sequence[Layout | None], places: Sequence[int]
+) -> tuple[int, Axis, Axis] | None:
+    """The axis, of these, of which all parts are cut from one: its place, the parts as factors of a new one, and what
+    each has; None: they are not. Features are cut along the last axis, windows of tokens along others."""
+    if len({id(x) for x in parts}) < len(parts) or len({x.shape for x in parts}) > 1 or None in layouts:
         return None
-    ((origin, n),) = end
-    is_cut = len(parts) > 1 and origin.maker is not None and origin.size % (len(parts) * n) == 0
-    origins = [layout.axes[-1][0][0] for layout in layouts if layout is not None]
-    is_cut = is_cut and len({(one.cuts, one.beside) for one in origins}) == len(parts)
-    return replace(origin, cuts=(), beside=None, whole=origin.whole or origin) if is_cut else None
+    for place in places:
+        several = [layout.axes[place] for layout in layouts if layout is not None]
+        origins = [axis[0][0] for axis in several if len(axis) == 1]
+        is_last = place == parts[0].ndim - 1
+        if len(origins) == len({(one, one.cuts, one.beside) for one in origins}) == len(parts) > 1 == len({*several}):
+            ((origin, n),) = several[0]
+            if (origin.maker is not None) == is_last and origin.size % (len(parts) * n) == 0:
+                whole = replace(origin, cuts=(), beside=None, whole=origin.whole or origin)
+                return place, ((whole, len(parts)),), ((whole, n),)
+    return None
 
 
 def _linear(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:

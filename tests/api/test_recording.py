@@ -555,8 +555,10 @@ class Mixer(nn.Module):
         (lambda x: torch.cat([x, x]).view(4, 6, 3, 4).transpose(1, 2), None),  # examples twice over
         (lambda x: x.transpose(0, 1).reshape(6, 2, 3, 4).transpose(1, 2), None),  # the length first
         (lambda x: x.view(4, 3, 3, 4).transpose(1, 2), "2 windows of 3 tokens"),
+        (lambda x: torch.cat(x.chunk(2, 1)).view(4, 3, 3, 4).transpose(1, 2), "2 windows of 3 tokens"),
+        (lambda x: torch.stack(x.chunk(2, 1)).view(4, 3, 3, 4).transpose(1, 2), "2 windows of 3 tokens"),
     ],
-    ids=["heads", "twice", "length first", "windows"],
+    ids=["heads", "twice", "length first", "windows", "joined windows", "stacked windows"],
 )
 def test_windows_are_said_where_tokens_stand_in_the_batch(prepared, windows):
     mixer = Mixer(prepared)
