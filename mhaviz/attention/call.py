@@ -27,8 +27,8 @@ class AttentionCall:
         softcap: scores become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: they stay.
         sinks: (n_heads,): scores that take part in the softmax and are then dropped, so that rows sum to less than 1
             (gpt-oss; Xiao et al. 2023, arXiv 2309.17453); None.
-        value_norms: (batch_size, n_heads, k_length): ‖v_j W_O‖ of each key, by which ``numbers`` multiply its weights;
-            None: not asked for.
+        value_norms: (batch_size, n_heads, k_length): ‖v_j W_O‖ of each key, by which ``shares`` and maps multiply its
+            weights; None: not asked for.
     """
 
     query: Tensor
@@ -97,10 +97,6 @@ class AttentionCall:
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
         """A = softmax(S), in the shape of the scores. A query that sees no key at all has weights of 0."""
         return self.weigh(self.scores(start, end), in_place=True)
-
-    def numbers(self, start: int = 0, end: int | None = None) -> Tensor:
-        """What is mapped: the weights, or with ``value_norms`` ‖A_ij · v_j W_O‖, in the same shape."""
-        return times_norms(self.weights(start, end), self.value_norms)
 
     def shares(self) -> Tensor:
         """The weights of all queries, or with ``value_norms`` each row of norms as shares of its sum; same shape."""
@@ -242,11 +238,6 @@ class AttentionWeights:
         """
         given = self.given[:, :, start:end]
         return given if given.dtype == torch.float64 else given.float()
-
-    def numbers(self, start: int = 0, end: int | None = None) -> Tensor:
-        """As in ``AttentionCall``; without norms the given ones themselves."""
-        A = self.weights(start, end)
-        return A if self.value_norms is None else times_norms(A.clone(), self.value_norms)
 
     def shares(self) -> Tensor:
         """As in ``AttentionCall``."""

@@ -6,7 +6,6 @@ their softmax, and the sums in the picture's cells.
 """
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -21,8 +20,6 @@ from mhaviz.attention.tiled_pass import TiledPass
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.attention import check_mask_axes
 from mhaviz.records.quantity import NORM, WEIGHT
-
-_PRECISIONS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def attention_map(
@@ -82,23 +79,26 @@ def attention_map(
         a meaningless position.
 
     Raises:
-        ArgumentError: an axis that does not fit, named; a number of rows, columns or keys that makes no sense; a window
-            outside the map; a NaN or an infinity, with its head and position; scores too large for their precision.
+        ArgumentError: axes that do not fit; no row or column; a window outside the map; a NaN or an infinity, with its
+            head and position; scores too large for their precision.
     """
-    _check_inputs(query, key, key_mask)
+    _check_axes(query, key, key_mask)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-    for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None and not math.isfinite(value):
-            raise ArgumentError(f"{name}: expected a finite number, got {value}")
-    if softcap is not None and softcap <= 0:
-        raise ArgumentError(f"softcap: expected a number above 0, got {softcap}")
+    if not math.isfinite(scale):
+        raise ArgumentError(f"scale: expected a finite number, got {scale}")
+    if softcap is not None and not 0 < softcap < math.inf:
+        raise ArgumentError(f"softcap: expected a finite number above 0, got {softcap}")
     mask = None if mask is None else _check_mask(mask, (*query.shape[:3], key.shape[2]))
-    if sinks is not None and tuple(sinks.shape) != (query.shape[1],):
-        raise ArgumentError(f"sinks: expected (n_heads,), which is ({query.shape[1]},), got {tuple(sinks.shape)}")
     if sinks is not None and not bool((sinks < torch.inf).all()):
         raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
-    if value_norms is not None:
-        value_norms = _check_value_norms(value_norms, (*query.shape[:2], key.shape[2]), key_mask)
+    if value_norms is not None and key_mask is not None:  # what is hidden may be NaN
+        value_norms = value_norms.masked_fill((key_mask == 0)[:, None], 0.0)
+    if value_norms is not None and not bool(((value_norms >= 0) & (value_norms < torch.inf)).all()):
+        raise ArgumentError("value_norms: expected finite numbers from 0 on, got one below 0, NaN or infinity")
+    if reduce not in ("mass", "max", "both"):
+        raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
+    if rows < 1 or columns < 1:
+        raise ArgumentError(f"expected at least 1 row and 1 column, got {rows} and {columns}")
     wanted = Wanted(
         check_window(window, query.shape[2], key.shape[2]), rows, columns, reduce, entropy, top_keys, received, local
     )
@@ -122,7 +122,6 @@ def pool(
     on_progress: Callable[[float], None] | None = None,
 ) -> PooledMap:
     """``attention_map`` of what an attention of a model is called with, or of its weights."""
-    _check_wanted(wanted, memory, call.shape[3])
     if isinstance(call, AttentionWeights):
         A = call.weights(*wanted.window[:2])
         A, norms = (A, None) if call.value_norms is None else (A.clone(), call.value_norms)
@@ -143,30 +142,16 @@ def pool(
     return result
 
 
-def _check_inputs(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
-    for name, x, axes in (("query", query, "n_heads, q_length"), ("key", key, "n_kv_heads, k_length")):
-        if not isinstance(x, Tensor):
-            raise ArgumentError(f"{name}: expected a torch.Tensor, got {type(x).__name__}")
-        if x.ndim != 4:
-            raise ArgumentError(f"{name}: expected 4 axes, (batch_size, {axes}, d_key), got {x.ndim}: {tuple(x.shape)}")
-        if x.dtype not in _PRECISIONS:
-            expected = ", ".join(str(dtype).removeprefix("torch.") for dtype in _PRECISIONS)
-            raise ArgumentError(f"{name}: expected numbers of {expected}, got {str(x.dtype).removeprefix('torch.')}")
-        if 0 in x.shape:
-            axis = ("batch_size", *axes.split(", "), "d_key")[x.shape.index(0)]
-            raise ArgumentError(f"{name}: expected axis {axis} to be at least 1, got 0")
-    for axis, place in (("batch_size", 0), ("d_key", 3)):
-        if query.shape[place] != key.shape[place]:
-            raise ArgumentError(
-                f"key: expected axis {axis} to be {query.shape[place]}, as in query, got {key.shape[place]}"
-            )
-    if query.shape[1] % key.shape[1]:
-        raise ArgumentError(f"expected n_heads to be a multiple of n_kv_heads, got {query.shape[1]} and {key.shape[1]}")
-    if query.device != key.device:
-        raise ArgumentError(f"expected query and key on one device, got {query.device} and {key.device}")
-    shape = key.shape[0], key.shape[2]
-    if key_mask is not None and tuple(key_mask.shape) != shape:
-        raise ArgumentError(f"key_mask: expected (batch_size, k_length), which is {shape}, got {tuple(key_mask.shape)}")
+def _check_axes(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
+    q, k = query.shape, key.shape
+    fits = len(q) == len(k) == 4 and 0 not in (*q, *k) and (q[0], q[3]) == (k[0], k[3]) and q[1] % k[1] == 0
+    if not fits:
+        raise ArgumentError(
+            f"expected query (batch_size, n_heads, q_length, d_key) and key (batch_size, n_kv_heads, k_length, d_key), "
+            f"n_heads a multiple of n_kv_heads, got {tuple(q)} and {tuple(k)}"
+        )
+    if key_mask is not None and key_mask.shape != (k[0], k[2]):
+        raise ArgumentError(f"key_mask: expected (batch_size, k_length), {(k[0], k[2])}, got {tuple(key_mask.shape)}")
 
 
 def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
@@ -178,19 +163,6 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
         if not bool((mask < torch.inf).all()):
             raise ArgumentError("mask: expected numbers below infinity, got NaN or infinity")
     return mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
-
-
-def _check_value_norms(norms: Tensor, shape: tuple[int, ...], key_mask: Tensor | None) -> Tensor:
-    """The norms, 0 where a key is hidden from all. Raises ArgumentError if they have another shape, or are none."""
-    if tuple(norms.shape) != shape:
-        raise ArgumentError(
-            f"value_norms: expected (batch_size, n_heads, k_length), which is {shape}, got {tuple(norms.shape)}"
-        )
-    if key_mask is not None:
-        norms = norms.masked_fill((key_mask == 0)[:, None], 0.0)
-    if not bool(((norms >= 0) & (norms < torch.inf)).all()):
-        raise ArgumentError("value_norms: expected finite numbers from 0 on, got one below 0, NaN or infinity")
-    return norms
 
 
 def check_window(window: Window | None, q_length: int, k_length: int) -> Window:
@@ -206,26 +178,6 @@ def check_window(window: Window | None, q_length: int, k_length: int) -> Window:
                 f"to {end}"
             )
     return window
-
-
-def _check_wanted(wanted: Wanted, memory: int | None, k_length: int) -> None:
-    leasts = (
-        ("rows", wanted.rows, 1),
-        ("columns", wanted.columns, 1),
-        ("local", wanted.local, 0),
-        ("memory", memory, 1),
-    )
-    for name, number, least in leasts:
-        try:
-            too_small = number is not None and operator.index(number) < least
-        except TypeError:
-            raise ArgumentError(f"{name}: expected a whole number, got {number!r}") from None
-        if too_small:
-            raise ArgumentError(f"{name}: expected at least {least}, got {number}")
-    if wanted.reduce not in ("mass", "max", "both"):
-        raise ArgumentError(f"reduce: expected mass, max or both, got {wanted.reduce!r}")
-    if not 0 <= wanted.top_keys <= k_length:
-        raise ArgumentError(f"top_keys: expected a number from 0 to {k_length}, got {wanted.top_keys}")
 
 
 def _check_finite(call: AttentionCall, key_mask: Tensor | None) -> None:

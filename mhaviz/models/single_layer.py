@@ -11,10 +11,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
-from mhaviz.attention.soundness import require_weights
+from mhaviz.attention.soundness import require_numbers
 from mhaviz.devices import require_memory, resolve_device
 from mhaviz.errors import ArgumentError, as_one_line, parameter
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
@@ -189,7 +189,9 @@ class SingleLayer(Model):
             weights = layer(inputs, device, recorder)
         if values:
             for i, (queries, keys) in enumerate(sides):
-                require_weights(weights[i : i + 1, :, : len(queries), : len(keys)], self._origin()[0], _ADVICE)
+                require_numbers(
+                    AttentionWeights(weights[i : i + 1, :, : len(queries), : len(keys)]), self._origin()[0], _ADVICE
+                )
         source = self.describe(inputs) if values else self._shapes_source(inputs.details)
         return ShapeTrace(source, tuple(recorder.steps), tuple(queries.texts for queries, _ in sides))
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, require_one_target, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
-from mhaviz.attention.soundness import require_weights
+from mhaviz.attention.soundness import require_numbers
 from mhaviz.devices import require_memory, resolve_device
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.steps import Step, only, untraced
@@ -171,7 +171,9 @@ class TrainedModel(Model):
         if values:
             for i, text in enumerate(inputs.texts):
                 queries, keys = text.sides(kind)
-                require_weights(weights[i : i + 1, :, : len(queries), : len(keys)], *_in_messages(kind))
+                require_numbers(
+                    AttentionWeights(weights[i : i + 1, :, : len(queries), : len(keys)]), *_in_messages(kind)
+                )
         tokens = tuple(text.sides(kind)[0].texts for text in inputs.texts)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from rounding import rounding
 
-from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.soundness import require_numbers, require_weights
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError, MhavizError
 
 CLOSE = rounding()
@@ -100,7 +100,7 @@ def test_a_query_that_sees_nothing_has_no_weights_and_a_score_of_nan_has_no_weig
 
 def test_weights_alone():
     weights = torch.full((1, 3, 2, 2), 0.5)
-    require_weights(weights, "x", "mend it")
+    check(AttentionWeights(weights))
     weights[0, 1, 0, 0] = NAN
     with pytest.raises(MhavizError, match="x: expected weights that are numbers, got NaN or infinity in head 1; mend"):
-        require_weights(weights, "x", "mend it")
+        check(AttentionWeights(weights))

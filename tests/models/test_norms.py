@@ -10,6 +10,11 @@ import mhaviz
 from mhaviz.errors import ArgumentError
 from mhaviz.models.load import load_model
 
+
+def norms_of(seen):
+    return seen.call.weights() * seen.call.value_norms[:, :, None]
+
+
 CLOSE = rounding()
 
 
@@ -57,9 +62,15 @@ def test_the_translator():
     weights, norms, together = {}, {}, {}
     with torch.no_grad():
         model.run(inputs, lambda seen: weights.update({seen.site.kind: seen.call.weights()[0]}))
-        model.with_norms().run(inputs, lambda seen: norms.update({seen.site.kind: seen.call.numbers()[0]}))
         model.with_norms().run(
-            inputs, lambda seen: together.update({seen.site.kind: seen.call.numbers()[0]}), None, True
+            inputs,
+            lambda seen: norms.update({seen.site.kind: norms_of(seen)[0]}),
+        )
+        model.with_norms().run(
+            inputs,
+            lambda seen: together.update({seen.site.kind: norms_of(seen)[0]}),
+            None,
+            True,
         )
         for handle in handles:
             handle.remove()
@@ -75,7 +86,11 @@ def test_a_random_layer_alone_and_in_a_batch(tmp_path):
     attention = loaded.attend(["a b c", "a b"], show="norms")
     model = load_model("random", d_model=16, n_heads=2)
     found = []
-    model.with_norms().run(model.encode(["a b c", "a b"]), lambda seen: found.append(seen.call.numbers()), batched=True)
+    model.with_norms().run(
+        model.encode(["a b c", "a b"]),
+        lambda seen: found.appendnorms_of(seen),
+        batched=True,
+    )
     np.testing.assert_allclose(found[0][0], attention.maps[0].weights, rtol=CLOSE)
     np.testing.assert_allclose(found[0][1, :, :2, :2], attention.maps[1].weights, rtol=CLOSE)
     for name in ("norms.json", "norms.safetensors"):

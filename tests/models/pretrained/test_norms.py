@@ -16,6 +16,11 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.model import model_in_memory
 from tests.families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
 
+
+def norms_of(seen):
+    return seen.call.weights() * seen.call.value_norms[:, :, None]
+
+
 CLOSE = rounding(depth=2)
 
 BERT = (r"layer\.(\d+)\.attention\.self\.value", r"layer\.(\d+)\.attention\.output\.dense")
@@ -131,7 +136,11 @@ def test_norms_of_attention_that_is_computed_by_hand(family):
     pooled = pooled_maps(source, inputs, Pooling(len(maps[0].weights[0]) // 2)).maps
     (some,) = attention_weights(source.select([1]), inputs, [3, 1]).maps
     batched = []
-    source.run(source.encode([TEXT, f"{TEXT} {TEXT}"]), lambda seen: batched.append(seen.call.numbers()), batched=True)
+    source.run(
+        source.encode([TEXT, f"{TEXT} {TEXT}"]),
+        lambda seen: batched.appendnorms_of(seen),
+        batched=True,
+    )
     expected = by_hand(model, family, torch.tensor([inputs.texts[0].source.ids]))
     assert len(maps) == len(expected) == 2
     length = len(expected[0][0])
