@@ -63,6 +63,7 @@ class ByHand:
             (_LOG_SUMS, self._log_sum),
             (_DIFFERENCES, self._difference),
             (_GREATER, self._greater),
+            (_LARGESTS, self._largest),
             (_QUOTIENTS, self._quotient),
         ):
             looks |= dict.fromkeys(several, self._unless_unmarked(follow))
@@ -129,8 +130,8 @@ class ByHand:
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """``of``: the mark of what the softmax is of."""
-        if isinstance(of, Scores) and of.mapped == _LINEAR:
-            self._on_unseen(f"a softmax of a product of activations by {_LINEAR}")
+        if isinstance(of, Scores) and of.mapped in _LOST:
+            self._on_unseen(f"a softmax of {_LOST[of.mapped]}")
             of = None
         if isinstance(of, Scores):
             self._weights.begin(result, axis, of, visible)
@@ -174,6 +175,12 @@ class ByHand:
         """The greater of two tensors, or the lesser; the greatest element of one is no score in its place."""
         if len(args) > 1 and isinstance(args[1], Tensor):
             self._elementwise(func, args, kwargs, result)
+
+    def _largest(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """The largest scores, of other keys for each query."""
+        mark = self._marks.get(args[0]) if args else None
+        if isinstance(mark, Scores) and not mark.axes.are_fixed:
+            self._marks.set(result[0], replace(mark, mapped=_LARGEST))
 
     def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         marked = self._marks.get(args[0]) if args else None
@@ -258,7 +265,12 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     return scores.ndim > 3 and result.shape == scores.shape
 
 
-_LINEAR = "F.linear"
+_LINEAR, _LARGEST = "F.linear", "topk"
+_LOST = {
+    _LINEAR: f"a product of activations by {_LINEAR}",
+    _LARGEST: "the largest of a product of activations",
+}
+"""Scores whose softmax is not drawn."""
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
 _EXPONENTIALS = functions("exp")
 _SUMS = functions("sum")
@@ -266,6 +278,7 @@ _LOG_SOFTMAXES = [torch.log_softmax, Tensor.log_softmax, F.log_softmax, torch.sp
 _LOG_SUMS = [torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp]
 _DIFFERENCES = functions("sub subtract")
 _GREATER = functions("max min")
+_LARGESTS = functions("topk")
 _QUOTIENTS = functions("div truediv true_divide divide")
 _JOINTS = functions("cat concat concatenate pad")
 _ELEMENTWISE = [

@@ -63,6 +63,11 @@ def sparse(q, k, v):
     return torch.zeros_like(A).scatter(-1, largest.indices, largest.values) @ v
 
 
+def largest_scores(q, k, v):
+    largest = (q @ k.mT).topk(3)
+    return torch.zeros(B, H, T, T).scatter(-1, largest.indices, largest.values.softmax(-1)) @ v
+
+
 def scores_put_in_place(q, k, v):
     """As Longformer's windows (Beltagy et al. 2020, arXiv 2004.05150)."""
     S = torch.zeros(B, H, T, T)
@@ -131,6 +136,7 @@ OTHERS = [
     scores_by_distances,
     scores_head_by_head,
     sparse,
+    largest_scores,
     mean_of_heads,
     sigmoid,
     exp2,
