@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -489,7 +489,9 @@ def _take(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any],
     layout = _in_any_order(_cut(source, result.shape), source)
     if len(layout.axes) != len(result.shape):
         return layout
-    if func in _TURNS:
+    if func in _FLIPS:
+        dims = _FLIPS[func]
+    elif func in _TURNS:
         dims = kwargs.get("dims", args[-1] if len(args) > (2 if func in _ROLLS else 1) else ())
     else:
         dims = kwargs.get("dim", next((one for one in args[1:] if isinstance(one, int)), ()))
@@ -542,7 +544,7 @@ def _expand(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any
     source, sizes = axes.of(_source(args, kwargs)), tuple(result.shape)
     new = len(sizes) - len(source.shape)
     kept = (
-        axis if size == before else _fitted(axis, size) if before > 1 else _lost(size)
+        axis if size == before else _unordered(_fitted(axis, size)) if before > 1 else _lost(size)
         for axis, size, before in zip(source.axes, sizes[new:], source.shape, strict=True)
     )
     return Layout(sizes, (*map(_lost, sizes[:new]), *kept), source.scores)
@@ -665,7 +667,10 @@ def _stack(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     if found is not None and dim < len(old):
         place, new, each = found
         old[place] = each
-    return Layout(tuple(result.shape), (*old[:dim], new, *old[dim:]), source.scores)
+    layout = Layout(tuple(result.shape), (*old[:dim], new, *old[dim:]), source.scores)
+    origins = [_origins(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
+    in_place = all(not o.example or o.example[1].start == place for place, of in enumerate(origins) for o in of)
+    return layout if in_place else _with_unordered(_in_any_order(layout, layout), {dim})
 
 
 def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
@@ -691,6 +696,18 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
     kept = list(source.axes)
     kept[place], kept[dim] = each, (*number, *kept[dim])
     return Layout(tuple(result.shape), tuple(kept), source.scores)
+
+
+def _joined_along(
+    dim: int, axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor
+) -> Layout | None:
+    return _cat(axes, func, args, {**kwargs, "dim": dim}, result) if result.ndim > 1 else None
+
+
+def _unfold(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+    """Windows, which are an axis more: which token is where in a window is not known."""
+    layout = _cut(axes.of(_source(args, kwargs)), result.shape)
+    return _with_unordered(layout, {result.ndim - 1})
 
 
 def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
@@ -916,6 +933,7 @@ def _functions(names: str) -> list[Any]:
 _SET_ITEM = Tensor.__setitem__
 _UNBINDS = [*_functions("unbind"), Tensor.__iter__]
 _ROLLS = frozenset(_functions("roll"))
+_FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in _functions(name)}
 _TURNS = _ROLLS | frozenset(_functions("flip"))
 _PARTS = frozenset([Tensor.__getitem__, *_functions("narrow select")])
 _CUTS = {*_functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
@@ -925,7 +943,10 @@ _WAYS: dict[Any, Way] = {
         (_functions("view reshape view_as reshape_as flatten unflatten ravel squeeze unsqueeze"), _reshape),
         (_functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
         ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
-        (_functions("expand expand_as broadcast_to repeat tile"), _expand),
+        (_functions("expand expand_as broadcast_to repeat tile repeat_interleave"), _expand),
+        ([Tensor.unfold], _unfold),
+        (_functions("hstack"), partial(_joined_along, 1)),
+        (_functions("vstack"), partial(_joined_along, 0)),
         (_functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
         (_functions("pad"), _pad),
         (_functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),

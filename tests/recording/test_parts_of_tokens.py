@@ -313,6 +313,14 @@ ORDERS = [
     lambda x: copied(x.clone(), slice(1, None), x[:, :, :-1]),
     lambda x: x.index_copy(2, torch.arange(T).flip(0), x),
     lambda x: torch.zeros_like(x).index_copy_(2, torch.tensor(REVERSED), x),
+    lambda x: torch.stack(x.unbind(2)[::-1], 2),
+    lambda x: torch.stack([x[:, :, i] for i in (0, 2, 4)], 2),
+    lambda x: torch.fliplr(x.transpose(1, 2)).transpose(1, 2),
+    lambda x: torch.hstack([x.transpose(1, 2)[:, 4:], x.transpose(1, 2)[:, :4]]).transpose(1, 2),
+    lambda x: torch.vstack([x.permute(2, 0, 1, 3)[4:], x.permute(2, 0, 1, 3)[:4]]).permute(1, 2, 0, 3),
+    lambda x: x[:, :, :4].repeat(1, 1, 2, 1),
+    lambda x: x[:, :, :4].repeat_interleave(2, 2),
+    lambda x: x.unfold(2, 4, 4)[:, :, 1].mT,
 ]
 
 
@@ -341,6 +349,7 @@ def test_tokens_in_another_order_are_rows(take):
         lambda x: torch.cat([torch.zeros(B, H, 2, D), x], 2),
         lambda x: torch.cat([x[:, :, :1], torch.zeros(B, H, 2, D), x[:, :, 1:]], 2),
         lambda x: copied(x.clone(), slice(2, 5), x[:, :, 2:5] * 2),
+        lambda x: torch.stack([x[:, :, i] for i in range(T)], 2),
         lambda x: written(torch.zeros(B, H, T, D), (..., slice(2), slice(None)), x[:, :, :2]),
     ],
 )
