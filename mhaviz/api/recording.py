@@ -125,6 +125,7 @@ class Recording(ContextDecorator):
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
         self._padded: Counter[int] = Counter()  # queries that are padding, likewise
         self._queries: Counter[int] = Counter()  # those that count, likewise
+        self._hidden: tuple[int, list[tuple[SeenSite, Part | None, torch.Tensor]]] = 0, []  # keys of a call
         self._steps: Counter[int] = Counter()  # those of steps of a decoder, which do not
         self._has_batches = False
         self._most_bytes = allowed_bytes(torch.device("cpu"))
@@ -346,6 +347,8 @@ class Recording(ContextDecorator):
         site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
         padding = self._padding(run, place)
+        if padding is not None and self._is_no_padding(run, place, padding):
+            return
         rows = _rows_called(run.caught)
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
@@ -391,6 +394,20 @@ class Recording(ContextDecorator):
         if run.first_query or not (reads_itself or place.batch_size in (None, batch_size)):
             return None
         return padding_of(call, reads_itself, run.caught.visible)
+
+    def _is_no_padding(self, run: Run, place: Place, padding: Padding) -> bool:
+        """Whether softmaxes of the same call of a module see other keys of the same tokens; leave all of them out."""
+        if place.call != self._hidden[0]:
+            self._hidden = place.call, []
+        key, hidden = run.caught.order.parts[1], self._hidden[1]
+        hidden.append((run.site, key, padding.keys))
+        same = [one for one in hidden if place.is_module and key is not None and one[1] == key]
+        if all(torch.equal(one[2], padding.keys) for one in same):
+            return False
+        self._sites.leave_out(
+            [one[0] for one in same], "its mask hides keys that another softmax sees, and it is not known if as padding"
+        )
+        return True
 
     def _on_crop(self, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         try:

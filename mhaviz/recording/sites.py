@@ -262,7 +262,7 @@ class Sites:
             and (one.example and example and one.example[0] == example[0] and one.example != example)
         ]
         if others:
-            self._leave_out(
+            self.leave_out(
                 (*others, site),
                 "runs for some examples at a time, as in a loop over the batch, and which they are is not known",
             )
@@ -270,12 +270,13 @@ class Sites:
 
     def merge(self, numbers: Iterable[int]) -> None:
         """Leave out attentions, by their numbers, that are parts of one softmax; say so."""
-        self._leave_out(
+        self.leave_out(
             [self.all[number] for number in sorted(numbers)],
             "its queries meet the keys part by part, in a softmax for each, and these are joined by their sums",
         )
 
-    def _leave_out(self, sites: Iterable[SeenSite], why: str) -> None:
+    def leave_out(self, sites: Iterable[SeenSite], why: str) -> None:
+        """Show nothing of these attentions; say why."""
         for site in sites:
             site.is_part = True
             self._on_part(site)

@@ -93,6 +93,16 @@ def test_softmaxes_that_masks_divide_are_not_shown_where_sums_join_them(join):
     assert recorded(halves)[0].is_empty
 
 
+def test_masks_that_hide_other_keys_of_the_same_tokens_are_not_taken_for_padding():
+    def added(q, k, v):
+        left = (torch.arange(T) < 4).expand(T, T)
+        return F.scaled_dot_product_attention(q, k, v, left) + F.scaled_dot_product_attention(q, k, v, ~left)
+
+    recording, _ = recorded(added)
+    assert recording.is_empty
+    assert "Layer: its mask hides keys that another softmax sees" in recording.notices[0]
+
+
 @pytest.mark.parametrize("attend", [by_hand, by_operator, by_sdpa])
 def test_attentions_to_two_memories_whose_outputs_are_added_are_two(attend):
     def both(q, k, v):
