@@ -88,8 +88,7 @@ class OneInput(OneText):
             ArgumentError: what does not go together.
             MhavizError: a file that cannot be read, or holds no chat, or no ids.
         """
-        from mhaviz.files.chats import read_chat
-        from mhaviz.files.ids import parse_ids, read_ids
+        from mhaviz.files.given import parse_ids, read_chat, read_ids
         from mhaviz.records.given import Given
 
         ids = None

@@ -1,16 +1,19 @@
-"""Makes the texts of a probe, such as random repeats, for a model of transformers."""
+"""Runs a checkpoint of transformers on the texts of a probe, which are made of tokens, not of words: "101 2023 102"."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 
-from mhaviz.attention.model import CorpusModel
+from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.pretrained.model import PretrainedModel
-from mhaviz.models.pretrained.needles import needle_ids, with_needle
-from mhaviz.models.pretrained.reading_ids import IdModel, text_of
-from mhaviz.models.random_repeats import random_repeats
+from mhaviz.models.pretrained.probe_texts import needle_ids, random_repeats, with_needle
+from mhaviz.models.pretrained.reading import special_of
+from mhaviz.models.pretrained.texts import Texts
+from mhaviz.records.given import Given
 from mhaviz.records.probes import Needle, Probe, RandomRepeats
+from mhaviz.records.tokens import Text, Tokens
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,58 @@ def _of_repeats(model: PretrainedModel, probe: RandomRepeats) -> Iterator[Senten
             f"{probe.n_tokens:,}"
         )
     for number, ids in enumerate(made, start=1):
-        yield Sentence(text_of(ids), number / len(made))
+        yield Sentence(_text_of(ids), number / len(made))
 
 
 def _of_needles(model: PretrainedModel, probe: Needle, texts: Iterable[Sentence]) -> Iterator[Sentence]:
     for text in texts:
         for ids in with_needle(model.loaded.tokenizer, text.text, probe, model.max_length):
-            yield Sentence(text_of(ids), text.done)
+            yield Sentence(_text_of(ids), text.done)
+
+
+def _text_of(ids: Iterable[int]) -> str:
+    """Ids as such a text."""
+    return " ".join(map(str, ids))
+
+
+def _ids_of(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))
+
+
+class _IdTexts(Texts):
+    """Reads such texts."""
+
+    def read_unnamed(self, sentences: Sequence[str], any_length: bool = False) -> list[Tokens]:
+        """See ``Texts.read_unnamed``."""
+        readings = []
+        for ids in map(_ids_of, sentences):
+            self._require_embeddings(ids)
+            self._require_positions(len(ids))
+            readings.append(Tokens(("",) * len(ids), special_of(self.loaded.tokenizer, ids), ids))
+        return readings
+
+
+@dataclass(frozen=True)
+class IdModel(PretrainedModel):
+    """A model that reads such texts."""
+
+    @classmethod
+    def of(cls, model: PretrainedModel) -> "IdModel":
+        """Of a model, with the attentions of it that are looked at."""
+        return cls(*(getattr(model, field.name) for field in fields(model))).select(model.layers, model.kind)
+
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> Inputs:
+        """See ``Model.encode``."""
+        return self.read(Given(ids=tuple(map(_ids_of, sentences)), target=target))
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """See ``CorpusModel.lengths``."""
+        return [len(_ids_of(text)) for text in texts]
+
+    def cut(self, text: str, most: int, overlap: int | None = None) -> list[Text]:
+        """Nothing: what is made to be read at once means nothing in pieces."""
+        return []
+
+    @cached_property
+    def _reader(self) -> Texts:
+        return _IdTexts(self.loaded, self.generate, self.languages)

@@ -3,7 +3,7 @@ from induction import word_tokenizer
 
 from mhaviz.analyses.needles import reading_of
 from mhaviz.errors import ArgumentError
-from mhaviz.models.pretrained.needles import needle_ids, with_needle
+from mhaviz.models.pretrained.probe_texts import needle_ids, with_needle
 from mhaviz.records.probes import Needle
 
 TEXT = "w1 w2. w3 w4 w5. w6"

@@ -1,11 +1,13 @@
-"""The numbers of tokens, as people write them: "101,2023,102", or in a file, a sequence a line."""
+"""What stands in place of a text: the ids of tokens, as people write them, "101,2023,102", and chats in JSON."""
 
 import re
 from pathlib import Path
 
 from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.files.errors import name_of
+from mhaviz.files.json_files import read_json
 from mhaviz.files.texts import read_lines
+from mhaviz.records.given import Message, require_messages
 from mhaviz.units import parse_whole
 
 _BETWEEN = re.compile(r"[\s,]+")
@@ -25,5 +27,16 @@ def read_ids(path: Path) -> tuple[tuple[int, ...], ...]:
     try:
         lines = read_lines(path, "the ids of one sequence a line")
         return tuple(parse_ids(line.text, f"{name_of(path)}, line {line.number}") for line in lines)
+    except ArgumentError as error:
+        raise MhavizError(str(error)) from error
+
+
+def read_chat(path: Path) -> tuple[Message, ...]:
+    """The messages of a file; "-" is standard input. Raises MhavizError if it cannot be read, or holds no chat."""
+    document = read_json(path)
+    if isinstance(document, dict) and "messages" in document:
+        document = document["messages"]
+    try:
+        return require_messages(document, f"{path}: ")
     except ArgumentError as error:
         raise MhavizError(str(error)) from error
