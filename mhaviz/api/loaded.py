@@ -339,10 +339,10 @@ class LoadedModel:
         if kind is None and len(self.kinds) > 1 and "masked" in self.kinds:
             kind = "masked"
         loaded, whole = self._or_example(WORKED_EXAMPLE, Given.of(texts, target, given), **_EXAMPLE_SIZES)
-        if whole.target is None and not getattr(loaded._whole, "inputs", None):
+        if whole.target is None and "input" not in loaded._said:
             loaded = loaded._usually(causal=True)
         model, inputs = loaded._one(whole, layer, kind, generate)
-        seed = getattr(loaded._whole, "seed", 0) if seed is None else seed
+        seed = loaded._whole.seed if seed is None else seed
         return masking.masking(model, inputs, _heads_of(model, head), dropout, seed)
 
     def embeddings(

@@ -152,11 +152,15 @@ class Model(ABC):
     Attributes:
         layers, kind: the attentions that are looked at; None: all.
         can_write: whether it may go on writing a text, if it has been loaded for that.
+        norms: whether calls know the norms of their values.
+        seed: of what it draws.
     """
 
     layers: tuple[int, ...] | None = None
     kind: Kind | None = None
     can_write: bool = False
+    norms: bool = False
+    seed: int = 0
 
     @property
     @abstractmethod
@@ -244,9 +248,9 @@ class Model(ABC):
         Raises:
             MhavizError: an attention that is looked at has no W_O that could be found.
         """
-        raise MhavizError(
-            f"the model does not show the values and W_O of its attention; leave out {parameter('show')} norms"
-        )
+        chosen = copy(self)
+        object.__setattr__(chosen, "norms", True)
+        return chosen
 
     def writing(self: _M, n_tokens: int) -> _M:
         """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""

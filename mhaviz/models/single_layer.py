@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -56,13 +55,11 @@ class SingleLayer(Model):
         seed: of the random numbers that embeddings and weights are drawn from, on the CPU, the same for every device.
         device_name: see ``resolve_device``.
         causal: hide later keys from a query.
-        norms: whether calls know the norms of their values.
     """
 
     seed: int
     device_name: str
     causal: bool
-    norms = False
 
     @property
     @abstractmethod
@@ -149,12 +146,6 @@ class SingleLayer(Model):
         call = self._with_value_norms(call, layer, heads_of(site, None))
         seen = SiteCall(site, call, heads_of(site, None), queries, keys, None, inputs.sentence(0))
         show(on_attention, seen, self._origin()[0], _ADVICE, heads)
-
-    def with_norms(self: _S) -> _S:
-        """See ``Model.with_norms``: W_O is ``Wo``."""
-        chosen = copy(self)
-        object.__setattr__(chosen, "norms", True)
-        return chosen
 
     def _with_value_norms(self, call: AttentionCall, layer: "Layer", heads: Sequence[int]) -> AttentionCall:
         """The call of these heads, with the norms of its values if they are asked for."""

@@ -56,7 +56,6 @@ class TrainedModel(Model):
     Attributes:
         checkpoint: what has been learnt.
         device_name: see ``resolve_device``.
-        norms: whether calls know the norms of their values.
 
     Raises:
         ArgumentError: a device that has no name.
@@ -65,7 +64,6 @@ class TrainedModel(Model):
 
     checkpoint: Checkpoint
     device_name: str = "auto"
-    norms: bool = False
 
     def __post_init__(self) -> None:
         _ = self.device
@@ -149,12 +147,6 @@ class TrainedModel(Model):
             every = heads_of(site, None)
             seen = SiteCall(site, call, every, queries, keys, None, inputs.sentence(group[0]))
             show(on_attention, seen, *_in_messages(site.kind), heads)
-
-    def with_norms(self) -> "TrainedModel":
-        """See ``Model.with_norms``: W_O is ``Wo``."""
-        chosen = copy.copy(self)
-        object.__setattr__(chosen, "norms", True)
-        return chosen
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """Every step of the way through one attention, with what leads to it; see ``SingleLayer.trace``."""

@@ -47,7 +47,6 @@ def check_folder(folder: Path, name: str) -> None:
             f"{name} holds an adapter beside its weights: save the model after peft's merge_and_unload, or remove "
             f"adapter_config.json to see it without"
         )
-    read_fields(folder, name)
     files = weight_files(folder)
     if not files or any(path.suffix != ".safetensors" for path in files):
         raise MhavizError(f"{name} has no weights: expected *.safetensors beside its config.json{_there(folder)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import orjson
 from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import MhavizError
@@ -37,7 +38,7 @@ def require_sound_steps(folder: Path) -> None:
     Tokens that are added to the vocabulary are normalised when they are loaded. What is no such file raises anything.
     """
     for path in folder.glob("tokenizer*.json"):  # there may be others, for versions of transformers
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = orjson.loads(path.read_bytes())
         if not isinstance(held.get("model"), dict):
             continue
         vocabulary = held["model"].get("vocab", ())  # names, or pairs of a name and a score

@@ -1,10 +1,9 @@
 """Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
 
-import json
 import os
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -216,7 +215,7 @@ class Checkpoint:
         if self.otherwise and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
             return replace(self, kind=self.otherwise, otherwise=None)._load()
         _require_weights(model, missing, self.name, self.writes)
-        remarks = _ignored_code(self.folder, type(model), type(self.tokenizer))
+        remarks = _ignored_code(model, self.tokenizer)
         if not self._is_apart:
             nn.Module.to(model, self.device)
         captured = bool(self.kind._can_set_attn_implementation())
@@ -321,19 +320,16 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _ignored_code(folder: Path, kind: type[PreTrainedModel], words: type[PreTrainedTokenizerBase]) -> list[str]:
+def _ignored_code(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """What is said of code that a folder brings: of its model and its tokenizer, as others change no attention."""
-    named: list[str] = []
-    for file in ("config.json", "tokenizer_config.json"):
-        with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError):  # transformers does without
-            code = json.loads((folder / file).read_text(encoding="utf-8")).get("auto_map")
-            named += ["AutoTokenizer"] if isinstance(code, list) else code or ()  # as older versions wrote it
-    said = []
-    if any(name == "AutoConfig" or name.startswith("AutoModel") for name in named):
-        said.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind.__name__}")
-    if "AutoTokenizer" in named:
-        said.append(f"the folder's own code for its tokenizer is not run: transformers' {words.__name__} reads")
-    return said
+    told = []
+    if any(name.startswith(("AutoConfig", "AutoModel")) for name in getattr(model.config, "auto_map", None) or ()):
+        kind = type(model).__name__
+        told.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind}")
+    if tokenizer.init_kwargs.get("auto_map"):
+        kind = type(tokenizer).__name__
+        told.append(f"the folder's own code for its tokenizer is not run: transformers' {kind} reads")
+    return told
 
 
 def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:

@@ -118,7 +118,8 @@ class PretrainedModel(PredictingModel):
 
     def cut(self, text: str, most: int, overlap: int | None = None) -> list[Text]:
         """See ``CorpusModel.cut``."""
-        return cut(self._reader.whole_unnamed(text), most, overlap, is_masked="self" not in self._kinds)
+        (tokens,) = self._reader.read_unnamed([text], any_length=True)
+        return cut(tokens, most, overlap, is_masked="self" not in self._kinds)
 
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False

@@ -33,20 +33,9 @@ ROUNDINGS = 16
 
 _REARRANGES = frozenset(
     (
-        *(
-            "__getitem__",
-            "chunk",
-            "clone",
-            "contiguous",
-            "expand",
-            "flatten",
-            "movedim",
-            "narrow",
-            "permute",
-            "reshape",
-        ),
-        *("reshape_as", "select", "split", "squeeze", "swapaxes", "swapdims", "transpose", "unbind", "unflatten"),
-        *("unsqueeze", "view", "view_as"),
+        *("__getitem__", "chunk", "clone", "contiguous", "expand", "flatten", "movedim", "narrow", "permute"),
+        *("reshape", "reshape_as", "select", "split", "squeeze", "swapaxes", "swapdims", "transpose", "unbind"),
+        *("unflatten", "unsqueeze", "view", "view_as"),
     )
 )
 _KEEPS = frozenset(("bfloat16", "cpu", "cuda", "detach", "double", "dropout", "float", "half", "to", "type", "type_as"))

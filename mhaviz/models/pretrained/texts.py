@@ -124,22 +124,16 @@ class Texts:
             for text, ids in zip(texts, written, strict=True)
         ]
 
-    def whole_unnamed(self, sentence: str) -> Tokens:
-        """The tokens of a sentence, of more than the model has positions, too."""
-        with self.languages.spoken(self.loaded.tokenizer):
-            (reading,) = read_without_names(self.loaded.tokenizer, [sentence])
-        self._require_embeddings(reading.ids)
-        return reading
-
-    def read_unnamed(self, sentences: Sequence[str]) -> list[Tokens]:
-        """The tokens of these sentences alone. Raises as ``read``."""
+    def read_unnamed(self, sentences: Sequence[str], any_length: bool = False) -> list[Tokens]:
+        """The tokens of these sentences alone. Raises as ``read``; of too many tokens not if ``any_length``."""
         if not sentences:
             return []
         with self.languages.spoken(self.loaded.tokenizer):
             readings = read_without_names(self.loaded.tokenizer, sentences)
         for reading in readings:
             self._require_embeddings(reading.ids)
-            self._require_positions(len(reading))
+            if not any_length:
+                self._require_positions(len(reading))
         return readings
 
     def batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -196,7 +190,7 @@ class Texts:
         if not self.loaded.has_encoder:
             return self._continued(text, is_text=not given.instead) if self.generate else text
         if target is None:
-            self._require_target_positions(self.generate)
+            self._require_positions(self.generate, of_target=True)
             (written,) = self._written([text], self.generate or self._most_written)
             return replace(
                 text, target=name_tokens(tokenizer, written[:-1]), produced=name_tokens(tokenizer, written[1:])
@@ -205,7 +199,7 @@ class Texts:
         produced = read(tokenizer, target, as_target=True)
         first = name_tokens(tokenizer, [self._start])
         self._require_embeddings((*first.ids, *produced.ids[:-1]))
-        self._require_target_positions(len(produced))
+        self._require_positions(len(produced), of_target=True)
         return replace(text, target=replace(first, special=(0,)) + produced[:-1], produced=produced)
 
     def _continued(self, text: Text, is_text: bool) -> Text:
@@ -309,14 +303,10 @@ class Texts:
                 f"{counted(highest)}"
             )
 
-    def _require_positions(self, length: int) -> None:
-        self._require_length(length, self.max_length, "")
-
-    def _require_target_positions(self, length: int) -> None:
-        self._require_length(length, self._max_target_length, "a target of ")
-
-    def _require_length(self, length: int, most: int | None, of: str) -> None:
+    def _require_positions(self, length: int, of_target: bool = False) -> None:
+        most = self._max_target_length if of_target else self.max_length
         if most is not None and length > most and has_table(self.loaded.model, most):
+            of = "a target of " if of_target else ""
             raise ArgumentError(
                 f"expected {of}at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}"
             )
