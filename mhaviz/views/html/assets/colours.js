@@ -1,9 +1,31 @@
 // Numbers as colours: linear, logarithmic or row by row, on light and on dark paper. A weight of 0 is paper.
 "use strict";
 
-/** The same as in page.css. */
-const LIGHT = { background: "#ffffff", ink: "#1a1a1a", quiet: "#5f6368", line: "#dadce0", accent: "#2a5db0" };
-const DARK = { background: "#16181c", ink: "#e8eaed", quiet: "#9aa0a6", line: "#3c4043", accent: "#8ab4f8" };
+/** The colours of the page, which the stylesheet has as variables: --ink. */
+const THEMES = {
+  light: {
+    paper: "#ffffff",
+    ink: "#1a1a1a",
+    quiet: "#5f6368",
+    line: "#dadce0",
+    soft: "#f3f5f8",
+    accent: "#2a5db0",
+    wrong: "#b3261e",
+    positive: "#b2182b",
+    negative: "#2166ac",
+  },
+  dark: {
+    paper: "#16181c",
+    ink: "#e8eaed",
+    quiet: "#9aa0a6",
+    line: "#3c4043",
+    soft: "#202328",
+    accent: "#8ab4f8",
+    wrong: "#f2b8b5",
+    positive: "#ffae86",
+    negative: "#63a8ee",
+  },
+};
 
 class Colours {
   #contents;
@@ -20,6 +42,7 @@ class Colours {
     this.#state = state;
     const read = ([light, dark]) => ({ light: bytesOfBase64(light), dark: bytesOfBase64(dark) });
     this.#palettes = { weights: read(contents.palettes.weights), changes: read(contents.palettes.changes) };
+    this.follow();
   }
 
   /** @param {function()} tell is called when the system turns light or dark */
@@ -32,28 +55,14 @@ class Colours {
     return theme === "auto" ? this.#prefersDark.matches : theme === "dark";
   }
 
-  get #theme() {
-    return this.dark ? DARK : LIGHT;
-  }
-
-  get paper() {
-    return this.#theme.background;
-  }
-
-  get ink() {
-    return this.#theme.ink;
-  }
-
-  get quiet() {
-    return this.#theme.quiet;
-  }
-
-  get line() {
-    return this.#theme.line;
-  }
-
-  get accent() {
-    return this.#theme.accent;
+  /** Takes over the colours of the theme of now, as properties: `ink`, `paper`, … */
+  follow() {
+    const { style, dataset } = document.documentElement;
+    dataset.theme = style.colorScheme = this.dark ? "dark" : "light";
+    for (const [name, colour] of Object.entries(THEMES[dataset.theme])) {
+      this[name] = colour;
+      style.setProperty(`--${name}`, colour);
+    }
   }
 
   /** Weights below it are not shown. */

@@ -99,7 +99,6 @@ class Page {
     this.colours.onSystemChange(() => this.#follow(new Set(["theme"])));
     this.#wide.addEventListener("change", () => this.#arrange());
     document.addEventListener("keydown", (event) => this.#pressKey(event));
-    this.#setTheme();
     this.#arrange();
     this.controls.update();
     this.#tellReading();
@@ -256,7 +255,7 @@ class Page {
       for (const name of this.#shownNames()) this.views[name].onHover?.();
       return;
     }
-    if (changed.has("theme")) this.#setTheme();
+    if (changed.has("theme")) this.colours.follow();
     if (changed.has("special") || changed.has("map")) this.#tellReading();
     this.controls.update();
     if (changed.has("view")) {
@@ -275,10 +274,6 @@ class Page {
       texts.push("special tokens are hidden: what goes to them is missing, and rows sum to less");
     if (map?.precision) texts.push(`numbers are exact to ${precisionText(map.precision)}`);
     this.reading.textContent = texts.filter(Boolean).join("; ");
-  }
-
-  #setTheme() {
-    document.documentElement.dataset.theme = this.colours.dark ? "dark" : "light";
   }
 
   #pressKey(event) {
