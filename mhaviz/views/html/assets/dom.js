@@ -114,6 +114,38 @@ function isolated(text) {
   return `\u2068${text}\u2069`;
 }
 
+/**
+ * A table, whose headings stand as the cells of its first row do.
+ *
+ * @param {string|Array<Node|string>} caption
+ * @param {Array<string|number>} headings
+ * @param {HTMLTableRowElement[]} rows
+ */
+function tableOf(caption, headings, rows) {
+  const heading = (text, at) => make("th", { scope: "col", className: rows[0]?.cells[at]?.className ?? "" }, text);
+  return make(
+    "table",
+    {},
+    make("caption", {}, ...[caption].flat()),
+    make("thead", {}, make("tr", {}, ...headings.map(heading))),
+    make("tbody", {}, ...rows),
+  );
+}
+
+/** A row: its name, one node or several, and its other cells, of which texts become cells. */
+function rowOf(className, name, ...cells) {
+  return make(
+    "tr",
+    { className },
+    make("th", { scope: "row" }, ...[name].flat()),
+    ...cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : make("td", {}, cell))),
+  );
+}
+
+function numberCell(text) {
+  return make("td", { className: "number" }, text);
+}
+
 /** A question with few answers, as radio buttons. */
 class Choice {
   static made = 0;

@@ -10,28 +10,14 @@ class LinksView {
   /** @param {{contents, asking, state, say}} app */
   constructor(app) {
     this.app = app;
-    this.caption = make("caption");
-    this.weightHeading = make("th", { scope: "col", className: "number" }, "weight");
-    this.body = make("tbody", { onclick: (event) => this.pin(event.target.closest("tr")) });
-    const headings = ["query", "key"].map((name) => make("th", { scope: "col" }, name));
     this.list = make(
       "select",
       { onchange: () => app.state.set({ list: this.list.value }) },
       ...Object.entries(LISTS).map(([value, text]) => make("option", { value }, text)),
     );
-    this.element = make(
-      "div",
-      { className: "links" },
-      make("label", {}, "list ", this.list),
-      make(
-        "table",
-        {},
-        this.caption,
-        make("thead", {}, make("tr", {}, ...headings, this.weightHeading)),
-        this.body,
-      ),
-    );
-    rove(this.body, "button");
+    this.table = make("div", { onclick: (event) => this.pin(event.target.closest("tbody tr")) });
+    this.element = make("div", { className: "links" }, make("label", {}, "list ", this.list), this.table);
+    rove(this.table, "button");
   }
 
   /** After the map, which is what is waited for. */
@@ -47,8 +33,7 @@ class LinksView {
       if (asked === this.asked) this.draw(region);
     } catch (problem) {
       if (problem.cancelled || asked !== this.asked) return;
-      this.caption.textContent = `The strongest weights cannot be listed: ${problem.message}`;
-      this.body.replaceChildren();
+      this.table.replaceChildren(`The strongest weights cannot be listed: ${problem.message}`);
     }
   }
 
@@ -66,36 +51,28 @@ class LinksView {
         ? weakestRows(values, LINKS, isListed, (place) => placeOf(place)[0])
         : largestPlaces(values, LINKS, isListed);
     const name = part === "change" ? "change" : map.quantity.name;
-    this.weightHeading.textContent = name;
     const [of, what] = queries.areCells || keys.areCells ? ["rows", "cells"] : ["queries", `${name}s`];
     const told = list === "weakest" ? `The lowest of the ${of}' largest ${what}` : `The strongest ${what}`;
     const where = window ? "the part of the map in sight" : "what the map shows";
     const without = isFirstLeftOut ? ", without the first query, which sees one key alone" : "";
-    this.caption.textContent = places.length
+    const caption = places.length
       ? `${told} in ${where}${without}: ${headName(map, head)}`
       : `The map shows no ${name} above zero${without}.`;
     const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
     this.links = places.map(placeOf);
     this.pieces = [queries, keys];
-    this.body.replaceChildren(
-      ...this.links.map(([row, column], rank) => {
-        const pinned = row === queries.of(pinnedQuery) && column === keys.of(pinnedKey);
-        const button = make(
-          "button",
-          { type: "button", tabIndex: rank ? -1 : 0, "aria-pressed": pinned },
-          ...this.words(queries, row),
-        );
-        return make(
-          "tr",
-          { className: pinned ? "pinned" : "" },
-          make("td", {}, button),
-          make("td", {}, ...this.words(keys, column)),
-          make("td", { className: "number" }, numberText(values[places[rank]], 4)),
-        );
-      }),
-    );
-    if (focused !== undefined)
-      this.body.rows[Math.min(focused, places.length - 1)]?.querySelector("button").focus();
+    const rows = this.links.map(([row, column], rank) => {
+      const pinned = row === queries.of(pinnedQuery) && column === keys.of(pinnedKey);
+      const button = make(
+        "button",
+        { type: "button", tabIndex: rank ? -1 : 0, "aria-pressed": pinned },
+        ...this.words(queries, row),
+      );
+      const key = make("td", {}, ...this.words(keys, column));
+      return rowOf(pinned ? "pinned" : "", button, key, numberCell(numberText(values[places[rank]], 4)));
+    });
+    this.table.replaceChildren(tableOf(caption, ["query", "key", name], rows));
+    if (focused !== undefined) rows[Math.min(focused, rows.length - 1)]?.querySelector("button").focus();
   }
 
   words(pieces, piece) {

@@ -31,36 +31,17 @@ class TablesView {
   }
 
   #table({ heading, columns, rows, notes }) {
-    const cell = (text, at) => make("td", { className: columns[at].align === "right" ? "number" : "" }, text);
+    const cell = (text, at) => (columns[at].align === "right" ? numberCell(text) : make("td", {}, text));
+    const table = tableOf(
+      heading,
+      columns.map((column) => column.heading),
+      rows.map((row) => make("tr", {}, ...row.map(cell))),
+    );
     return make(
       "section",
       {},
-      make(
-        "div",
-        { className: "scrolled", tabIndex: 0, role: "region", "aria-label": heading },
-        make(
-          "table",
-          {},
-          make("caption", {}, heading),
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              ...columns.map((column) =>
-                make(
-                  "th",
-                  { scope: "col", className: column.align === "right" ? "number" : "" },
-                  column.heading,
-                ),
-              ),
-            ),
-          ),
-          make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map(cell)))),
-        ),
-      ),
-      ...(notes ? [make("p", { className: "quiet" }, notes)] : []),
+      make("div", { className: "scrolled", tabIndex: 0, role: "region", "aria-label": heading }, table),
+      make("p", { className: "quiet" }, notes ?? ""),
     );
   }
 
@@ -97,36 +78,20 @@ class TablesView {
   #measure(averages, measure, largest) {
     const means = averages.means[measure.name];
     const heads = Math.max(...means.map((row) => row.length));
-    const numbers = Array.from({ length: heads }, (_, head) => make("th", { scope: "col" }, String(head)));
     const rows = means.map((row, at) =>
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row" }, String(averages.layers[at])),
-        ...row.map((mean, head) => make("td", {}, this.#cell(averages, measure, at, head, mean / largest))),
+      rowOf(
+        "",
+        String(averages.layers[at]),
+        ...row.map((mean, head) => this.#cell(averages, measure, at, head, mean / largest)),
       ),
     );
     const first = rows[0]?.querySelector("button");
     if (first) first.tabIndex = 0;
-    const table = make(
-      "table",
-      { "aria-label": `${measure.name}: ${measure.meaning}` },
-      make("thead", {}, make("tr", {}, make("td"), ...numbers)),
-      make("tbody", {}, ...rows),
-    );
+    const unit = make("span", { className: "quiet" }, measure.unit.replace(`${measure.name}, `, ""));
+    const table = tableOf([`${measure.name} `, unit], ["", ...Array(heads).keys()], rows);
+    table.caption.title = measure.meaning;
     table.style.minWidth = `${1.7 * heads + 2}em`;
-    return make(
-      "figure",
-      {},
-      make(
-        "figcaption",
-        { title: measure.meaning },
-        make("b", {}, measure.name),
-        " ",
-        make("span", { className: "quiet" }, measure.unit.replace(`${measure.name}, `, "")),
-      ),
-      table,
-    );
+    return make("div", { className: "scrolled" }, table);
   }
 
   #cell(averages, measure, at, head, share) {

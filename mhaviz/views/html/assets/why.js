@@ -102,7 +102,6 @@ class WhyView {
     const hadFocus = Boolean(document.activeElement?.closest(".why-tables"));
     this.parts.classList.remove("stale");
     this.parts.replaceChildren(
-      this.#features(products, terms),
       make(
         "div",
         { className: "why-tables" },
@@ -116,72 +115,6 @@ class WhyView {
     if (hadFocus) this.parts.querySelector(".pinned button").focus();
   }
 
-  /** Three strips of cells, a feature each: the query, the key, and their products. */
-  #features(products, terms) {
-    const readout = make(
-      "p",
-      { className: "quiet", role: "status" },
-      "Point at a feature, or go through them with the arrow keys.",
-    );
-    const strips = [
-      ["q", products.query],
-      ["k", products.key],
-      ["q × k", terms],
-    ].map(([name, values]) => {
-      const largest = largestSize(values);
-      const cells = Array.from(values, (value) => {
-        const cell = make("span", { className: "feature" });
-        cell.style.backgroundColor = `rgb(${this.#app.colours.shade(value / (largest || 1), true).join(" ")})`;
-        return cell;
-      });
-      return { name, largest, cells };
-    });
-    const strip = make("div", {
-      className: "strips",
-      tabIndex: 0,
-      role: "group",
-      "aria-label": `${terms.length} features, from 0`,
-    });
-    for (const { name, largest, cells } of strips) {
-      strip.append(
-        make("span", { className: "strip-name" }, name),
-        make("span", { className: "strip" }, ...cells),
-        make("span", { className: "quiet strip-range" }, `±${numberText(largest)}`),
-      );
-    }
-    strip.append(make("span"), featureNumbers(terms.length));
-    let current = -1;
-    const go = (feature) => {
-      for (const { cells } of strips) cells[current]?.classList.remove("current");
-      current = Math.min(Math.max(feature, 0), terms.length - 1);
-      for (const { cells } of strips) cells[current].classList.add("current");
-      const [q, k, product] = [products.query, products.key, terms].map((values) =>
-        numberText(values[current]),
-      );
-      readout.textContent = `feature ${current}: ${q} × ${k} = ${product}`;
-    };
-    strip.addEventListener("pointerover", (event) => {
-      for (const { cells } of strips) {
-        const feature = cells.indexOf(event.target);
-        if (feature >= 0) go(feature);
-      }
-    });
-    strip.addEventListener("keydown", (event) => {
-      const steps = { ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: terms.length - 1 };
-      if (!Object.hasOwn(steps, event.key)) return;
-      event.preventDefault();
-      event.stopPropagation();
-      go(steps[event.key]);
-    });
-    return make(
-      "section",
-      {},
-      make("h3", {}, `q·k is the sum of ${terms.length} products of features`),
-      strip,
-      readout,
-    );
-  }
-
   #largestProducts(products, terms) {
     const named = largestPlaces(terms, STRONGEST_FEATURES);
     const rest = products.dot - named.reduce((sum, feature) => sum + terms[feature], 0);
@@ -192,35 +125,21 @@ class WhyView {
       decimalsFor([largest]),
     ];
     const row = (name, q, k, product) =>
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row" }, name),
+      rowOf(
+        "",
+        name,
         fixedCell(q, ofFeatures),
         fixedCell(k, ofFeatures),
         fixedCell(product, ofProducts),
         signedBar(product / largest),
       );
-    const body = named.map((feature) =>
+    const rows = named.map((feature) =>
       row(String(feature), products.query[feature], products.key[feature], terms[feature]),
     );
-    if (others) body.push(row(`the other ${others}`, null, null, rest));
-    return numberTable(
-      "products, largest first",
-      ["feature", "q", "k", "q × k", ""],
-      [
-        ...body,
-        make(
-          "tr",
-          { className: "sum" },
-          make("th", { scope: "row" }, "q·k"),
-          make("td"),
-          make("td"),
-          fixedCell(products.dot, ofProducts),
-          make("td"),
-        ),
-      ],
-    );
+    if (others) rows.push(row(`the other ${others}`, null, null, rest));
+    rows.push(rowOf("sum", "q·k", "", "", fixedCell(products.dot, ofProducts), ""));
+    const caption = `products of ${terms.length} features, largest first`;
+    return tableOf(caption, ["feature", "q", "k", "q × k", ""], rows);
   }
 
   /** From the sum of products to the weight, as numbers, each step of the rule in a line. */
@@ -250,18 +169,10 @@ class WhyView {
       );
     }
     lines.push(["= weight", weight]);
-    return numberTable(
-      "from q·k to the weight",
-      ["step", "value"],
-      lines.map(([name, value], at) =>
-        make(
-          "tr",
-          { className: at === lines.length - 1 ? "sum" : "" },
-          make("th", { scope: "row" }, name),
-          numberCell(value, 4),
-        ),
-      ),
+    const rows = lines.map(([name, value], at) =>
+      rowOf(at === lines.length - 1 ? "sum" : "", name, numberCell(numberText(value, 4))),
     );
+    return tableOf("from q·k to the weight", ["step", "value"], rows);
   }
 
   /** The scores and weights of the query's strongest keys, among them the one looked at: softmax weighs them all. */
@@ -276,60 +187,35 @@ class WhyView {
     );
     const ofSink = sink === null ? 0 : Math.max(1 - total, 0);
     const largest = Math.max(largestSize(weights), rest, ofSink) || 1; // of all bars
+    const row = (className, name, score, weight) =>
+      rowOf(className, name, fixedCell(score, decimals), fixedCell(weight, 4), shareBar(weight / largest));
     const rows = places.map((place) => {
-      const position = map.columns.label(place) === undefined ? null : place;
+      const label = map.columns.label(place);
       const choose = make(
         "button",
         { type: "button", onclick: () => this.#app.state.set({ query, key: place }) },
-        make("bdi", {}, position === null ? "not in this map" : shortened(map.columns.label(place), 30)),
+        make("bdi", {}, label === undefined ? "not in this map" : shortened(label, 30)),
       );
-      choose.disabled = position === null;
-      return make(
-        "tr",
-        { className: place === key ? "pinned" : "" },
-        make("th", { scope: "row" }, choose, " ", make("span", { className: "quiet" }, String(place))),
-        fixedCell(scores[place], decimals),
-        fixedCell(weights[place], 4),
-        shareBar(weights[place] / largest),
-      );
+      choose.disabled = label === undefined;
+      const name = [choose, " ", make("span", { className: "quiet" }, String(place))];
+      return row(place === key ? "pinned" : "", name, scores[place], weights[place]);
     });
-    const plainRow = (name, score, weight) =>
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row" }, name),
-        fixedCell(score, decimals),
-        fixedCell(weight, 4),
-        shareBar(weight / largest),
-      );
     const others =
       scores.reduce((count, score) => count + (score > -Infinity), 0) -
       places.filter((place) => scores[place] > -Infinity).length;
-    if (others > 0) rows.push(plainRow(`the other ${others}`, null, rest));
-    if (sink !== null) rows.push(plainRow("sink (no key)", sink, ofSink));
-    return numberTable("the keys of this query", ["key", "score", "weight", ""], rows);
+    if (others > 0) rows.push(row("", `the other ${others}`, null, rest));
+    if (sink !== null) rows.push(row("", "sink (no key)", sink, ofSink));
+    return tableOf("the keys of this query", ["key", "score", "weight", ""], rows);
   }
 
   #allFeatures(products, terms) {
     const details = make("details", {}, make("summary", {}, "all features as numbers"));
     details.addEventListener("toggle", () => {
       if (details.childElementCount > 1) return;
-      details.append(
-        numberTable(
-          "features of the query and the key",
-          ["feature", "q", "k", "q × k"],
-          Array.from(terms, (term, f) =>
-            make(
-              "tr",
-              {},
-              make("th", { scope: "row" }, String(f)),
-              numberCell(products.query[f], 6),
-              numberCell(products.key[f], 6),
-              numberCell(term, 6),
-            ),
-          ),
-        ),
+      const rows = Array.from(terms, (term, f) =>
+        rowOf("", String(f), ...[products.query[f], products.key[f], term].map((value) => numberCell(numberText(value, 6)))),
       );
+      details.append(tableOf("features of the query and the key", ["feature", "q", "k", "q × k"], rows));
     });
     return details;
   }
@@ -369,43 +255,6 @@ class TokenField {
   }
 }
 
-/** The numbers of some features, under their cells. */
-function featureNumbers(count) {
-  const step = Math.max(2 ** Math.ceil(Math.log2(count / 8)), 1);
-  return make(
-    "span",
-    { className: "strip-axis quiet", "aria-hidden": "true" },
-    ...Array.from({ length: count }, (_, feature) =>
-      make("span", {}, feature % step === 0 ? String(feature) : ""),
-    ),
-  );
-}
-
-function numberTable(caption, headings, rows) {
-  return make(
-    "table",
-    {},
-    make("caption", {}, caption),
-    make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        ...headings.map((heading, at) =>
-          heading ? make("th", { scope: "col", className: at ? "number" : "" }, heading) : make("td"),
-        ),
-      ),
-    ),
-    make("tbody", {}, ...rows),
-  );
-}
-
-/** A cell with a number of its own size. */
-function numberCell(value, digits) {
-  return make("td", { className: "number" }, numberText(value, digits));
-}
-
 /** A cell of a column whose numbers have equally many decimals; null leaves it empty. */
 function fixedCell(value, decimals) {
   const text =
@@ -414,7 +263,7 @@ function fixedCell(value, decimals) {
       : Number.isFinite(value)
         ? value.toFixed(decimals).replace("-", "−")
         : numberText(value);
-  return make("td", { className: "number" }, text);
+  return numberCell(text);
 }
 
 /** How many decimals show the largest of the numbers in four digits. */
