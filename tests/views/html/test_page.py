@@ -473,7 +473,7 @@ def test_why_says_of_the_scale_only_what_it_is(opened, tmp_path):
 
 def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_path):
     path, weights = repeated_words(tmp_path, causal=True)
-    caption = "document.querySelector('.links caption').textContent"
+    caption = "(document.querySelector('.links caption')?.textContent ?? '')"
     page = opened(path, "#view=map&window=0-40-0-40").ready()
     page.until(f"{caption}.startsWith('The strongest weights in the part of the map in sight')")
     assert ", without the first query, which sees one key alone: " in page.ask(caption)
@@ -538,5 +538,5 @@ def test_queries_behind_a_cache_see_the_keys_before_them(opened, tmp_path):
     seen_by = "[0, 1, 2].map(query => Array.from({length: 1200}, (_, key) => map.hiddenToken(query, key)))"
     hidden = page.ask(f"() => {{ const [map] = Contents.read(document).maps; return {seen_by}; }}")
     assert (np.array(hidden) == (np.arange(1200) > np.arange(3)[:, None] + 1197)).all()
-    caption = "document.querySelector('.links caption').textContent"
+    caption = "(document.querySelector('.links caption')?.textContent ?? '')"
     page.until(f"{caption}.startsWith('The strongest weights in what the map shows: ')")

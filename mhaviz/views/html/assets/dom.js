@@ -146,29 +146,28 @@ function numberCell(text) {
   return make("td", { className: "number" }, text);
 }
 
-/** A question with few answers, as radio buttons. */
+/** A question with few answers, as a list. */
 class Choice {
-  static made = 0;
-
   /**
-   * @param {string} legend
-   * @param {string[][]} options [value, words] each
+   * @param {string} words before it
    * @param {function(string)} onChoose
+   * @param {Array<string|string[]>} options [value, words] each, or the value if it says so itself
    */
-  constructor(legend, options, onChoose) {
-    const name = `choice-${Choice.made++}`;
-    this.inputs = options.map(([value]) =>
-      make("input", { type: "radio", name, value, onchange: () => onChoose(value) }),
-    );
-    this.element = make(
-      "fieldset",
-      { className: "choice" },
-      make("legend", {}, legend),
-      ...options.map(([, words], at) => make("label", {}, this.inputs[at], words)),
-    );
+  constructor(words, onChoose, options = []) {
+    this.list = make("select", { onchange: () => onChoose(this.list.value) });
+    this.element = make("label", {}, `${words} `, this.list);
+    this.options = options;
+  }
+
+  /** Other options, unless it has just these: an open list would close. */
+  set options(options) {
+    const wanted = options.map((option) => [option].flat()).map(([value, words = value]) => [value, words]);
+    const now = [...this.list.options].map(({ value, text }) => [value, text]);
+    if (JSON.stringify(now) === JSON.stringify(wanted)) return;
+    this.list.replaceChildren(...wanted.map(([value, words]) => make("option", { value }, words)));
   }
 
   set value(value) {
-    for (const input of this.inputs) input.checked = input.value === value;
+    this.list.value = value;
   }
 }

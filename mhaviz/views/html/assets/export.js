@@ -14,6 +14,19 @@ class Exporter {
     this.element = make("p", { className: "told", hidden: true });
   }
 
+  /** The address; where the browser refuses, to be copied by hand. */
+  async link() {
+    const { link } = this.#app.state;
+    try {
+      await navigator.clipboard.writeText(link);
+      this.#tell("The link is copied.");
+    } catch {
+      const field = make("input", { type: "text", readOnly: true, value: link, "aria-label": "link to what is shown" });
+      this.#tell("Copy this link: ", field);
+      field.select();
+    }
+  }
+
   /** The map or the overview as a picture, with its title and footnote. */
   async png() {
     const { view } = this.#app.state.values;

@@ -10,13 +10,9 @@ class LinksView {
   /** @param {{contents, asking, state, say}} app */
   constructor(app) {
     this.app = app;
-    this.list = make(
-      "select",
-      { onchange: () => app.state.set({ list: this.list.value }) },
-      ...Object.entries(LISTS).map(([value, text]) => make("option", { value }, text)),
-    );
+    this.list = new Choice("list", (list) => app.state.set({ list }), Object.entries(LISTS));
     this.table = make("div", { onclick: (event) => this.pin(event.target.closest("tbody tr")) });
-    this.element = make("div", { className: "links" }, make("label", {}, "list ", this.list), this.table);
+    this.element = make("div", { className: "links" }, this.list.element, this.table);
     rove(this.table, "button");
   }
 

@@ -34,7 +34,6 @@ class Page {
     this.measured = { done: 0, all: 0 };
     this.live = make("div", { className: "unseen", "aria-live": "polite" });
     this.problem = make("p", { className: "problem", role: "alert", hidden: true });
-    this.told = make("p", { className: "told", hidden: true });
     this.#takeNumbers();
     this.views = {
       overview: new OverviewView(this),
@@ -82,7 +81,6 @@ class Page {
         {},
         make("h1", {}, title),
         this.controls.element,
-        this.told,
         this.exporter.element,
         this.problem,
         ...notices.map((notice) => make("p", { className: "notice" }, notice)),
@@ -316,15 +314,18 @@ class Controls {
     this.#page = page;
     this.#state = page.state;
     const { contents, state } = page;
-    const select = (onChoose) => make("select", { onchange: (event) => onChoose(event.target.value) });
-    const labelled = (text, input, ...more) => make("label", {}, `${text} `, input, ...more);
-    this.pass = select((value) => this.#choose("pass", value));
-    this.sentence = select((value) => this.#choose("sentence", value));
-    this.map = select((value) => state.set({ map: Number(value) }));
-    this.head = select((value) => state.set({ head: Number(value) }));
-    this.part = select((value) => state.set({ part: value }));
-    this.scale = select((value) => state.set({ scale: value }));
-    this.theme = select((value) => state.set({ theme: value }));
+    this.pass = new Choice("pass", (value) => this.#choose("pass", value));
+    const ofTexts = contents.maps[0]?.isRecorded ? "example" : "sentence";
+    this.sentence = new Choice(ofTexts, (value) => this.#choose("sentence", value));
+    this.map = new Choice("map", (value) => state.set({ map: Number(value) }));
+    this.head = new Choice("head", (value) => state.set({ head: Number(value) }));
+    this.part = new Choice("show", (part) => state.set({ part }));
+    this.scale = new Choice("scale", (scale) => state.set({ scale }), [
+      "linear",
+      ["log", "logarithmic"],
+      ["rows", "per row"],
+    ]);
+    this.theme = new Choice("theme", (theme) => state.set({ theme }), ["auto", "light", "dark"]);
     this.least = make("input", {
       type: "range",
       min: 0,
@@ -344,64 +345,46 @@ class Controls {
       type: "checkbox",
       onchange: () => state.set({ special: this.special.checked }),
     });
-    this.labels = {
-      pass: labelled("pass", this.pass),
-      sentence: labelled(contents.maps[0]?.isRecorded ? "example" : "sentence", this.sentence),
-      map: labelled("map", this.map),
-      head: labelled("head", this.head),
-      part: labelled("show", this.part),
-      scale: labelled("scale", this.scale),
-      least: make(
-        "span",
-        { className: "label" },
-        make("label", {}, "hide below ", this.least),
-        this.leastNumber,
-      ),
-      special: make("label", {}, this.special, " show special tokens"),
-      theme: labelled("theme", this.theme),
-    };
+    const special = make("label", {}, this.special, " show special tokens");
+    this.ofMaps = [
+      this.pass.element,
+      this.sentence.element,
+      this.map.element,
+      this.head.element,
+      this.part.element,
+      this.scale.element,
+      make("span", {}, make("label", {}, "hide below ", this.least), this.leastNumber),
+      special,
+    ];
     const button = (text, title, onclick) => make("button", { type: "button", title, onclick }, text);
     const buttons = make(
       "span",
       { className: "buttons" },
-      button("Copy link", "copy a link to what is shown", () => this.#copyLink()),
-      button("Copy PNG", "copy the picture, or save it", () => this.#export("png")),
-      button("Copy CSV", "copy the weights, or save them", () => this.#export("csv")),
+      button("Copy link", "copy a link to what is shown", () => page.exporter.link()),
+      button("Copy PNG", "copy the picture, or save it", () => page.exporter.png()),
+      button("Copy CSV", "copy the weights, or save them", () => page.exporter.csv()),
       button("?", "help: all keys", () => page.help.showModal()),
     );
     this.element = make(
       "div",
       { className: "controls", role: "group", "aria-label": "what is shown, and how" },
-      ...Object.values(this.labels),
+      ...this.ofMaps,
+      this.theme.element,
       buttons,
     );
-
-    setOptions(this.scale, [
-      ["linear", "linear"],
-      ["log", "logarithmic"],
-      ["rows", "per row"],
-    ]);
-    setOptions(this.theme, [
-      ["auto", "auto"],
-      ["light", "light"],
-      ["dark", "dark"],
-    ]);
-    const sentences = [...new Set(contents.maps.map((map) => map.sentence))];
-    setOptions(
+    const { maps } = contents;
+    const several = (choice, options) => {
+      choice.options = options;
+      choice.element.hidden = options.length < 2;
+    };
+    const sentences = [...new Set(maps.map((map) => map.sentence))];
+    several(
       this.sentence,
       sentences.map((sentence) => [String(sentence), this.#sentenceText(sentence)]),
     );
-    this.labels.sentence.hidden = sentences.length < 2;
-    const passes = [...new Set(contents.maps.map((map) => map.pass))];
-    setOptions(
-      this.pass,
-      passes.map((pass) => [String(pass), String(pass)]),
-    );
-    this.labels.pass.hidden = passes.length < 2;
-    this.labels.special.hidden = contents.maps.every(
-      (map) => map.rows.special.size + map.columns.special.size === 0,
-    );
-    this.element.classList.toggle("no-maps", contents.maps.length === 0);
+    several(this.pass, [...new Set(maps.map((map) => String(map.pass)))]);
+    special.hidden = maps.every((map) => map.rows.special.size + map.columns.special.size === 0);
+    this.element.classList.toggle("no-maps", maps.length === 0);
   }
 
   /** Sets all choices to what the state says. */
@@ -409,23 +392,17 @@ class Controls {
     const { map, values } = this.#state;
     this.theme.value = values.theme;
     if (!map) {
-      for (const [name, label] of Object.entries(this.labels)) label.hidden = name !== "theme";
+      for (const element of this.ofMaps) element.hidden = true;
       return;
     }
     const maps = this.#page.contents.maps.filter((one) => one.isBeside(map));
-    setOptions(
-      this.map,
-      maps.map((one) => [String(one.index), this.#mapText(one)]),
-    );
-    setOptions(
-      this.head,
-      map.heads.map((head, place) => [String(head), map.tiles[place].replace(/^head /, "")]),
-    );
-    const parts = map.parts.map(({ name }) => [name, name]);
-    setOptions(this.part, parts.length > 1 ? [["all", "all three"], ...parts] : parts);
-    this.labels.map.hidden = maps.length < 2;
-    this.labels.head.hidden = map.heads.length < 2;
-    this.labels.part.hidden = parts.length < 2;
+    this.map.options = maps.map((one) => [String(one.index), this.#mapText(one)]);
+    this.head.options = map.heads.map((head, place) => [String(head), map.tiles[place].replace(/^head /, "")]);
+    const parts = map.parts.map(({ name }) => name);
+    this.part.options = parts.length > 1 ? [["all", "all three"], ...parts] : parts;
+    this.map.element.hidden = maps.length < 2;
+    this.head.element.hidden = map.heads.length < 2;
+    this.part.element.hidden = parts.length < 2;
     this.pass.value = String(map.pass);
     this.sentence.value = String(map.sentence);
     this.map.value = String(values.map);
@@ -478,39 +455,6 @@ class Controls {
     const step = least === 0 ? 0 : THRESHOLD_STEPS * (1 + Math.log10(least / this.#largest) / 4);
     return Math.round(Math.min(Math.max(step, 0), THRESHOLD_STEPS));
   }
-
-  #export(format) {
-    this.#page.told.hidden = true;
-    this.#page.exporter[format]();
-  }
-
-  /** Copies the address; where the browser refuses, shows it to be copied by hand. */
-  async #copyLink() {
-    const { told, exporter } = this.#page;
-    exporter.element.hidden = true;
-    told.hidden = false;
-    try {
-      await navigator.clipboard.writeText(this.#state.link);
-      told.textContent = "The link is copied.";
-      this.#page.say(told.textContent);
-    } catch {
-      const field = make("input", {
-        type: "text",
-        readOnly: true,
-        value: this.#state.link,
-        "aria-label": "link to what is shown",
-      });
-      told.replaceChildren("Copy this link: ", field);
-      field.select();
-    }
-  }
-}
-
-/** Fills a list of choices, unless it has just these. */
-function setOptions(select, options) {
-  const now = [...select.options].map(({ value, text }) => [value, text]);
-  if (JSON.stringify(now) === JSON.stringify(options)) return;
-  select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
 }
 
 /** Says in one sentence, in place of the page, why there is none. */

@@ -116,13 +116,10 @@ class OverviewView {
 
   #makeTools() {
     const { state, contents } = this.#app;
-    const option = (value, text) => make("option", { value }, text);
-    this.sort = make(
-      "select",
-      { onchange: () => state.set({ sort: this.sort.value, atLeast: null, atMost: null }) },
-      option("layer", "layer and head"),
-      ...contents.measures.map(({ name }) => option(name, name)),
-    );
+    this.sort = new Choice("sort by", (sort) => state.set({ sort, atLeast: null, atMost: null }), [
+      ["layer", "layer and head"],
+      ...contents.measures.map(({ name }) => name),
+    ]);
     this.reverse = make("input", {
       type: "checkbox",
       onchange: () => state.set({ reverse: this.reverse.checked }),
@@ -143,12 +140,7 @@ class OverviewView {
       make("label", {}, "at least ", this.atLeast),
       make("label", {}, "at most ", this.atMost),
     );
-    const tools = make(
-      "div",
-      { className: "tools" },
-      make("label", {}, "sort by ", this.sort),
-      this.ofMeasure,
-    );
+    const tools = make("div", { className: "tools" }, this.sort.element, this.ofMeasure);
     tools.hidden = contents.measures.length === 0;
     return tools;
   }

@@ -14,40 +14,23 @@ function viewsOf({ maps, tables, statistics }) {
   return Object.keys(has).filter((name) => has[name]);
 }
 
-const TEXT = { read: (text) => text, write: String };
-const NUMBER = { read: (text) => Number.parseFloat(text), write: String };
-const FLAG = { read: (text) => text === "yes", write: (value) => (value ? "yes" : "no") };
-const NUMBERS = {
-  read: (text) => text.split("-").filter(Boolean).map(Number),
-  write: (numbers) => numbers.join("-"),
-};
+/** A value as a link writes it: 3, all, 2-5-7, yes. */
+function written(value) {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return Array.isArray(value) ? value.join("-") : String(value);
+}
 
-/** How each value is written in a link. */
-const FIELDS = {
-  view: TEXT,
-  map: NUMBER,
-  head: NUMBER,
-  part: TEXT,
-  query: NUMBER,
-  key: NUMBER,
-  window: NUMBERS,
-  heads: NUMBERS,
-  combine: TEXT,
-  textLayout: TEXT,
-  scale: TEXT,
-  least: NUMBER,
-  special: FLAG,
-  theme: TEXT,
-  sort: TEXT,
-  reverse: FLAG,
-  atLeast: NUMBER,
-  atMost: NUMBER,
-  list: TEXT,
-};
+/** The value that was written so, or some text, which `State` checks. */
+function readValue(text) {
+  if (text === "yes" || text === "no") return text === "yes";
+  if (/^[0-9]+(-[0-9]+)+$/.test(text)) return text.split("-").map(Number);
+  return text.trim() === "" || Number.isNaN(Number(text)) ? text : Number(text);
+}
 
 class State {
   #contents;
   #views;
+  #defaults;
   #values;
   #subscribers = [];
 
@@ -55,9 +38,10 @@ class State {
   constructor(contents) {
     this.#contents = contents;
     this.#views = viewsOf(contents);
-    this.#values = this.#valid({ ...this.defaults, ...this.#read(location.hash) });
+    this.#defaults = this.#defaultsOf(contents);
+    this.#values = this.#read(location.hash);
     this.hover = { query: null, key: null };
-    window.addEventListener("hashchange", () => this.set({ ...this.defaults, ...this.#read(location.hash) }));
+    window.addEventListener("hashchange", () => this.set(this.#read(location.hash)));
   }
 
   /** All values as they are now; never changed, only replaced. */
@@ -70,8 +54,7 @@ class State {
     return this.#contents.maps[this.#values.map];
   }
 
-  get defaults() {
-    const { maps, scales } = this.#contents;
+  #defaultsOf({ maps, scales, sort }) {
     return {
       view: this.#views[0],
       map: 0,
@@ -87,8 +70,8 @@ class State {
       least: 0,
       special: true,
       theme: "auto",
-      sort: this.#contents.sort?.by ?? "layer",
-      reverse: this.#contents.sort?.reverse ?? false,
+      sort: sort?.by ?? "layer",
+      reverse: sort?.reverse ?? false,
       list: "strongest",
       atLeast: null,
       atMost: null,
@@ -106,7 +89,7 @@ class State {
     if (this.#contents.maps[wanted.map] && wanted.map !== before.map) this.#forgetOtherText(wanted, changes);
     if (wanted.head !== before.head && !("heads" in changes)) wanted.heads = [];
     const after = this.#valid(wanted);
-    const changed = new Set(Object.keys(FIELDS).filter((name) => !isSame(before[name], after[name])));
+    const changed = new Set(Object.keys(after).filter((name) => !isSame(before[name], after[name])));
     if (changed.size === 0) return;
     this.#values = after;
     this.#write(["view", "map", "head"].some((name) => changed.has(name)));
@@ -148,7 +131,7 @@ class State {
 
   #valid(wanted) {
     const { maps, measures } = this.#contents;
-    const defaults = this.defaults;
+    const defaults = this.#defaults;
     const one = (name, choices) => (choices.includes(wanted[name]) ? wanted[name] : defaults[name]);
     const number = (name, low, high) =>
       typeof wanted[name] === "number" && wanted[name] >= low && wanted[name] <= high
@@ -174,20 +157,17 @@ class State {
     });
   }
 
+  /** All values as the part of an address after "#" says them. */
   #read(hash) {
-    const values = {};
-    for (const [name, text] of new URLSearchParams(hash.slice(1))) {
-      if (Object.hasOwn(FIELDS, name)) values[name] = FIELDS[name].read(text);
-    }
-    return values;
+    const named = [...new URLSearchParams(hash.slice(1))].filter(([name]) => Object.hasOwn(this.#defaults, name));
+    return this.#valid({ ...this.#defaults, ...Object.fromEntries(named.map(([name, text]) => [name, readValue(text)])) });
   }
 
   /** The address of what is shown. That of the window may be older: browsers refuse many changes at once. */
   get link() {
-    const defaults = this.defaults;
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(this.#values)) {
-      if (value !== null && !isSame(value, defaults[name])) parameters.set(name, FIELDS[name].write(value));
+      if (value !== null && !isSame(value, this.#defaults[name])) parameters.set(name, written(value));
     }
     const [page] = location.href.split("#");
     return parameters.size ? `${page}#${parameters}` : page;
@@ -225,7 +205,7 @@ function placeIn(map, wanted) {
 
 /** Those of the wanted heads that the map has, once each; none unless they are several. */
 function severalHeads(map, wanted) {
-  const heads = [...new Set(wanted)].filter((head) => map.heads.includes(head));
+  const heads = [...new Set([wanted].flat())].filter((head) => map.heads.includes(head));
   return heads.length > 1 ? heads : [];
 }
 
@@ -247,8 +227,5 @@ function windowWithin(map, range) {
 
 /** Whether two values are equal, arrays by what they hold. */
 function isSame(one, other) {
-  if (Array.isArray(one) && Array.isArray(other)) {
-    return one.length === other.length && one.every((value, i) => value === other[i]);
-  }
-  return Object.is(one, other);
+  return JSON.stringify(one) === JSON.stringify(other);
 }

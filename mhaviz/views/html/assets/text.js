@@ -67,23 +67,12 @@ class TextView {
   }
 
   #makeControls() {
-    const choice = (legend, name, options) =>
-      new Choice(
-        legend,
-        options.map((option) => [option, option]),
-        (value) => this.#set({ [name]: value }),
-      );
-    this.layout = choice("show as", "textLayout", ["text", "lines"]);
-    this.combine = choice("several heads", "combine", ["average", "compare"]);
-    this.heads = make("fieldset", { className: "choice heads" });
+    this.layout = new Choice("show as", (textLayout) => this.#set({ textLayout }), ["text", "lines"]);
+    this.combine = new Choice("several heads", (combine) => this.#set({ combine }), ["average", "compare"]);
+    this.heads = make("fieldset");
     rove(this.heads, "input");
-    this.controls = make(
-      "div",
-      { className: "text-controls" },
-      this.layout.element,
-      this.heads,
-      this.combine.element,
-    );
+    const controls = [this.layout.element, this.heads, this.combine.element];
+    this.controls = make("div", { className: "controls" }, ...controls);
   }
 
   #set(changes) {

@@ -223,30 +223,27 @@ class WhyView {
 
 /** Chooses a token: from a list, or of a long input by its position. */
 class TokenField {
-  #side = null;
-
   /** @param {string} name @param {function(number)} onChoose of its position */
   constructor(name, onChoose) {
-    const choose = (event) => event.target.value !== "" && onChoose(Number(event.target.value));
-    this.list = make("select", { onchange: choose });
-    this.number = make("input", { type: "number", onchange: choose });
+    const choose = (value) => value !== "" && onChoose(Number(value));
+    this.list = new Choice(name, choose);
+    this.number = make("input", { type: "number", onchange: () => choose(this.number.value) });
     this.token = make("bdi", { className: "quiet" });
-    this.element = make("label", {}, `${name} `, this.list, this.number, this.token);
+    this.element = this.list.element;
+    this.element.append(this.number, this.token);
   }
 
   /** @param {Side} side @param {number} position the one chosen */
   show(side, position) {
     const isList = side.tokens <= OPTIONS;
-    this.list.hidden = !isList;
+    this.list.list.hidden = !isList;
     this.number.hidden = this.token.hidden = isList;
-    if (isList && this.#side?.labels !== side.labels) {
-      this.list.replaceChildren(
-        ...side.labels.map((label, at) =>
-          make("option", { value: side.start + at }, `${side.start + at}  ${shortened(label, 30)}`),
-        ),
-      );
+    if (isList) {
+      this.list.options = side.labels.map((label, at) => [
+        String(side.start + at),
+        `${side.start + at} ${shortened(label, 30)}`,
+      ]);
     }
-    this.#side = side;
     this.list.value = position;
     this.number.min = side.start;
     this.number.max = side.end - 1;
