@@ -150,7 +150,7 @@ USUAL_ORDER = Order(most=16)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
     """The means of all numbers; weights share one scale, from 0 to 1, entropy and distance have their own."""
     s, measures = statistics, known_columns(statistics.kinds)
-    scales = _scales(s)
+    scales = measure_scales(s)
     up_to_1 = "share of norms" if s.are_of_norms else "weight, share"
     by_unit = {up_to_1 if m.unit in _UP_TO_1 else m.unit: scales[m.name] for m in measures}
     bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != up_to_1)))
@@ -179,14 +179,14 @@ def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Sc
     return Panels(about[0], panels, rows, columns, order.column, across, caption, more, subtitle=about[1])
 
 
-def _scales(statistics: HeadStatistics) -> dict[str, Scale]:
+def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
     """The scale of each number, one for all kinds: weights and shares from 0 to 1, the others up to the largest."""
-    scales = {}
+    ends = {}
     for measure in known_columns(statistics.kinds):
         largest = max(float(np.nanmax(kind.average(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
         high = 1.0 if measure.unit in _UP_TO_1 else largest or 1.0
-        scales[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True)
-    return scales
+        ends[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True)
+    return ends
 
 
 def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:

@@ -68,7 +68,8 @@ class Chunks:
                 roots[is_missing] = missing
             code[...] = roots
         kind = f"{'signed' if signed else 'roots'}{bits}"
-        return self._add(chunk, written.tobytes(), kind, values.shape) | {"top": top}
+        described = self._add(chunk, written.tobytes(), kind, values.shape)
+        return described | {"top": top, "precision": top * (1 / most + 2**-21)}  # half a step, and float32's rounding
 
     def weights(self, values: NDArray[np.float32], bits: int, signed: bool = False) -> Reference:
         """Add the weights of a map, in a deflated chunk of their own: 32 bits as they are, fewer by their roots."""
@@ -87,7 +88,7 @@ class Chunks:
 
     def floats(self, chunk: int, values: NDArray[np.float32]) -> Reference:
         """Add numbers as they are."""
-        return self._add(chunk, np.asarray(values, "<f4").tobytes(), "floats", values.shape)
+        return self._add(chunk, np.asarray(values, "<f4").tobytes(), "floats", values.shape) | {"precision": 0.0}
 
     def bits(self, chunk: int, values: NDArray[np.bool_]) -> Reference:
         """Add truth values, (heads, …), eight to a byte; each head begins at a byte of its own."""
@@ -99,7 +100,7 @@ class Chunks:
         written.extend(bytes(-len(written) % _ALIGNED))
         offset = len(written)
         written.extend(content)
-        return {"chunk": chunk, "offset": offset, "type": kind, "shape": list(shape)}
+        return {"chunk": chunk, "offset": offset, "type": kind, "shape": list(shape), "bytes": len(content) // shape[0]}
 
 
 def _in_three_bytes(codes: NDArray[np.uint16]) -> NDArray[np.uint8]:

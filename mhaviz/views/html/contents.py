@@ -4,6 +4,7 @@
 """
 
 import base64
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -23,6 +24,7 @@ from mhaviz.pages.head_statistics import (
     Order,
     head_statistics_page,
     known_columns,
+    measure_scales,
 )
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
@@ -48,15 +50,14 @@ from mhaviz.views.ink import diverging_at_night, ink_at_night
 from mhaviz.views.labels import bare, cut, harmless, quoting, title_text, visible
 from mhaviz.views.style import Style
 
-_MOST_MEASURED = 2**23  # weights of a head; MOST_STATISTICS_WEIGHTS in assets/statistics.js
-_DIVERGENCE = {
-    "name": "divergence",
-    "short": "div",
-    "meaning": "the mean Jensen–Shannon divergence of a head's rows before and after, in bits",
-    "unit": "divergence, bits",
-    "decimals": 4,
-    "lowFirst": False,
-}
+_MOST_MEASURED = 2**23  # weights of a head, through which the browser looks for its numbers
+_DIVERGENCE = Measure(
+    "divergence",
+    "div",
+    "the mean Jensen–Shannon divergence of a head's rows before and after, in bits",
+    "divergence, bits",
+    4,
+)
 _FEW_FAMILIES = 4  # names of modules, each of which has a grid, however few layers it has
 _LABEL = 200  # cells of the longest label
 _TITLE = 200
@@ -101,13 +102,13 @@ def _(record: Difference, style: Style) -> Contents:
     for m in record.maps:
         sides = [] if m.sides is None else list(zip(("before", "after"), m.sides, strict=True))
         maps.append([*sides, ("change", m.change)])
-    numbers = [{"divergence": _numbers(m.divergence)} for m in record.maps]
+    numbers = [{"means": {"divergence": _numbers(m.divergence)}, "spreads": {}} for m in record.maps]
     table = ranking_table(record, quoting())
     changes = [m.change for m in record.maps]
     title = _title(changes, style)
     if not style.title:
         title = f"{heading(record)}; {title}"
-    about = {"subject": "difference", "title": title, "measures": [_DIVERGENCE], "numbers": numbers}
+    about = {"subject": "difference", "title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers}
     tables = [_table(table.heading, table)]
     return _contents(maps, style, about | {"tables": tables} | _words(difference_page(record), record.source))
 
@@ -137,7 +138,11 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
         of_maps = _words(attention_page(record.examples), record.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
     about: dict[str, Any] = {"subject": "heads", "title": title, "statistics": statistics, **words}
-    about |= {"measures": [_measure(measure, record.are_of_norms) for measure in measures]}
+    about["numbers"] = [_numbers_of(m, record, known) for m in examples]
+    about["measures"] = [
+        vars(measure) | {"meaning": measure.told_alone(record.are_of_norms), "high": scale.high}
+        for measure, scale in zip(measures, measure_scales(record).values(), strict=True)
+    ]
     if order.column != USUAL_ORDER.column or order.reverse:
         about["sort"] = {"by": order.column, "reverse": order.reverse}
     n_sentences = max(kind.sentences for kind in record.kinds)
@@ -175,6 +180,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
     if style.footnote is not None:
         about = about | {"reading": "", "footnote": harmless(style.footnote)}
     weights, changes = (INK, style.cmap) if about["subject"] == "difference" else (style.cmap, DIVERGING)
+    measures = [vars(measure) | {"meaning": measure.told_alone()} for measure in OF_ONE_SENTENCE]
     document = {
         "mhaviz": __version__,
         "notices": [],
@@ -182,7 +188,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
         "numbers": None,
         "tables": [],
         "sort": None,
-        "measures": [_measure(measure) for measure in OF_ONE_SENTENCE] if _are_measured(maps, about) else [],
+        "measures": measures if any(m["isMeasured"] for m in described) else [],
         **about,
         "palettes": {"weights": _palettes(weights), "changes": _palettes(changes)},
         "scales": writer.described_scales,
@@ -190,11 +196,6 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
         "maps": described,
     }
     return Contents(document, writer.chunks, size.bytes)
-
-
-def _are_measured(maps: Sequence[Sequence[Part]], about: dict[str, Any]) -> bool:
-    """Whether there are averages, or a map whose heads the browser can measure: of single tokens, not too many."""
-    return "statistics" in about or any(m.is_whole and m.weights[0].size <= _MOST_MEASURED for (_, m), *_ in maps)
 
 
 def _bytes_of_each(maps: Sequence[Sequence[Part]]) -> list[MapBytes]:
@@ -264,40 +265,49 @@ class _Writer:
         computed = _is_computed(m, kept)
         if kept is not None and not (computed or self._size.keeps_all_codes):
             kept = None
-        recorded: dict[str, Any] = {}
-        if m.is_recorded:
-            module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
-            recorded = {"module": module, "family": family, "pass": m.pass_number}
-        return recorded | {
+        module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
+        described = [
+            self._part(name, one, thumb, kept if computed else None)
+            for (name, one), thumb in zip(parts, thumbs, strict=True)
+        ]
+        title = "rollout" if m.quantity.through_layers else KIND_NAMES[m.kind]
+        return {
+            "module": module,
+            "family": family,
+            "pass": m.pass_number,
+            "isRecorded": m.is_recorded,
+            "title": title,
+            "label": replace(m, sentence=None, pass_number=None).shown_name,
             "name": m.shown_name,
             "layer": m.layer,
             "kind": m.kind,
             "sentence": m.sentence,
             "heads": list(m.heads),
-            "tiles": list(tile_titles(m)),
-            "quantity": {
-                "key": m.quantity.key,
-                "name": m.quantity.name,
-                "reduction": m.quantity.reduction,
-                "perLayer": m.quantity.through_layers,
-                "isDistribution": m.quantity.is_distribution,
-            },
+            "names": [tile if m.quantity.through_layers else f"{m.shown_name}, {tile}" for tile in tile_titles(m)],
+            "quantity": vars(m.quantity),
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),
             "reach": None if m.quantity.through_layers else m.reach,
             "hiddenLater": m.kind == "masked",
             "isCropped": m.to_special is not None,
-            "parts": [self._part(name, one, thumb, computed) for (name, one), thumb in zip(parts, thumbs, strict=True)],
+            "isMeasured": parts[-1][0] == "weights" and _can_measure(m, kept),
+            "parts": described,
+            "precision": max(part["precision"] for part in described),
             "call": kept and self._call(kept),
         }
 
-    def _part(self, name: str, m: AttentionMap, thumb: AttentionMap, computed: bool) -> dict[str, Any]:
+    def _part(
+        self, name: str, m: AttentionMap, thumb: AttentionMap, computed_from: QueriesAndKeys | None
+    ) -> dict[str, Any]:
         signed = m.quantity.is_signed
-        values = None
-        if not computed:
-            values = self.chunks.weights(m.weights, self._size.bits, signed)
         thumbs = self.chunks.roots(self._first, thumb.weights, 8, signed)
-        return {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs, "values": values}
+        described = {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs}
+        if computed_from is not None:
+            norms = computed_from.value_norms
+            precision = computed_from.precision * (1.0 if norms is None else float(norms.max()))
+            return described | {"values": None, "precision": precision}
+        values = self.chunks.weights(m.weights, self._size.bits, signed)
+        return described | {"values": values, "precision": values["precision"]}
 
     def _side(self, axis: Axis) -> dict[str, Any]:
         tokens = axis.tokens
@@ -311,7 +321,7 @@ class _Writer:
                     "joined": _joined(tokens),
                     "special": list(tokens.special),
                     "ids": list(tokens.ids) or None,
-                    **({"unnamed": unnamed} if (unnamed := unnamed_text(tokens)) else {}),
+                    "unnamed": unnamed_text(tokens),
                 }
             )
         edges = None if axis.cells is None else axis.edges.tolist()
@@ -321,7 +331,6 @@ class _Writer:
         if id(kept) not in self._calls:
             chunk = self.chunks.new()
             self._calls[id(kept)] = {
-                "dKey": kept.query.codes.shape[2],
                 "scale": kept.scale,
                 "rule": kept.rule,
                 "causal": kept.causal,
@@ -333,10 +342,8 @@ class _Writer:
                 "key": self.chunks.features(chunk, kept.key),
                 "bias": kept.bias and {"form": kept.bias.form, "values": self._bias(chunk, kept)},
                 "precision": kept.precision,
+                "norms": None if kept.value_norms is None else self.chunks.floats(chunk, kept.value_norms),
             }
-            if kept.value_norms is not None:
-                self._calls[id(kept)]["norms"] = self.chunks.floats(chunk, kept.value_norms)
-                self._calls[id(kept)]["largestNorm"] = float(kept.value_norms.max())
         return self._calls[id(kept)]
 
     def _bias(self, chunk: int, kept: QueriesAndKeys) -> Reference:
@@ -438,14 +445,21 @@ def _table(heading: str, table: Table) -> dict[str, Any]:
     return {"heading": heading, "columns": columns, "rows": rows, "notes": table.notes}
 
 
-def _measure(measure: Measure, are_of_norms: bool = False) -> dict[str, Any]:
+def _can_measure(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
+    """Whether the browser can look through all weights of its heads; shares of norms need all keys."""
+    sides = [len(axis.tokens) for axis in (m.rows, m.columns)]
+    is_whole = m.is_whole if kept is None else sides == [kept.query.codes.shape[1], kept.key.codes.shape[1]]
+    return is_whole and math.prod(sides) <= _MOST_MEASURED and (m.quantity.is_distribution or m.to_special is None)
+
+
+def _numbers_of(m: AttentionMap, record: HeadStatistics, names: Sequence[str]) -> dict[str, Any]:
+    """Those of the heads of an example, over all sentences."""
+    kind = next(kind for kind in record.kinds if kind.kind == m.kind)
+    row, heads = kind.layers.index(m.layer), list(m.heads)
+    parts = {"means": "mean", "spreads": "spread"}
     return {
-        "name": measure.name,
-        "short": measure.short,
-        "meaning": measure.told_alone(are_of_norms),
-        "unit": measure.unit,
-        "decimals": measure.decimals,
-        "lowFirst": measure.low_first,
+        several: {name: _numbers(getattr(kind.average(name), one)[row, heads]) for name in names}
+        for several, one in parts.items()
     }
 
 

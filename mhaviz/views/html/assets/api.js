@@ -5,7 +5,7 @@
  * Offer the contents as `window.mhaviz`:
  *
  * ready: a promise, resolved when all numbers can be had.
- * maps: what there is: {index, name, layer, kind, sentence, module, pass, site, heads, tiles, parts, queries, keys,
+ * maps: what there is: {index, name, layer, kind, sentence, module, pass, heads, names, parts, queries, keys,
  *   rows, columns, precision}; heads are numbers, queries and keys labels, rows and columns counts of cells; module is
  *   what a program that was recorded calls the attention, pass its forward pass, if there are several.
  * weights(map, head, wanted): see `weightsOf`.
@@ -22,9 +22,8 @@ function offerApi(contents) {
       sentence: map.sentence,
       module: map.module,
       pass: map.pass,
-      site: Object.freeze({ layer: map.layer, kind: map.kind, sentence: map.sentence }),
       heads: map.heads,
-      tiles: map.tiles,
+      names: map.names,
       parts: map.parts.map((part) => part.name),
       queries: map.rows.labels,
       keys: map.columns.labels,

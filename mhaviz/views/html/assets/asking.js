@@ -117,7 +117,7 @@ class Asking {
    * @param {function(PageMap, number, Object): void} onHead gets a head's numbers, {name: number|null}
    */
   async statistics(onProgress, onHead) {
-    const maps = this.#contents.maps.filter(hasStatistics);
+    const maps = this.#contents.maps.filter((map) => map.isMeasured);
     const heads = maps.flatMap((map) => map.heads.map((head) => [map, head]));
     for (const [done, [map, head]] of heads.entries()) {
       onHead(map, head, await this.#statisticsOf(map, head));

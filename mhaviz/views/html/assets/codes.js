@@ -33,21 +33,13 @@ async function inflated(bytes) {
 function headNumbers(ref, place, chunkBytes) {
   const bytes = headBytes(ref, place, chunkBytes);
   const length = sizeOfHead(ref);
+  if (ref.type in ROOTS) {
+    const [Codes, missing] = ROOTS[ref.type];
+    return squares(new Codes(bytes.buffer, bytes.byteOffset, length), ref.top, missing);
+  }
   switch (ref.type) {
     case "floats":
       return new Float32Array(bytes.slice().buffer);
-    case "roots8":
-      return squares(bytes, ref.top, 254, 255);
-    case "roots10":
-      return squares(new Uint16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 1022, 1023);
-    case "roots16":
-      return squares(new Uint16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 65534, 65535);
-    case "signed8":
-      return squares(new Int8Array(bytes.buffer, bytes.byteOffset, length), ref.top, 127, -128);
-    case "signed10":
-      return squares(new Int16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 511, -512);
-    case "signed16":
-      return squares(new Int16Array(bytes.buffer, bytes.byteOffset, length), ref.top, 32767, -32768);
     case "affine12":
       return steps(codesOfThreeBytes(bytes, length), ref, place, chunkBytes);
     case "affine16":
@@ -59,9 +51,19 @@ function headNumbers(ref, place, chunkBytes) {
   }
 }
 
+/** How codes of roots are stored, and the one that stands for a missing number; the largest is the one before it. */
+const ROOTS = {
+  roots8: [Uint8Array, 255],
+  roots10: [Uint16Array, 1023],
+  roots16: [Uint16Array, 65535],
+  signed8: [Int8Array, -128],
+  signed10: [Int16Array, -512],
+  signed16: [Int16Array, -32768],
+};
+
 /** The bytes of one head, in place: a Uint8Array that must not be written to. */
 function headBytes(ref, place, chunkBytes) {
-  const size = Math.ceil((sizeOfHead(ref) * BITS[ref.type]) / 8);
+  const size = ref.bytes;
   const start = ref.offset + place * size;
   const all = chunkBytes(ref.chunk);
   if (start + size > all.length) {
@@ -75,34 +77,13 @@ function bitAt(bytes, n) {
   return (bytes[n >> 3] >> (7 - (n & 7))) & 1;
 }
 
-/**
- * How far a number that was written as a code can be from what it was, at most: its root by half a step, and what
- * float32 rounds of root and number.
- */
-function precisionOf(ref) {
-  return ref.type in LARGEST_CODES ? ref.top * (1 / LARGEST_CODES[ref.type] + 2 ** -21) : 0;
-}
-
-const LARGEST_CODES = { roots10: 1022, roots16: 65534, signed10: 511, signed16: 32767 };
-const BITS = {
-  floats: 32,
-  roots8: 8,
-  roots10: 16,
-  roots16: 16,
-  signed8: 8,
-  signed10: 16,
-  signed16: 16,
-  affine12: 12,
-  affine16: 16,
-  bits: 1,
-};
-
 function sizeOfHead(ref) {
   return ref.shape.slice(1).reduce((product, size) => product * size, 1);
 }
 
 /** sign(code) · top · (code / largest)²; NaN for the code that stands for missing. */
-function squares(codes, top, largest, missing) {
+function squares(codes, top, missing) {
+  const largest = Math.abs(missing) - 1;
   const values = new Float32Array(codes.length);
   for (let i = 0; i < codes.length; i++) {
     const root = codes[i] / largest;

@@ -1,26 +1,14 @@
 // What the page holds: its JSON document, and the maps, tokens and numbers that this speaks of.
 "use strict";
 
-/** All that Python wrote into the page. */
+/** All that Python wrote into the page, by the names that it has there. */
 class Contents {
   /**
    * @param {object} described the JSON document
    * @param {function(number): Uint8Array} chunkBytes the bytes of a chunk
    */
   constructor(described, chunkBytes) {
-    this.described = described;
-    this.subject = described.subject;
-    this.title = described.title;
-    this.footnote = described.footnote;
-    this.reading = described.reading;
-    this.palettes = described.palettes;
-    this.scales = described.scales;
-    this.measures = described.measures;
-    this.statistics = described.statistics;
-    this.numbers = described.numbers;
-    this.sort = described.sort;
-    this.tables = described.tables;
-    this.notices = described.notices;
+    Object.assign(this, described, { described });
     this.maps = described.maps.map((map, index) => new PageMap(map, index, described.tokens, chunkBytes));
   }
 
@@ -88,33 +76,15 @@ class Chunks {
   }
 }
 
-/** The numbers between the queries and the keys of one attention, or a difference of two. */
+/** The numbers between the queries and the keys of one attention, or a difference of two; with all that Python says of it. */
 class PageMap {
-  #described;
   #chunkBytes;
   #call;
 
   constructor(described, index, tokens, chunkBytes) {
-    this.#described = described;
     this.#chunkBytes = chunkBytes;
     this.#call = described.call && new Call(described.call, chunkBytes);
-    this.index = index;
-    this.name = described.name;
-    this.layer = described.layer;
-    this.kind = described.kind;
-    this.sentence = described.sentence;
-    this.pass = described.pass ?? null;
-    this.module = described.module ?? "";
-    this.family = described.family ?? "";
-    this.isRecorded = "module" in described;
-    this.heads = described.heads;
-    this.tiles = described.tiles;
-    this.quantity = described.quantity;
-    this.parts = described.parts;
-    this.call = described.call;
-    this.isCropped = described.isCropped; // special tokens are left out of its rows and columns
-    this.reach = described.reach;
-    this.hiddenLater = described.hiddenLater;
+    Object.assign(this, described, { index });
     this.rows = new Side(described.queries, tokens);
     this.columns = new Side(described.keys, tokens);
     this.isPooled = this.rows.isPooled || this.columns.isPooled;
@@ -133,20 +103,6 @@ class PageMap {
   /** Whether another map is of the same texts, in the same forward pass of a program. */
   isBeside(other) {
     return this.sentence === other.sentence && this.pass === other.pass;
-  }
-
-  /** Whether it is of all tokens of a sentence. */
-  get isWhole() {
-    const { rows, columns } = this;
-    if (this.#call === null) return this.#hasAllCells;
-    return rows.tokens === this.#call.queries && columns.tokens === this.#call.keys;
-  }
-
-  /** How far a number of any part can be from that of the model, at most. */
-  get precision() {
-    const ofPart = ({ values }) =>
-      values === null ? this.call.precision * (this.call.largestNorm ?? 1) : precisionOf(values);
-    return Math.max(...this.parts.map(ofPart));
   }
 
   /** What Python wrote of a part. Throws an Error if there is none of this name. */
@@ -246,7 +202,7 @@ class PageMap {
 
   /** Whether there is a row for each query and a column for each key of the whole input. */
   get #hasAllCells() {
-    return this.#described.queries.edges === null && this.#described.keys.edges === null;
+    return this.queries.edges === null && this.keys.edges === null;
   }
 
   /** How many keys come before the first query: they end together. */
@@ -282,7 +238,7 @@ class Side {
     this.labels = this.#labelled.labels;
     this.texts = this.#labelled.texts ?? this.labels;
     this.ids = this.#labelled.ids;
-    this.unnamed = this.#labelled.unnamed ?? "";
+    this.unnamed = this.#labelled.unnamed;
     this.edges = Int32Array.from(edges ?? { length: count + 1 }, (edge, i) => edge ?? i);
     this.length = this.edges.length - 1;
     this.start = this.edges[0];
@@ -294,11 +250,6 @@ class Side {
 
   label(position) {
     return this.labels[position - this.start];
-  }
-
-  /** The cell that the token at a position falls into. */
-  cellOf(position) {
-    return pieceAt(this.edges, position);
   }
 
   /** Whether there are tokens from one position to before another. */

@@ -158,7 +158,7 @@ class Page {
 
   /** Has the numbers of all heads computed, once somebody wants them. */
   measure() {
-    if (this.#isMeasuring || this.contents.statistics || this.contents.numbers) return;
+    if (this.#isMeasuring || this.contents.numbers) return;
     this.#isMeasuring = true;
     this.asking
       .statistics(
@@ -173,24 +173,13 @@ class Page {
 
   /** Numbers that came with the page: of a difference; or averages over a corpus, in place of those of single texts. */
   #takeNumbers() {
-    const { statistics, numbers, maps } = this.contents;
-    for (const map of numbers ? maps : []) {
-      for (const [place, head] of map.heads.entries()) {
-        const ofHead = Object.entries(numbers[map.index]).map(([name, heads]) => [name, heads[place]]);
-        this.statistics.set(`${map.index}:${head}`, Object.fromEntries(ofHead));
-      }
-    }
-    for (const map of statistics ? maps : []) {
-      const averages = statistics.find((one) => one.kind === map.kind && one.layers.includes(map.layer));
-      if (!averages) continue;
-      const layer = averages.layers.indexOf(map.layer);
-      const numbersOf = (table, head) =>
-        Object.fromEntries(
-          Object.entries(table).map(([name, layers]) => [name, layers[layer][head] ?? null]),
-        );
-      for (const head of map.heads) {
-        this.statistics.set(`${map.index}:${head}`, numbersOf(averages.means, head));
-        this.spreads.set(`${map.index}:${head}`, numbersOf(averages.spreads, head));
+    const { numbers, maps } = this.contents;
+    for (const [index, { means, spreads }] of (numbers ?? []).entries()) {
+      for (const [place, head] of maps[index].heads.entries()) {
+        const ofHead = (table) =>
+          Object.fromEntries(Object.entries(table).map(([name, values]) => [name, values[place]]));
+        this.statistics.set(`${index}:${head}`, ofHead(means));
+        this.spreads.set(`${index}:${head}`, ofHead(spreads));
       }
     }
   }
@@ -397,7 +386,7 @@ class Controls {
     }
     const maps = this.#page.contents.maps.filter((one) => one.isBeside(map));
     this.map.options = maps.map((one) => [String(one.index), this.#mapText(one)]);
-    this.head.options = map.heads.map((head, place) => [String(head), map.tiles[place].replace(/^head /, "")]);
+    this.head.options = map.heads.map(String);
     const parts = map.parts.map(({ name }) => name);
     this.part.options = parts.length > 1 ? [["all", "all three"], ...parts] : parts;
     this.map.element.hidden = maps.length < 2;
@@ -428,8 +417,7 @@ class Controls {
 
   /** A map among those of the same texts: "layer 3, self · blocks.3.attn". */
   #mapText(map) {
-    const name = map.name.replace(/^(pass \d+, )?((sentence|example) \d+, )?/, "");
-    return map.module ? `${name} · ${shortened(map.module, 60)}` : name;
+    return map.module ? `${map.label} · ${shortened(map.module, 60)}` : map.label;
   }
 
   #sentenceText(sentence) {

@@ -357,7 +357,7 @@ class MapView {
     });
     const [queries, keys] = [rows.end(row) - rows.first(row), columns.end(column) - columns.first(column)];
     const isCell = queries > 1 || keys > 1;
-    const { name, reduction, isDistribution } = this.#map.quantity;
+    const { name, reduction, is_distribution: isDistribution } = this.#map.quantity;
     const whose = queries === 1 ? "the query's" : "their";
     const own = isDistribution || keys === 1 ? `${whose} ${name}` : `the sum of ${whose} ${name}s`;
     const mean = queries === 1 ? "" : `the mean over ${queries} queries of `;

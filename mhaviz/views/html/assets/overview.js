@@ -1,7 +1,6 @@
 // All heads at a glance: layers × heads, or sorted and filtered by a number of each head.
 "use strict";
 
-const KINDS = { self: "self-attention", masked: "masked self-attention", cross: "source-target attention" };
 const LEAST_THUMB = 18; // CSS pixels
 const MOST_THUMB = 200;
 const GROUP_GAP = 32;
@@ -202,7 +201,7 @@ class OverviewView {
 
   #grid(maps) {
     const heads = [...new Set(maps.flatMap((map) => map.heads))].sort((a, b) => a - b);
-    const heading = make("h3", {}, titleOf(maps[0]));
+    const heading = make("h3", {}, maps[0].title);
     const { family } = maps[0];
     if (family) heading.append(" ", make("bdi", { className: "quiet module" }, family));
     if (heads.length === 1 && maps.length > 1)
@@ -231,7 +230,7 @@ class OverviewView {
     );
     const grid = make(
       "div",
-      { className: "grid", role: "grid", "aria-label": `${titleOf(maps[0])}: layers × heads` },
+      { className: "grid", role: "grid", "aria-label": `${maps[0].title}: layers × heads` },
       top,
       ...rows,
     );
@@ -242,10 +241,7 @@ class OverviewView {
   /** A flat list, in the order of the maps. */
   #flow(maps) {
     const thumbs = maps.flatMap((map) => map.heads.map((head) => this.#thumb(map, head)));
-    return this.#listbox(thumbs, ({ map, head }) => {
-      const tile = map.tiles[map.placeOf(head)];
-      return tile.startsWith("head") ? `layer ${map.layer}` : tile; // there is one head, and several layers
-    });
+    return this.#listbox(thumbs, ({ map }) => `layer ${map.layer}`);
   }
 
   /** All heads that pass the filter, best first; those without a number last. */
@@ -256,7 +252,7 @@ class OverviewView {
     const passes = (number) =>
       (atLeast === null || (number !== null && number >= atLeast)) &&
       (atMost === null || (number !== null && number <= atMost));
-    const sign = measure.lowFirst === reverse ? -1 : 1;
+    const sign = measure.low_first === reverse ? -1 : 1;
     const thumbs = maps
       .flatMap((map) => map.heads.map((head) => this.#thumb(map, head)))
       .map((thumb) => ({ thumb, number: numberOf(thumb) }))
@@ -473,10 +469,6 @@ function groupOf(map) {
 /** The layers that one goes through. */
 function kindOf(map) {
   return `${map.kind} ${map.quantity.key}`;
-}
-
-function titleOf(map) {
-  return map.quantity.key === "rollout" ? "rollout" : KINDS[map.kind];
 }
 
 /** Map.groupBy, which some browsers do not have yet. */

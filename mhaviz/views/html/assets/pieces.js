@@ -104,8 +104,7 @@ class Pieces {
 
 /** "layer 2, self, head 9", or a rollout's "layer 3". */
 function headName(map, head) {
-  const tile = map.tiles[map.placeOf(head)];
-  return tile.startsWith("head") ? `${map.name}, ${tile}` : tile;
+  return map.names[map.placeOf(head)];
 }
 
 /** A title as what an element holds, and what the program that was recorded calls the attention. */

@@ -15,7 +15,7 @@ function viewsOf({ maps, tables, statistics }) {
 }
 
 /** A value as a link writes it: 3, all, 2-5-7, yes. */
-function written(value) {
+function valueText(value) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   return Array.isArray(value) ? value.join("-") : String(value);
 }
@@ -167,7 +167,7 @@ class State {
   get link() {
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(this.#values)) {
-      if (value !== null && !isSame(value, this.#defaults[name])) parameters.set(name, written(value));
+      if (value !== null && !isSame(value, this.#defaults[name])) parameters.set(name, valueText(value));
     }
     const [page] = location.href.split("#");
     return parameters.size ? `${page}#${parameters}` : page;

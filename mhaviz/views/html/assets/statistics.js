@@ -1,29 +1,6 @@
 // What a head looks at in one sentence: the numbers of `mhaviz heads`, which HeadAverages in Python defines.
 "use strict";
 
-const STATISTICS = [
-  "entropy",
-  "distance",
-  "itself",
-  "previous",
-  "next",
-  "first",
-  "separators",
-  "copies",
-  "induction",
-];
-
-/** More weights of a head than this are not looked through in the background. */
-const MOST_STATISTICS_WEIGHTS = 2 ** 23;
-
-/** Whether a map has such numbers: it shows weights, of all tokens of a sentence, and not too many; shares of norms
- *  need all keys. */
-function hasStatistics(map) {
-  const few = map.rows.tokens * map.columns.tokens <= MOST_STATISTICS_WEIGHTS;
-  const areKnown = map.quantity.isDistribution || !map.isCropped;
-  return map.mainPart === "weights" && map.exact && map.isWhole && few && areKnown;
-}
-
 /**
  * The sums that the numbers of a head are the means of, over some of its queries.
  *
@@ -44,7 +21,7 @@ function headTotals(map, place, weights, start) {
   };
   const keys = map.columns.tokens;
   const queries = weights.length / keys;
-  const areShares = map.quantity.isDistribution; // of others, such as norms, each row's shares count
+  const areShares = map.quantity.is_distribution; // of others, such as norms, each row's shares count
   const special = [...map.columns.special];
   const samePositions = map.kind !== "cross" && map.rows.tokens === keys;
   const copyBefore = samePositions ? earlierCopies(map.columns) : null;
@@ -98,10 +75,10 @@ function addedTotals(some, others) {
   return sums;
 }
 
-/** {name: number, or null where there is none}. */
+/** {name: number} of what there is a number for. */
 function meansOfTotals(totals) {
-  const mean = (total) => (total && Number.isFinite(total.sum) ? total.sum / total.queries : null);
-  return Object.fromEntries(STATISTICS.map((name) => [name, mean(totals[name])]));
+  const finite = Object.entries(totals).filter(([, { sum }]) => Number.isFinite(sum));
+  return Object.fromEntries(finite.map(([name, { sum, queries }]) => [name, sum / queries]));
 }
 
 /** −Σ a ln a, in nats. */

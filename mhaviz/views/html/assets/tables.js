@@ -49,15 +49,6 @@ class TablesView {
   #averages(averages) {
     const { measures } = this.#app.contents;
     const shown = measures.filter((measure) => averages.means[measure.name]);
-    const largest = (unit) =>
-      unit === "weight" || unit === "share"
-        ? 1
-        : Math.max(
-            ...shown
-              .filter((measure) => measure.unit === unit)
-              .flatMap((measure) => averages.means[measure.name].flat().filter((mean) => mean !== null)),
-            0,
-          ) || 1;
     return make(
       "section",
       { className: "averages" },
@@ -65,7 +56,7 @@ class TablesView {
       make(
         "div",
         { className: "measures" },
-        ...shown.map((measure) => this.#measure(averages, measure, largest(measure.unit))),
+        ...shown.map((measure) => this.#measure(averages, measure)),
       ),
       make(
         "p",
@@ -75,14 +66,14 @@ class TablesView {
     );
   }
 
-  #measure(averages, measure, largest) {
+  #measure(averages, measure) {
     const means = averages.means[measure.name];
     const heads = Math.max(...means.map((row) => row.length));
     const rows = means.map((row, at) =>
       rowOf(
         "",
         String(averages.layers[at]),
-        ...row.map((mean, head) => this.#cell(averages, measure, at, head, mean / largest)),
+        ...row.map((mean, head) => this.#cell(averages, measure, at, head, mean / measure.high)),
       ),
     );
     const first = rows[0]?.querySelector("button");
