@@ -83,7 +83,7 @@ class Page {
         this.controls.element,
         this.exporter.element,
         this.problem,
-        ...notices.map((notice) => make("p", { className: "notice" }, notice)),
+        ...notices.map((notice) => make("p", { className: "notice quiet" }, notice)),
       ),
       this.tabList,
       this.content,
@@ -323,7 +323,6 @@ class Controls {
     });
     this.leastNumber = make("input", {
       type: "number",
-      className: "short",
       min: 0,
       max: state.most,
       step: "any",
@@ -453,27 +452,9 @@ function sayBroken(sentence) {
   document.getElementById("page").hidden = true;
 }
 
-/** How much of a page that was cut off is there. */
-function cutSentence() {
-  const start = "This page was cut off while it was saved or copied";
-  const end = "Save or copy it again.";
-  try {
-    const { chunks } = JSON.parse(document.getElementById("document").textContent);
-    const wanted = chunks.reduce((sum, chunk) => sum + chunk.bytes, 0);
-    const there = chunks.reduce((sum, _, i) => {
-      const text = document.getElementById(`chunk-${i}`)?.textContent ?? "";
-      return sum + Math.floor((text.length * 3) / 4);
-    }, 0);
-    const size = (bytes) => `${(bytes / 1e6).toPrecision(2)} MB`;
-    return `${start}: ${size(Math.min(there, wanted))} of its ${size(wanted)} of numbers are there. ${end}`;
-  } catch {
-    return `${start}: not even its beginning is there. ${end}`;
-  }
-}
-
 function start() {
   if (!document.getElementById("end")) {
-    sayBroken(cutSentence());
+    sayBroken("This page was cut off while it was saved or copied. Save or copy it again.");
     return;
   }
   try {

@@ -28,7 +28,7 @@ class MapView {
   constructor(app) {
     this.#app = app;
     this.#figure = new MapFigure(app.colours);
-    this.heading = make("h2");
+    this.heading = make("h2", { className: "unseen" });
     this.resolution = make("span", { className: "quiet" });
     this.canvas = make("canvas", {
       className: "map",
@@ -453,7 +453,7 @@ class MapView {
       make("button", { type: "button", "aria-label": label, title: label, onclick }, text);
     return make(
       "div",
-      { className: "tools", role: "group", "aria-label": "head and zoom" },
+      { className: "buttons", role: "group", "aria-label": "head and zoom" },
       button("‹", "previous head ([)", () => this.#app.step("head", -1)),
       button("›", "next head (])", () => this.#app.step("head", 1)),
       button("−", "show more (−)", () => this.zoom(ZOOM_STEP)),

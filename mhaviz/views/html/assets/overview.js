@@ -127,19 +127,18 @@ class OverviewView {
       make("input", {
         type: "number",
         step: "any",
-        className: "short",
         onchange: (event) =>
           state.set({ [name]: event.target.value === "" ? null : event.target.valueAsNumber }),
       });
     [this.atLeast, this.atMost] = [bound("atLeast"), bound("atMost")];
     this.ofMeasure = make(
       "span",
-      { className: "of-measure" },
+      { className: "controls" },
       make("label", {}, this.reverse, " reverse order"),
       make("label", {}, "at least ", this.atLeast),
       make("label", {}, "at most ", this.atMost),
     );
-    const tools = make("div", { className: "tools" }, this.sort.element, this.ofMeasure);
+    const tools = make("div", { className: "controls" }, this.sort.element, this.ofMeasure);
     tools.hidden = contents.measures.length === 0;
     return tools;
   }

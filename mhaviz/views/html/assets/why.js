@@ -21,7 +21,7 @@ class WhyView {
       { type: "button", onclick: () => app.state.set({ query: null, key: null }) },
       "strongest",
     );
-    this.choice = make("div", { className: "why-choice" }, this.query.element, this.key.element, strongest);
+    this.choice = make("div", { className: "controls" }, this.query.element, this.key.element, strongest);
     this.title = make("h2");
     this.message = make("p", { className: "quiet", role: "status" });
     this.parts = make("div", { className: "why-parts" });
