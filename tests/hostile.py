@@ -37,6 +37,9 @@ HOSTILE = (
 ACTING = "".join(text for text in HOSTILE if not text.isprintable()) + "\x7f\x85\x9b31m\r\u2066\u2029\ufeff\ufffe"
 """A text that holds what every one of them could do to a terminal."""
 
+KINDS = ("$x^2$", "[/x]", "<script>alert(1)</script>", "e" + "\u0301" * 500, "", "x" * 5000, "مرحبا", ACTING)
+"""One of each kind, for what takes long: markup, a pile, nothing, length, another direction, control."""
+
 
 ISOLATED = re.compile(
     "\u2068([^\u2066-\u2069]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff][^\u2066-\u2069]*)\u2069"

@@ -375,8 +375,9 @@ def test_changes_need_a_head_in_common():
         mhaviz.diff(first, first, layer=(0,))
 
 
-def test_a_picture_that_is_coarser_than_asked_for_says_so(tmp_path):
-    attention = mhaviz.load().attend([TEXT] * 30)
+def test_a_picture_that_is_coarser_than_asked_for_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("mhaviz.views.figure.sheet.MOST_AREA", 1_000_000)
+    attention = mhaviz.load().attend(TEXT)
     with pytest.warns(UserWarning, match="drawn at .* dpi instead of 600"):
         attention.save(tmp_path / "x.png", dpi=600)
 

@@ -104,14 +104,14 @@ class FullAfter(io.FileIO):
 def test_a_disk_that_becomes_full_in_the_middle_of_a_file(random_attention, tmp_path, monkeypatch, suffix):
     """At its beginning, in it, and where it ends: what a library raises then is not told."""
     attention = random_attention()
-    path = tmp_path / f"a{suffix}"
-    save_all([path], attention, lambda: heatmap_figure(attention))
+    path, sheet = tmp_path / f"a{suffix}", heatmap_figure(attention)
+    save_all([path], attention, lambda: sheet)
     size = path.stat().st_size
     path.unlink()
     for room in (0, size // 3, size - 1):
         monkeypatch.setattr(os, "fdopen", lambda handle, _, room=room: io.BufferedWriter(FullAfter(handle, room)))
         with pytest.raises(MhavizError, match=rf"cannot write .*a\{suffix}: No space left on device"):
-            save_all([path], attention, lambda: heatmap_figure(attention))
+            save_all([path], attention, lambda: sheet)
         assert not list(tmp_path.iterdir())
 
 

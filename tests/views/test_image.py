@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn import images, inside, texts
-from hostile import ACTING, HOSTILE, acts
+from hostile import KINDS, acts
 from PIL import Image
 
 from mhaviz.errors import ArgumentError
@@ -290,7 +290,7 @@ def test_the_terminal_names_the_layers(show):
     assert "layer 1, blocks.attn" in shown
 
 
-@pytest.mark.parametrize("token", [*HOSTILE, ACTING])
+@pytest.mark.parametrize("token", KINDS)
 def test_hostile_texts_are_shown_and_do_nothing(show, token):
     tokens = Tokens((token, "0,0", "0,1"), (0,), grid=(1, 2))
     weights = np.full((2, 3, 3), 1 / 3, np.float32)

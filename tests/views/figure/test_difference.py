@@ -121,13 +121,14 @@ def test_few_cells_of_a_long_map_may_be_beyond_the_scale():
     assert f"≥ {high:.3g}" in texts(sheet)
 
 
-@pytest.mark.parametrize(("length", "n_heads"), [(1, 1), (1, 16), (3, 2), (12, 8), (60, 2), (300, 1), (300, 16)])
+@pytest.mark.parametrize(("length", "n_heads"), [(1, 1), (1, 16), (12, 8), (60, 2), (300, 16)])
 def test_any_size_stays_on_the_sheet(difference, length, n_heads):
     inside(difference_figure(difference(tuple(f"w{i}" for i in range(length)), n_heads), replace(AUTO, dpi=40)))
 
 
-@pytest.mark.parametrize(("cells", "each"), [(1, 1), (1, 9), (12, 1), (64, 7), (400, 3)])
-@pytest.mark.parametrize("reduction", ["mass", "max"])
+@pytest.mark.parametrize(("cells", "each", "reduction"), [
+    (1, 1, "mass"), (1, 9, "max"), (12, 1, "max"), (64, 7, "mass"), (400, 3, "max"), (400, 3, "mass"),
+])  # fmt: skip
 def test_pooled_maps_stay_on_the_sheet(cells, each, reduction):
     inside(difference_figure(pooled(cells, reduction, each), replace(AUTO, dpi=40)))
 
@@ -144,9 +145,9 @@ def test_no_more_pixels_than_programs_open(difference):
 
 
 def test_too_many_maps_for_a_picture(random_map):
-    maps = tuple(random_map(1, ("a", "b"), sentence=i) for i in range(1_000))
+    maps = tuple(random_map(1, ("a", "b"), sentence=i) for i in range(600))
     d = compare(*[Attention(Source("s"), maps)] * 2)
-    with pytest.raises(ArgumentError, match="of 1,000 maps of up to 1 head; choose fewer sentences, layers or heads"):
+    with pytest.raises(ArgumentError, match="of 600 maps of up to 1 head; choose fewer sentences, layers or heads"):
         difference_figure(d)
 
 

@@ -82,8 +82,7 @@ def test_hostile_tokens_are_shown_literally():
     there = texts(sheet)
     for label in ("$x^2$", "[bold]", "<script>aler…1)</script>", "\\x1b[31mred", "nul\\x00"):
         assert label in there
-    for suffix in ("png", "svg", "pdf"):
-        sheet.save(io.BytesIO(), suffix)
+    sheet.save(io.BytesIO(), "png")
 
 
 def test_parts_of_other_widths_and_on_other_scales():

@@ -101,7 +101,7 @@ def in_colour(cmap, shares):
     return chosen(shares)[..., :3] * 255
 
 
-@pytest.mark.parametrize("cmap", ["ink", "bone", "viridis"])
+@pytest.mark.parametrize("cmap", ["ink", "viridis"])
 @pytest.mark.parametrize(("q", "k"), [(6, 6), (3, 5), (1, 1), (30, 30)])
 def test_each_cell_of_the_picture_has_the_colour_of_its_weight(random_attention, q, k, cmap):
     attention = random_attention(3, tokens(q), tokens(k), kind="cross")
@@ -295,7 +295,7 @@ def test_no_side_is_too_long(random_attention):
 
 
 def test_too_many_sentences_for_a_picture(random_map):
-    maps = tuple(random_map(1, ("a",) * 2, sentence=i) for i in range(1000))
+    maps = tuple(random_map(1, ("a",) * 2, sentence=i) for i in range(600))
     with pytest.raises(ArgumentError, match="choose fewer sentences"):
         heatmap_figure(Attention(Source("test"), maps))
 
@@ -343,9 +343,8 @@ def test_an_installed_font_that_has_the_glyph_is_used(monkeypatch):
     assert fonts.shown("Ж") == "Ж"
 
 
-@pytest.mark.parametrize("token", ["@\u0a4b", "\u1a55", "我\u0a4b"])
-def test_characters_that_no_font_can_join_are_a_notice_at_most(random_attention, token):
-    sheet = heatmap_figure(random_attention(1, (token,)))
+def test_characters_that_no_font_can_join_are_a_notice_at_most(random_attention):
+    sheet = heatmap_figure(random_attention(1, ("@\u0a4b", "\u1a55", "我\u0a4b")))
     for suffix in ("png", "svg", "pdf"):
         sheet.save(io.BytesIO(), suffix)
     assert len(sheet.notices) <= 1
