@@ -439,7 +439,10 @@ def folder(tmp_path_factory):
 
 def on_cpu(words):
     """The machine's accelerator would give other last digits. Commands that compute nothing have no such option."""
-    without_model = words[0] in ("show", "diff", "trace-shapes") or {"--sweep", "--length"} & set(words)
+    without_model = words[0] in ("show", "diff", "trace-shapes", "compare-projections") or {
+        "--sweep",
+        "--length",
+    } & set(words)
     return words if without_model else [*words, "--device", "cpu"]
 
 
@@ -457,7 +460,7 @@ def run_held(mhaviz, folder, monkeypatch):
         saves = [] if files else ["-o", "page.png", *(word for name in case.vectors for word in ("-o", name))]
         saves += ["-o", "page.json"] if case.as_text else ["--json"]
         by_fonts = "samples/scripts.txt" in case.words  # which of its letters can be drawn the machine's fonts decide
-        small = [] if files or case.gallery else ["--dpi", "60"]
+        small = [] if files or case.gallery or measured else ["--dpi", "60"]
         drawn = Drawn(monkeypatch)
         result = mhaviz(*on_cpu(case.words), *small, *saves)
         assert result.status == 0, result.err

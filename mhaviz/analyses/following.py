@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mhaviz.errors import ArgumentError, counted
+from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 
 
@@ -31,7 +31,10 @@ def follow_element(trace: ShapeTrace, element: Sequence[int]) -> FollowedElement
         )
     for axis, size, index in zip(Q.axes, Q.shape, element, strict=True):
         if not 0 <= index < size:
-            raise ArgumentError(f"axis {axis}: expected a coordinate from 0 to {size - 1}, got {counted(index)}")
+            got = counted(index)
+            raise ArgumentError(
+                f"{parameter('follow')}: expected a coordinate from 0 to {size - 1} on axis {axis}, got {got}"
+            )
 
     batch, position, feature = element
     d_key = split.shape[3]

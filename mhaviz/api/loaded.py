@@ -168,7 +168,6 @@ class LoadedModel:
         layer: Numbers = None,
         head: Numbers = None,
         kind: Kind | None = None,
-        generate: int = 0,
         hide_special: bool = False,
         show: ShownMaps = "weights",
         verify: bool = False,
@@ -188,7 +187,6 @@ class LoadedModel:
                 it should write.
             layer, head: the numbers of those that are wanted, counted from 0; None: all.
             kind: "self", "masked" or "cross" alone; None: all.
-            generate: so many tokens a decoder goes on writing, which are part of the map.
             hide_special: leave out the rows and columns of tokens that are not of the text. Weights stay as they are;
                 ``to_special`` is how much of a row goes to these tokens.
             show: "norms" instead of weights: ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output
@@ -202,8 +200,9 @@ class LoadedModel:
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
             given: ``pair``, a second text beside the one; in place of texts ``chat``, the messages of a chat, or
-                ``ids``, the numbers of tokens; ``source_language`` and ``target_language``. All are of a model of
-                transformers; see ``Given``.
+                ``ids``, the numbers of tokens; ``source_language`` and ``target_language``; ``generate``, so many
+                tokens a decoder goes on writing, which are part of the map. All are of a model of transformers; see
+                ``Given``.
 
         Raises:
             ArgumentError: texts, layers, heads or a kind that the model does not have; what does not go together.
@@ -216,7 +215,8 @@ class LoadedModel:
             raise ArgumentError(
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
             )
-        model = self._chosen(layer, kind, generate)
+        whole = Given.of(texts, target, given)
+        model = self._chosen(layer, kind, whole.generate)
         heads = _heads_of(model, head)
         if show == "rollout":
             unheeded = [*long.given, *["head"] * (len(heads) < model.n_heads), *["verify"] * verify]
@@ -224,7 +224,7 @@ class LoadedModel:
                 raise ArgumentError(
                     f"a rollout goes through all heads; leave out {', '.join(map(parameter, unheeded))}"
                 )
-        inputs = model.read(Given.of(texts, target, given))
+        inputs = model.read(whole)
         if show == "rollout":
             rolled = rollout_of(model, inputs)
             return replace(rolled, maps=tuple(map(without_special, rolled.maps))) if hide_special else rolled
@@ -253,7 +253,6 @@ class LoadedModel:
         head: int = 0,
         layer: int | None = None,
         kind: Kind | None = None,
-        generate: int = 0,
         **given: Unpack[GivenOptions],
     ) -> Explanation:
         """Take apart what one query of one head makes of its keys.
@@ -261,13 +260,13 @@ class LoadedModel:
         Args:
             text: a sentence; () where ``chat`` or ``ids`` takes its place.
             token: the query: a word of the sentence (of the target, if there is one), or its position, from 0.
-            target, generate, given: as in ``attend``.
+            target, given: as in ``attend``.
             head, layer, kind: which attention; None: the first layer, the last kind.
 
         Raises:
             ArgumentError, MhavizError: as ``attend``; no such token; the model shows its weights alone.
         """
-        model, inputs = self._one(Given.of(text, target, given), layer, kind, generate)
+        model, inputs = self._one(Given.of(text, target, given), layer, kind)
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = choose_token(token, queries.texts, is_target=site.kind == "cross")
@@ -283,7 +282,6 @@ class LoadedModel:
         head: Numbers = None,
         layer: int | None = None,
         kind: Kind | None = None,
-        generate: int = 0,
         **given: Unpack[GivenOptions],
     ) -> LayerMatrices:
         """One layer from X to O as matrices: Q, K and V, then S, A and H of each head, and their concatenation.
@@ -293,13 +291,13 @@ class LoadedModel:
                 example, with d_model 8 and 4 heads.
             token: the query that is marked as an example, as in ``explain``; None: that of the largest weight.
             head: whose S, A and H are wanted, counted from 0; None: all of up to four, else the first.
-            target, layer, kind, generate, given: as in ``explain``.
+            target, layer, kind, given: as in ``explain``.
 
         Raises:
             ArgumentError, MhavizError: as ``explain``; too many tokens.
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text, target, given), **_EXAMPLE_SIZES)
-        model, inputs = loaded._one(whole, layer, kind, generate)
+        model, inputs = loaded._one(whole, layer, kind)
         site = model.one_site(inputs)
         queries, _ = inputs.texts[0].sides(site.kind)
         position = None if token is None else choose_token(token, queries.texts, is_target=site.kind == "cross")
@@ -317,7 +315,6 @@ class LoadedModel:
         head: Numbers = 0,
         layer: int | None = None,
         kind: Kind | None = None,
-        generate: int = 0,
         **given: Unpack[GivenOptions],
     ) -> Masking:
         """Scores before and after the mask, their weights, and what dropout drops of them.
@@ -331,7 +328,7 @@ class LoadedModel:
                 that of random weights, or 0.
             head: of which heads, counted from 0; None: all.
             kind: of attention; None: the masked one, if there is one.
-            target, layer, generate, given: as in ``explain``.
+            target, layer, given: as in ``explain``.
 
         Raises:
             ArgumentError, MhavizError: as ``explain``; a share that cannot be, too many tokens.
@@ -341,7 +338,7 @@ class LoadedModel:
         loaded, whole = self._or_example(WORKED_EXAMPLE, Given.of(texts, target, given), **_EXAMPLE_SIZES)
         if whole.target is None and "input" not in loaded._said:
             loaded = loaded._usually(causal=True)
-        model, inputs = loaded._one(whole, layer, kind, generate)
+        model, inputs = loaded._one(whole, layer, kind)
         seed = loaded._whole.seed if seed is None else seed
         return masking.masking(model, inputs, _heads_of(model, head), dropout, seed)
 
@@ -353,13 +350,16 @@ class LoadedModel:
         Args:
             text: a sentence.
             target: of a translator: what its decoder reads of this, instead of what its encoder reads of the text.
-            given: as in ``attend``.
+            given: as in ``attend``, but for ``generate``.
 
         Raises:
             ArgumentError, MhavizError: as ``attend``; more tokens than are compared with each other; a model without
                 embeddings.
         """
-        return self._whole.embed_given(Given.of(text, target, given))
+        whole = Given.of(text, target, given)
+        if whole.generate:
+            raise ArgumentError(f"embeddings are of what is given; leave out {parameter('generate')}")
+        return self._whole.embed_given(whole)
 
     def compare_scaling(
         self,
@@ -369,7 +369,6 @@ class LoadedModel:
         head: Numbers = 0,
         layer: int | None = None,
         kind: Kind | None = None,
-        generate: int = 0,
         **given: Unpack[GivenOptions],
     ) -> ScalingComparison:
         """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``.
@@ -377,7 +376,7 @@ class LoadedModel:
         Without a text a layer with random weights reads the first sentence of the worked example.
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text, target, given))
-        model, inputs = loaded._one(whole, layer, kind, generate)
+        model, inputs = loaded._one(whole, layer, kind)
         return scaling.compare_scaling(model, inputs, _heads_of(model, head))
 
     def sweep_scaling(self, text: str | Sequence[str] | Given = ()) -> ScalingSweep:
@@ -405,7 +404,6 @@ class LoadedModel:
         head: int = 0,
         layer: int | None = None,
         kind: Kind | None = None,
-        generate: int = 0,
         page: bool = False,
         **given: Unpack[GivenOptions],
     ) -> Report:
@@ -416,7 +414,7 @@ class LoadedModel:
         Raises:
             ArgumentError: more tokens than a page shows; and as ``explain``.
         """
-        model, inputs = self._one(Given.of(text, target, given), layer, kind, generate)
+        model, inputs = self._one(Given.of(text, target, given), layer, kind)
         if inputs.longest > _ON_A_PAGE:
             raise ArgumentError(
                 f"report: expected at most {_ON_A_PAGE:,} tokens, got {inputs.longest:,}; draw longer texts by "
@@ -434,7 +432,6 @@ class LoadedModel:
         values: bool = False,
         layer: int | None = None,
         kind: Kind | None = None,
-        generate: int = 0,
         **given: Unpack[GivenOptions],
     ) -> ShapeTrace:
         """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones.
@@ -442,7 +439,7 @@ class LoadedModel:
         Without a text as in ``matrices``, but the whole worked example.
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE, Given.of(texts, target, given), **_EXAMPLE_SIZES)
-        model, inputs = loaded._one(whole, layer, kind, generate)
+        model, inputs = loaded._one(whole, layer, kind)
         return model.trace(inputs, values)
 
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
@@ -599,11 +596,11 @@ class LoadedModel:
             return self, given
         return self._usually(**sizes), Given(tuple(sentences))
 
-    def _one(self, given: Given, layer: int | None, kind: Kind | None, generate: int) -> tuple[Model, Inputs]:
+    def _one(self, given: Given, layer: int | None, kind: Kind | None) -> tuple[Model, Inputs]:
         """For a look into one attention: by itself that of the first layer, and of several kinds the last."""
         if len(self._whole.all_sites) > 1:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
-        model = self._chosen(layer, kind, generate)
+        model = self._chosen(layer, kind, given.generate)
         return model, model.read(given)
 
 

@@ -1,63 +1,54 @@
 """``mhaviz.explain``, ``compare_scaling`` and others as functions of a model or of its name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from mhaviz.analyses import difference
 from mhaviz.analyses.positions import position_table
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
-from mhaviz.models.load import RANDOM, Notice
+from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers, require_numbers
-from mhaviz.records.ablation import Ablation
 from mhaviz.records.attention import Attention
 from mhaviz.records.difference import Difference
-from mhaviz.records.embeddings import EmbeddedText, PositionTable
-from mhaviz.records.explanation import Explanation
-from mhaviz.records.head_statistics import HeadStatistics
+from mhaviz.records.embeddings import PositionTable
 from mhaviz.records.limits import Limits
-from mhaviz.records.masking import Masking
-from mhaviz.records.matrices import LayerMatrices
-from mhaviz.records.scaling import ScalingComparison
 from mhaviz.records.tokens import Kind
-from mhaviz.records.trace import ShapeTrace
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 AnyModel = LoadedModel | str | Path
 """What ``mhaviz.load`` returns, or what it takes."""
 
 
-def attend(model: AnyModel, texts: str | Sequence[str] = (), target: str | None = None, **options: Any) -> Attention:
-    """The attention weights of these texts; see ``LoadedModel.attend`` for the options and errors."""
-    return _loaded(model).attend(texts, target, **options)
+def _of_model(method: Callable[Concatenate[LoadedModel, P], R], **how: Any) -> Callable[Concatenate[AnyModel, P], R]:
+    """The same as a function of a model, or of its name. ``how``: it is then loaded."""
+
+    @wraps(method)
+    def study(model: AnyModel, *arguments: P.args, **options: P.kwargs) -> R:
+        return method(model if isinstance(model, LoadedModel) else load(model, **how), *arguments, **options)
+
+    own, *others = signature(method).parameters.values()
+    study.__signature__ = Signature([own.replace(name="model"), *others])  # type: ignore[attr-defined]
+    study.__qualname__ = method.__name__
+    return study  # type: ignore[return-value]
 
 
-def explain(
-    model: AnyModel, text: str | Sequence[str], token: str | int, target: str | None = None, **options: Any
-) -> Explanation:
-    """Take apart one query of one head; see ``LoadedModel.explain`` for the options and errors."""
-    return _loaded(model).explain(text, token, target, **options)
-
-
-def matrices(
-    model: AnyModel, text: str | Sequence[str] = (), target: str | None = None, **options: Any
-) -> LayerMatrices:
-    """One layer from X to O as matrices; see ``LoadedModel.matrices`` for the options and errors."""
-    return _loaded(model).matrices(text, target, **options)
-
-
-def masks(model: AnyModel, texts: str | Sequence[str] = (), target: str | None = None, **options: Any) -> Masking:
-    """Scores before and after the mask, weights, and dropout; see ``LoadedModel.masks`` for the options and errors."""
-    return _loaded(model).masks(texts, target, **options)
-
-
-def embeddings(
-    model: AnyModel, text: str | Sequence[str] = (), target: str | None = None, **options: Any
-) -> EmbeddedText:
-    """What the first layer of a model reads of a text, and what it is made of; see ``LoadedModel.embeddings``."""
-    return _loaded(model).embeddings(text, target, **options)
+attend = _of_model(LoadedModel.attend)
+explain = _of_model(LoadedModel.explain)
+matrices = _of_model(LoadedModel.matrices)
+masks = _of_model(LoadedModel.masks)
+embeddings = _of_model(LoadedModel.embeddings)
+compare_scaling = _of_model(LoadedModel.compare_scaling)
+trace_shapes = _of_model(LoadedModel.trace_shapes)
+ablate = _of_model(LoadedModel.ablate, predicts=True)
+head_statistics = _of_model(LoadedModel.head_statistics)
 
 
 def sinusoids(length: int = 100, d_model: int = 512) -> PositionTable:
@@ -69,34 +60,6 @@ def sinusoids(length: int = 100, d_model: int = 512) -> PositionTable:
         ArgumentError: sizes below 1, or more positions than are compared with each other.
     """
     return position_table(length, d_model)
-
-
-def compare_scaling(
-    model: AnyModel, text: str | Sequence[str] = (), target: str | None = None, **options: Any
-) -> ScalingComparison:
-    """Scores and weights without the division by √d_key beside those with it; see ``LoadedModel.compare_scaling``."""
-    return _loaded(model).compare_scaling(text, target, **options)
-
-
-def trace_shapes(
-    model: AnyModel = RANDOM,
-    texts: str | Sequence[str] = (),
-    target: str | None = None,
-    **options: Any,
-) -> ShapeTrace:
-    """The shape of every tensor on the way through one attention; see ``LoadedModel.trace_shapes``."""
-    return _loaded(model).trace_shapes(texts, target, **options)
-
-
-def ablate(model: AnyModel, texts: str | Iterable[str] = (), **options: Any) -> Ablation:
-    """What changes when the output of one head at a time is zeroed; see ``LoadedModel.ablate``."""
-    loaded = model if isinstance(model, LoadedModel) else load(model, predicts=True)
-    return loaded.ablate(texts, **options)
-
-
-def head_statistics(model: AnyModel, texts: str | Iterable[str] = (), **options: Any) -> HeadStatistics:
-    """What every head of a model looks at, averaged over texts; see ``LoadedModel.head_statistics``."""
-    return _loaded(model).head_statistics(texts, **options)
 
 
 def read(
@@ -155,7 +118,7 @@ def diff(
         MhavizError: they have no map in common, or tokens, heads or cells that differ.
     """
     limits = Limits(fail_above, fail_above_row)
-    first, second = (one if isinstance(one, Attention) else read(one) for one in (before, after))
+    first, second = (one if isinstance(one, Attention) else _read_named(Path(one)) for one in (before, after))
     layers = layer if isinstance(layer, tuple) else (layer, layer)
     if len(layers) != 2:
         raise ArgumentError(f"{parameter('layer')}: expected one layer, or a pair of them, got {quoted(layer)}")
@@ -168,5 +131,5 @@ def diff(
     return whole.select(require_numbers("head", head, there, "what is in both"))
 
 
-def _loaded(model: AnyModel) -> LoadedModel:
-    return model if isinstance(model, LoadedModel) else load(model)
+def _read_named(path: Path) -> Attention:
+    return read_maps(path).named(path)

@@ -5,7 +5,7 @@ Nothing in here needs torch, but for .pt files, which nobody else can read.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,13 @@ class SavedMaps:
     attention: Attention
     notices: tuple[str, ...] = ()
     is_own: bool = True
+
+    def named(self, path: Path) -> Attention:
+        """The maps, their footnote with the path of the file: two runs may have the same footnote."""
+        source = self.attention.source
+        array = source.details.get("array")
+        name = f"{path} ({source.footnote})" if self.is_own else f"{path}" if array is None else f"{path}, {array}"
+        return replace(self.attention, source=replace(source, footnote=name))
 
 
 def read_maps(

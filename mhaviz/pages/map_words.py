@@ -191,7 +191,8 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
     """What a cell shows, if it stands for more than one query or key; else nothing."""
     if rows >= q_length and columns >= k_length:
         return ""
-    return f"each cell is the strongest of up to {-(-q_length // rows)} × {-(-k_length // columns)}"
+    sides = [side for side in (-(-q_length // rows), -(-k_length // columns)) if side > 1]
+    return f"each cell is the strongest of up to {' × '.join(map(str, sides))}"
 
 
 def map_title(m: AttentionMap, layers: str = "", with_pass: bool = True) -> Title:

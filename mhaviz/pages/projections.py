@@ -81,7 +81,7 @@ def _likeness(c: ProjectionComparison) -> str:
 def _numbers(c: ProjectionComparison, stage: ProjectionStage, pair: Pair) -> tuple[tuple[str, str], ...]:
     numbers = [
         ("asymmetry ‖S − Sᵀ‖ / ‖S‖", _ratio(stage.asymmetry)),
-        ("from averages ‖O − A X‖ / ‖A X‖", _ratio(stage.departure)),
+        ("departure ‖O − A X‖ / ‖A X‖", _ratio(stage.departure)),
     ]
     if c.include_self:
         numbers.append(("mean weight on itself", f"{stage.self_weight:.2f}"))

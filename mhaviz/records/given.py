@@ -1,7 +1,7 @@
 """What a user gives a model to read: sentences, a pair, a chat, or tokens by their numbers."""
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
@@ -10,8 +10,8 @@ from mhaviz.errors import ArgumentError, parameter, quoted
 Message = Mapping[str, Any]
 """Of a chat: its ``role``, its ``content``, and what else a model's template reads of it."""
 
-_TEXTS = ("sentences", "target")
-"""What every model reads; the others are for models that have a tokenizer of their own."""
+_TEXTS = ("sentences", "target", "generate")
+"""The others are for models that have a tokenizer of their own."""
 
 
 class GivenOptions(TypedDict, total=False):
@@ -22,6 +22,7 @@ class GivenOptions(TypedDict, total=False):
     ids: Sequence[int] | Sequence[Sequence[int]] | None
     source_language: str | None
     target_language: str | None
+    generate: int
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Given:
         chat: messages, each with a ``role`` and a ``content``, which the checkpoint's chat template makes one text of.
         ids: the numbers of the tokens of each sequence; no other token is added.
         source_language, target_language: codes of a model of many languages, such as "eng_Latn" and "fra_Latn".
+        generate: so many tokens a decoder goes on writing after them, greedily.
 
     Raises:
         ArgumentError: what does not go together, or is none of this.
@@ -48,6 +50,7 @@ class Given:
     ids: tuple[tuple[int, ...], ...] | None = None
     source_language: str | None = None
     target_language: str | None = None
+    generate: int = 0
 
     def __post_init__(self) -> None:
         instead = self.instead
@@ -90,13 +93,14 @@ class Given:
             return texts
         chat, ids = options.get("chat"), options.get("ids")
         return cls(
-            (texts,) if isinstance(texts, str) else tuple(texts),
+            tuple(require_texts(texts)),
             target,
             options.get("pair"),
             None if chat is None else require_messages(chat, f"{parameter('chat')}: "),
             None if ids is None else _sequences(ids),
             options.get("source_language"),
             options.get("target_language"),
+            options.get("generate", 0),
         )
 
     @property
@@ -109,6 +113,16 @@ class Given:
         """What is given beside sentences and a target, or in their place."""
         names = (one.name for one in fields(self) if one.name not in _TEXTS)
         return tuple(name for name in names if getattr(self, name) is not None)
+
+
+def require_texts(texts: Any) -> Iterator[str]:
+    """One text, or several, one by one. Raises ArgumentError when it comes to what is none."""
+    if not isinstance(texts, Iterable):
+        raise ArgumentError(f"expected a text, or several in a list, got {quoted(texts)}")
+    for text in [texts] if isinstance(texts, str) else texts:
+        if not isinstance(text, str):
+            raise ArgumentError(f"expected a text, or several in a list, got {quoted(text)} among them")
+        yield text
 
 
 def require_messages(chat: object, of: str = "") -> tuple[Message, ...]:

@@ -36,7 +36,7 @@ def check_colormap(name: str) -> None:
     import matplotlib
 
     if name not in matplotlib.colormaps:
-        near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3) or [INK, "bone", "viridis"]
+        near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3, cutoff=0.7) or [INK, "bone", "viridis"]
         raise ArgumentError(f"{parameter('cmap')}: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
 
 

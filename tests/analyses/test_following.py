@@ -47,7 +47,7 @@ def test_the_worked_example():
 @pytest.mark.parametrize(
     ("element", "message"),
     [
-        ((3, 0, 0), "axis batch_size: expected a coordinate from 0 to 2, got 3"),
+        ((3, 0, 0), "expected a coordinate from 0 to 2 on axis batch_size, got 3"),
         ((0, 6, 0), "axis q_length"),
         ((0, 0, 8), "axis d_model"),
         ((0, 0, -1), "axis d_model"),

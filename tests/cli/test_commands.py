@@ -233,7 +233,7 @@ BAD = [
     (["trace-shapes", "--seq-length", "0"], 2, "--seq-length: expected at least 1, got 0"),
     (["trace-shapes", "--target", "a"], 2, "give the source sentence"),
     (["trace-shapes", "--follow", "1,2"], 2, "three coordinates such as 0,2,5"),
-    (["trace-shapes", "--follow", "0,2,99"], 2, "axis d_model: expected a coordinate from 0 to 7, got 99"),
+    (["trace-shapes", "--follow", "0,2,99"], 2, "--follow: expected a coordinate from 0 to 7 on axis d_model, got 99"),
     (
         ["compare-scaling", "--sweep", "--mask", "causal", "--d-model", "8"],
         2,

@@ -1,8 +1,11 @@
 """A study on the command line gives the same numbers as its function in Python."""
 
 import io
+import runpy
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mhaviz as package
@@ -21,21 +24,66 @@ STUDIES = [
     ("masks --mask none --dropout 0.2 --seed 3", lambda: package.load(causal=False, seed=3).masks(dropout=0.2)),
     ("masks 'a b' --target 'c d e'", lambda: package.masks("random", "a b", "c d e")),
     ("masks --model translation 'the small black cat' --dropout 0.1", lambda: package.masks(*TRANSLATED, dropout=0.1)),
-    ("trace-shapes", lambda: package.trace_shapes()),
+    ("trace-shapes", lambda: package.trace_shapes("random")),
     ("trace-shapes --seq-length 9", lambda: package.load().trace_sizes(1, 9)),
     ("compare-scaling", lambda: package.compare_scaling("random")),
     ("compare-scaling --model translation 'the small black cat'", lambda: package.compare_scaling(*TRANSLATED)),
     ("embeddings", lambda: package.sinusoids()),
     ("embeddings 'a b'", lambda: package.embeddings("random", "a b")),
+    ("compare-scaling --sweep", lambda: package.load().sweep_scaling()),
     ("report 'a b c'", lambda: package.load().report("a b c")),
     ("evaluate translation", lambda: package.evaluate("translation")),
 ]
 
+TEXTS = ["the cat sat on the mat", "a dog"]
+OF_FILES = [
+    ("heads --model bert --file t.txt --seed 1", lambda: package.head_statistics("bert", TEXTS, seed=1)),
+    (
+        "heads --model bert --random-repeat 5",
+        lambda: package.head_statistics("bert", probe=package.RandomRepeats(5)),
+    ),
+    ("ablate --model bert --file t.txt --layer 1", lambda: package.ablate("bert", TEXTS, layer=1)),
+    ("diff bert bert --file t.txt", lambda: package.diff_models("bert", "bert", TEXTS)),
+    ("diff w.npy v.npy --layer 1", lambda: package.diff("w.npy", "v.npy", layer=1)),
+    ("merge p.safetensors q.safetensors", lambda: package.merge(["p.safetensors", "q.safetensors"])),
+    ("record program.py", lambda: recorded()),
+    ("record --show heads program.py", lambda: recorded(statistics=True)),
+]
+
+
+def recorded(**how):
+    with package.record(program="program.py", **how) as recording:
+        runpy.run_path("program.py")
+    return recording.head_statistics if how else recording.attention
+
+
+@pytest.fixture
+def files(mhaviz, model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("bert").symlink_to(model_folder("bert"))
+    Path("t.txt").write_text("\n".join(TEXTS))
+    rng = np.random.default_rng(0)
+    for name in ("v.npy", "w.npy"):
+        np.save(name, rng.dirichlet(np.ones(5), (2, 3, 5)))
+    Path("program.py").write_text(
+        "import torch\ntorch.manual_seed(0)\nq = torch.randn(1, 2, 4, 8)\n"
+        "torch.nn.functional.scaled_dot_product_attention(q, q, q)\n"
+    )
+    for number, name in enumerate("pq", 1):
+        words = ("--model", "bert", "--file", "t.txt", "--shard", f"{number}/2", "-o", f"{name}.safetensors", "-q")
+        assert mhaviz("heads", *words).status == 0
+
+
+@pytest.mark.parametrize(("command", "study"), OF_FILES, ids=[command for command, _ in OF_FILES])
+def test_the_same_numbers_of_files(mhaviz, files, command, study):
+    test_the_same_numbers(mhaviz, command, study)
+
 
 @pytest.mark.parametrize(("command", "study"), STUDIES, ids=[command for command, _ in STUDIES])
 def test_the_same_numbers(mhaviz, command, study):
-    result = mhaviz(*shlex.split(command), "--json")
-    assert result.status == 0
+    name, *words = shlex.split(command)
+    result = mhaviz(name, "--json", *words)
+    assert result.status == 0, result.err
     ours = io.StringIO()
     write_json(document(study()), ours)
     assert result.out == ours.getvalue()

@@ -54,7 +54,7 @@ def test_titles_fit(tokens, width):
     ("sizes", "text"),
     [
         ((10, 10, 10, 10), ""),
-        ((10, 10, 4, 10), "each cell is the strongest of up to 3 × 1"),
+        ((10, 10, 4, 10), "each cell is the strongest of up to 3"),
         ((9, 8, 3, 4), "each cell is the strongest of up to 3 × 2"),
     ],
 )

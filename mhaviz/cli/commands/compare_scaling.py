@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import require_unread
-from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.errors import ArgumentError
@@ -41,8 +41,8 @@ def compare_scaling(
         require_unread((model, attention), ("--seed",), "--sweep goes through d_key with random weights")
         if head != "0":
             raise ArgumentError("--sweep goes through d_key with one head; leave out --head")
-    style = style_of(dpi=dpi, cmap=cmap)
-    given, loaded = open_model(model, texts, delivery, has_example=True)
+    given = texts.given_to(model, delivery, has_example=True)
+    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)

@@ -63,9 +63,7 @@ def embeddings(
     """
     from mhaviz.records.given import Given
 
-    style = style_of(dpi=dpi, cmap=cmap)
-    delivery.check([*model.files, *texts.files])
-    given = texts.given_to(model, has_example=True)
+    given, style = texts.given_to(model, delivery, has_example=True), style_of(dpi=dpi, cmap=cmap)
     if given == Given():
         require_unread((model,), ("--d-model",), "without a sentence it is the sinusoids that are shown, of no model")
 
@@ -76,4 +74,4 @@ def embeddings(
         return
     if length is not None:
         raise ArgumentError("--length is for positions without a sentence; leave out one of them")
-    delivery.deliver(model.load(delivery.notice).embeddings(given), style)
+    delivery.deliver(model.load(delivery.notice, given).embeddings(given), style)

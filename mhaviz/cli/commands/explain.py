@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.shared.appearance import Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
-from mhaviz.cli.shared.models import AnyModelOptions, Generate, OneAttention, open_model
+from mhaviz.cli.shared.models import AnyModelOptions, Generate, OneAttention
 from mhaviz.cli.shared.numbers import parse_number
 
 
@@ -42,7 +42,8 @@ def explain(
 
     Output: a {record_files} file.
     """
-    style, one_head = style_of(dpi=dpi), parse_number("head", head, "explain takes one head")
-    given, loaded = open_model(model, texts, delivery, generate=generate)
-    explained = loaded.explain(given, token, head=one_head, generate=generate, **attention.chosen)
+    given = texts.given_to(model, delivery, generate=generate)
+    one_head = parse_number("head", head, "explain takes one head")
+    style, loaded = style_of(dpi=dpi), model.load(delivery.notice, given)
+    explained = loaded.explain(given, token, head=one_head, **attention.chosen)
     delivery.deliver(explained, style)

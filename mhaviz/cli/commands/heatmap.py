@@ -7,7 +7,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import ManyInputs
 from mhaviz.cli.shared.groups import LongOptions
-from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, model_option, open_model
+from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, model_option
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import lines_notice, quotes_notice
 from mhaviz.views.formats import MAP_SUFFIXES
@@ -53,10 +53,11 @@ def heatmap(
 
     Output: a {map_files} file.
     """
+    given = texts.given_to(model, delivery, MAP_SUFFIXES, generate=generate, whole=long.whole)
     window, style = long.parse_window(), style_of(looks)
     if show != "norms":
         style.require_of_weights()
-    given, loaded = open_model(model, texts, delivery, MAP_SUFFIXES, generate, long.whole)
+    loaded = model.load(delivery.notice, given)
     delivery.tell(loaded.notices)
     layers = parse_numbers("layer", layer)
     n_layers = len(loaded.layers if layers is None else layers)
@@ -67,7 +68,6 @@ def heatmap(
             layer=layers,
             head=parse_numbers("head", head),
             kind=kind,
-            generate=generate,
             hide_special=hide_special,
             show=show,
             page=delivery.has_page,

@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 
@@ -38,9 +38,9 @@ def masks(
 
     Output: a {record_files} file.
     """
-    style = style_of(dpi=dpi, cmap=cmap)
+    given, style = texts.given_to(model, delivery, has_example=True), style_of(dpi=dpi, cmap=cmap)
     others: dict[str, Any] = {} if model.has_seed else {"seed": None}  # which is then of dropout alone
-    given, loaded = open_model(model, texts, delivery, has_example=True, **others)
+    loaded = model.load(delivery.notice, given, **others)
     with delivery.working("computing"):
         found = loaded.masks(
             given,

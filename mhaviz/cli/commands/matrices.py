@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 
@@ -44,8 +44,8 @@ def matrices(
 
     Output: a {record_files} file.
     """
-    style = style_of(dpi=dpi, cmap=cmap)
-    given, loaded = open_model(model, texts, delivery, has_example=True)
+    given = texts.given_to(model, delivery, has_example=True)
+    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

@@ -6,7 +6,7 @@ import typer
 
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.views.formats import PAGE_SUFFIXES
@@ -32,9 +32,9 @@ def report(
 
     Output: a {page_files} file.
     """
+    given = texts.given_to(model, delivery, PAGE_SUFFIXES)
     one_head = parse_number("head", head, "report compares the scaling of one head")
-    style = style_of(dpi=dpi, cmap=cmap)
-    given, loaded = open_model(model, texts, delivery, PAGE_SUFFIXES)
+    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
     with delivery.working("computing"):
         page = loaded.report(given, head=one_head, page=delivery.has_page, **attention.chosen)
     delivery.deliver(page, style)

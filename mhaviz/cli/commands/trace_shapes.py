@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.shared.appearance import Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import require_unread
-from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, open_model
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.units import parse_whole
@@ -51,8 +51,8 @@ def trace_shapes(
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
         require_unread((model, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
-    style, element = style_of(dpi=dpi), _parse_element(follow)
-    given, loaded = open_model(model, texts, delivery, has_example=True)
+    given, element = texts.given_to(model, delivery, has_example=True), _parse_element(follow)
+    style, loaded = style_of(dpi=dpi), model.load(delivery.notice, given)
     if is_of_sizes:
         if given != Given() or values:
             raise ArgumentError("--batch-size and --seq-length trace sizes alone; leave out sentences and --values")

@@ -102,7 +102,7 @@ class LayerOptions:
         """Raises ArgumentError for sizes that cannot be."""
         from mhaviz.models.single_layer import RandomLayer
 
-        return RandomLayer(*self.sizes)
+        return RandomLayer(*self.sizes, "cpu")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,6 +1,6 @@
 """Options for which model is looked at, where it runs, and which of its attentions are shown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,11 +13,9 @@ from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.models.load import RANDOM, ModelKind, kind_of
 from mhaviz.models.pretrained.folder import is_file
 from mhaviz.processes import this_process
-from mhaviz.views.formats import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.cli.shared.sentences import OneText
     from mhaviz.records.given import Given
 
 model_option = partial(typer.Option, rich_help_panel="The model")
@@ -93,8 +91,8 @@ class ModelOptions:
         """More arguments of ``mhaviz.load``."""
         return {}
 
-    def load(self, on_notice: Callable[[str], None], generate: int = 0, **options: Any) -> "LoadedModel":
-        """The model, so that it can write if it is to ``generate``. Raises as ``mhaviz.load`` does."""
+    def load(self, on_notice: Callable[[str], None], given: "Given", **options: Any) -> "LoadedModel":
+        """The model that is to read what is given. Raises as ``mhaviz.load`` does."""
         from mhaviz.api.loaded import load
 
         name, asked = split_model(self.model)
@@ -102,33 +100,13 @@ class ModelOptions:
         return load(
             name,
             on_notice=on_notice,
-            writes=generate > 0,
+            writes=given.generate > 0,
             dtype=self.dtype,
             tensor_parallel=shares or None,
             **asked,
             **parse_device(self.device),
             **self.options | options,
         )
-
-
-def open_model(
-    model: ModelOptions,
-    texts: "OneText",
-    delivery: Delivery,
-    suffixes: Sequence[str] = RECORD_SUFFIXES,
-    generate: int = 0,
-    whole: bool = False,
-    has_example: bool = False,
-    **options: Any,
-) -> "tuple[Given, LoadedModel]":
-    """What a model is to read, and the model, after it has been found out whether results can be written.
-
-    ``generate``, ``options``: as in ``ModelOptions.load``; ``whole``, ``has_example``: as in ``OneText.given_to``.
-    Raises as these do.
-    """
-    delivery.check([*model.files, *texts.files], suffixes)
-    given = texts.given_to(model, whole, has_example)
-    return given, model.load(delivery.notice, generate, **options)
 
 
 def split_model(text: str) -> tuple[str, dict[str, Any]]:

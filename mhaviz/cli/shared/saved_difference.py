@@ -11,8 +11,6 @@ from mhaviz.cli.shared.saved_maps import ArrayOptions, of_each
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from mhaviz.files.maps import SavedMaps
-    from mhaviz.records.attention import Attention
     from mhaviz.records.limits import Limits
     from mhaviz.views.style import Style
 
@@ -45,7 +43,7 @@ def diff_of_files(
     first_layer, second_layer = of_each("--layer", layer, 2)
     sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
-    first, second = (_named(*one) for one in zip(files, paths, strict=True))
+    first, second = (saved.named(path) for saved, path in zip(files, paths, strict=True))
     first, second = of_layers(first, second, (first_layer, second_layer))
     heads = parse_numbers("head", head)
     first.select(heads)  # for its error
@@ -65,11 +63,3 @@ def diff_of_files(
 
     delivery.deliver(difference, style, shown={"most": MOST_MAPS})
     require_at_most(whole, sides)
-
-
-def _named(saved: "SavedMaps", path: Path) -> "Attention":
-    """The maps of a file, their footnote with its path: two runs may have the same footnote, or the same name."""
-    source = saved.attention.source
-    array = source.details.get("array")
-    footnote = f"{path} ({source.footnote})" if saved.is_own else f"{path}" if array is None else f"{path}, {array}"
-    return replace(saved.attention, source=replace(source, footnote=footnote))

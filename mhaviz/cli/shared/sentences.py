@@ -1,18 +1,20 @@
 """Reads sentences from arguments, a file or standard input."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import texts
 from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models.pretrained.folder import is_file
+from mhaviz.views.formats import RECORD_SUFFIXES
 from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:
@@ -89,18 +91,30 @@ class OneText(OneSentence):
         typer.Option(help="Queries come from this sentence; of a translator, what it writes."),
     ] = None
 
-    def given_to(self, model: "ModelOptions", whole: bool = False, has_example: bool = False) -> "Given":
-        """All that the model is to read.
+    def given_to(
+        self,
+        model: "ModelOptions",
+        delivery: Delivery,
+        suffixes: Sequence[str] = RECORD_SUFFIXES,
+        *,
+        generate: int = 0,
+        whole: bool = False,
+        has_example: bool = False,
+    ) -> "Given":
+        """All that the model is to read, after it has been found out whether results can be written.
 
         Args:
             model: whose tokenizer tells what is a text, and whose --input may take the place of a sentence.
+            delivery: where results are written, as files with one of these suffixes.
+            generate: so many tokens are written after them.
             whole: read all of a file as one text.
             has_example: without a sentence a layer with random weights reads the worked example.
 
         Raises:
-            ArgumentError: there is no sentence; as ``read``.
-            MhavizError: as ``read``.
+            ArgumentError: there is no sentence; as ``read`` and ``Delivery.check``.
+            MhavizError: as these.
         """
+        delivery.check([*model.files, *self.files], suffixes)
         sentences = self.read(whole, model.takes_any_text)
         if self.target is not None and not tokenize(self.target):
             raise ArgumentError(f"--target: expected a sentence with at least one word, got {_quoted(self.target)}")
@@ -109,7 +123,7 @@ class OneText(OneSentence):
                 raise ArgumentError("--target goes with one sentence, got none; give the source sentence")
             if not (has_example and model.is_random):
                 require_some(sentences, has_file=not self.has_one)
-        return self.given(sentences, self.target)
+        return replace(self.given(sentences, self.target), generate=generate)
 
     @property
     def takes_the_place(self) -> bool:

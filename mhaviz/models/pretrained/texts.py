@@ -86,7 +86,7 @@ class Texts:
             texts = [read_chat(tokenizer, given.chat, name, self.generate > 0)]
         elif given.ids is not None:
             for ids in given.ids:  # before they are named
-                self._require_embeddings(ids)
+                self._require_embeddings(ids, ArgumentError)
             texts = [Text(name_tokens(tokenizer, ids)) for ids in given.ids]
         elif given.pair is not None:
             texts = [self._typed(read_pair(tokenizer, given.sentences[0], given.pair, name))]
@@ -295,10 +295,10 @@ class Texts:
     def _most_written(self) -> int:
         return min(WRITTEN, self._max_target_length or WRITTEN)
 
-    def _require_embeddings(self, ids: Sequence[int]) -> None:
+    def _require_embeddings(self, ids: Sequence[int], error: type[MhavizError] = MhavizError) -> None:
         highest = max(ids, default=0)
         if self.n_embeddings is not None and highest >= self.n_embeddings:
-            raise MhavizError(
+            raise error(
                 f"{self.loaded.name}: expected tokens below {self.n_embeddings:,}, as it has embeddings, got number "
                 f"{counted(highest)}"
             )

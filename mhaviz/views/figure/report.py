@@ -56,7 +56,7 @@ def _sheet(report: Report, style: Style) -> Sheet:
     scaling = scaling_panels(c, 0, scores, weights)
     space = Space(fonts, style.dpi, 2, room - 0.62)
     maps = decide_mosaic(4, Axis.of(c.queries), Axis.of(c.keys), space, max(panel.text_length for panel in scaling))
-    remark = "boxes: blue computed, yellow a copy, white a view; dashed strided"
+    remark = "boxes: blue = computed, yellow = a copy, white = a view, dashed = strided"
     footnote, remark = style.small_print(report.attention.source.footnote, remark)
 
     below = max(flow_height, maps.height + TABLE_HEIGHT)

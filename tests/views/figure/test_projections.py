@@ -105,7 +105,7 @@ def test_the_numbers_stand_under_their_stage():
     c = comparison()
     sheet = projections_figure(c)
     starts = [image.get_extent()[0] for image in images(sheet, "scores S")]
-    for name, attribute in (("asymmetry ", "asymmetry"), ("from averages ", "departure")):
+    for name, attribute in (("asymmetry ", "asymmetry"), ("departure ", "departure")):
         found = [text for text in sheet.page.texts if text.get_text().startswith(name)]
         for text, start, stage in zip(found, starts, c.stages, strict=True):
             x, y = text.get_position()

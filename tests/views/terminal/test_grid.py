@@ -96,7 +96,7 @@ def test_numbered_columns_are_pooled_alone_and_have_no_legend(show):
     assert (layout.labels, layout.rows, layout.columns) == ("tokens", 3, 80 - 2 - 1)
     shown = show(numbered, 80)
     assert [line[:2] for line in shown.splitlines()[2:5]] == ["q0", "q1", "q2"]
-    assert "each cell is the strongest of up to 1 × 3 values\n" in shown
+    assert "each cell is the strongest of up to 3 values\n" in shown
     assert "k0" not in shown
 
 

@@ -47,7 +47,7 @@ def test_each_number_stands_under_its_stage(show):
     parts = re.split(r"^[1-4]  ", shown, flags=re.MULTILINE)[1:]
     for part, stage in zip(parts, c.stages, strict=True):
         (asymmetry,) = re.findall(r"^  asymmetry .* (\S+)$", part, re.MULTILINE)
-        (departure,) = re.findall(r"^  from averages .* (\S+)$", part, re.MULTILINE)
+        (departure,) = re.findall(r"^  departure .* (\S+)$", part, re.MULTILINE)
         assert (asymmetry, departure) == (f"{stage.asymmetry:.2f}", f"{stage.departure:.2f}")
 
 
