@@ -11,8 +11,7 @@ from torch import Tensor
 from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
 from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
 from mhaviz.analyses.sums import Sums
-from mhaviz.attention.model import Inputs
-from mhaviz.attention.predicting import PredictingModel
+from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.records.ablation import EFFECTS, Ablation, Effect, HeadEffects
 from mhaviz.records.site import Site
 from mhaviz.records.source import Source
@@ -42,7 +41,7 @@ class AblationStudy:
 
     def __init__(
         self,
-        model: PredictingModel,
+        model: CorpusModel,
         heads: Collection[int] | None = None,
         bootstrap: Bootstrap | None = None,
         are_repeats: bool = False,
@@ -79,7 +78,7 @@ class AblationStudy:
             on_pass: is called with how many forward passes are done.
 
         Raises:
-            MhavizError: as ``PredictingModel.logits``.
+            MhavizError: as ``CorpusModel.logits``.
         """
         made, drawn = self._made(inputs), poisson_weights(numbers, self._bootstrap)
         before = made.of(self._model)
@@ -146,7 +145,7 @@ class _Made:
     inputs: Inputs
     counts: NDArray[np.int64]
 
-    def of(self, model: PredictingModel) -> Tensor:
+    def of(self, model: CorpusModel) -> Tensor:
         """What this model makes."""
         raise NotImplementedError
 
@@ -169,7 +168,7 @@ class _Embeddings(_Made):
     def counts(self) -> NDArray[np.int64]:  # type: ignore[override]
         return np.array([[1, 0]] * len(self.inputs.texts), np.int64)
 
-    def of(self, model: PredictingModel) -> Tensor:
+    def of(self, model: CorpusModel) -> Tensor:
         return model.pooled(self.inputs)
 
     def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
@@ -206,7 +205,7 @@ class _Predictions(_Made):
         return cls(inputs, positions, np.concatenate(following))
 
     @classmethod
-    def of_masked_tokens(cls, inputs: Inputs, model: PredictingModel, seed: int, are_repeats: bool) -> "_Predictions":
+    def of_masked_tokens(cls, inputs: Inputs, model: CorpusModel, seed: int, are_repeats: bool) -> "_Predictions":
         """At some tokens of a text, which are masked; of a repeat, at some of those that are scored."""
         among = _repeated if are_repeats else _of_text
         positions = tuple(tuple(_hidden(text, among(text), seed)) for text in inputs.texts)
@@ -226,7 +225,7 @@ class _Predictions(_Made):
         every = np.bincount(self.sentences, minlength=n)
         return np.stack([every, np.bincount(self.sentences[self.expected >= 0], minlength=n)], axis=1)
 
-    def of(self, model: PredictingModel) -> Tensor:
+    def of(self, model: CorpusModel) -> Tensor:
         return model.logits(self.inputs, self.positions)
 
     def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ the weights are; what is kept of a sentence is a mean for each head, and where i
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -142,31 +142,14 @@ class _Kept:
 def require_alike(before: CorpusModel, after: CorpusModel) -> None:
     """Raise MhavizError unless both models have the same attentions, each with as many heads."""
     first, second = ({(site.kind, site.layer): site.n_heads for site in model.sites()} for model in (before, after))
-    for sites, others, has, lacks in ((first, second, "first", "second"), (second, first, "second", "first")):
-        lone = [f"layer {layer}, {kind}" for kind, layer in sites if (kind, layer) not in others]
-        if len(lone) == len(sites):
+    for kind, layer in [*first, *second]:
+        heads = [sites.get((kind, layer), 0) for sites in (first, second)]
+        if heads[0] != heads[1]:
             raise MhavizError(
-                f"expected the same attentions in both models, but none of the {has} is in the {lacks}: "
-                f"{_told(sites)} here, {_told(others)} there; compare models of one kind"
+                f"expected the same attentions in both models, but layer {layer}, {kind}, has {heads[0]} heads in the "
+                f"first and {heads[1]} in the second; compare models of one kind, or what both have by "
+                f"{parameter('layer')} or {parameter('kind')}"
             )
-        if lone:
-            more = f" and {len(lone) - 1} more" if len(lone) > 1 else ""
-            raise MhavizError(
-                f"expected the same attentions in both models, but the {has} has {lone[0]}{more}, and the {lacks} has "
-                f"not; compare what both have by {parameter('layer')} or {parameter('kind')}"
-            )
-    for (kind, layer), n_heads in first.items():
-        if second[kind, layer] != n_heads:
-            raise MhavizError(
-                f"expected as many heads in both models, but layer {layer}, {kind}, has {n_heads} in the first and "
-                f"{second[kind, layer]} in the second; no head of one is that of the other"
-            )
-
-
-def _told(sites: Mapping[tuple[Kind, int], int]) -> str:
-    kinds = " and ".join(kind for kind in _KINDS if any(kind == one for one, _ in sites))
-    layers = len({layer for _, layer in sites})
-    return f"{kinds or 'no'} attention in {layers} layer{'s' if layers != 1 else ''}"
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
-from mhaviz.analyses.needles import reading_of
 from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.sums import Study, Sums, stacked
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
@@ -324,6 +323,23 @@ def _reading(keys: tuple[Tokens, ...], visible: Tensor, needle: Sequence[int]) -
         for query, copied in reading_of(tokens.ids, needle):
             row[query, copied] = True
     return reading
+
+
+def reading_of(ids: Sequence[int], needle: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """The queries that predict a token of the needle where it stands last, each with the keys that it may copy from.
+
+    Those keys are the same token in the needle where it stood before, as in Wu et al. 2024 (arXiv 2404.15574, section
+    2), of a needle that is given instead of written. No query: the needle is not there twice.
+    """
+    length = len(needle)
+    starts = [i for i in range(len(ids) - length + 1) if ids[i] == needle[0] and list(ids[i : i + length]) == [*needle]]
+    if not length or not starts:
+        return []
+    last = starts[-1]
+    before = {j for start in starts if start + length <= last for j in range(start, start + length)}
+    if not before:
+        return []
+    return [(last + k - 1, [j for j in sorted(before) if ids[j] == needle[k]]) for k in range(length)]
 
 
 def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Kind) -> dict[str, Tensor]:

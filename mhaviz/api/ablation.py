@@ -7,8 +7,7 @@ from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.api.corpora import sentences_of
 from mhaviz.api.left_out import tell_left_out
-from mhaviz.attention.model import Model
-from mhaviz.attention.predicting import PredictingModel
+from mhaviz.attention.model import CorpusModel, Model
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
 from mhaviz.models.load import Notice
@@ -46,7 +45,7 @@ def ablation(
                 f"predicts what its decoder writes; give sentences in its place"
             )
         made = probing(predicting, probe, corpus)
-        predicting, corpus = require_predicting(made.model), made.sentences
+        predicting, corpus = made.model, made.sentences
         bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
     study = AblationStudy(predicting, heads, bootstrap, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
@@ -63,7 +62,7 @@ def ablation(
     return replace(study.result(predicting.describe(), batches.behind.too_long), probe=probe)
 
 
-def without_heads(model: Model, heads: Iterable[HeadNumber]) -> PredictingModel:
+def without_heads(model: Model, heads: Iterable[HeadNumber]) -> CorpusModel:
     """The model with the output of these heads zeroed, of every kind of attention that is looked at.
 
     Raises:
@@ -83,8 +82,8 @@ def without_heads(model: Model, heads: Iterable[HeadNumber]) -> PredictingModel:
     return predicting.zeroing(found)
 
 
-def require_predicting(model: Model) -> PredictingModel:
+def require_predicting(model: Model) -> CorpusModel:
     """Raise ArgumentError of a model whose heads cannot be zeroed."""
-    if not isinstance(model, PredictingModel):
+    if not isinstance(model, CorpusModel):
         raise ArgumentError(f"heads are zeroed in a model of transformers; name one by {parameter('model')}")
     return model

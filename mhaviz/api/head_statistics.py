@@ -16,7 +16,6 @@ from mhaviz.api.left_out import tell_left_out
 from mhaviz.api.long_inputs import page_size
 from mhaviz.api.shown_numbers import ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Model
-from mhaviz.attention.predicting import PredictingModel
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
@@ -62,7 +61,7 @@ def head_statistics(
         "seed": bootstrap.seed,
         "probe": probe_to_json(probe),
     }
-    if isinstance(model, PredictingModel) and model.zeroed:
+    if model.zeroed:
         options["zeroed"] = sorted(map(list, model.zeroed))
     source = model.describe()
     if show != "weights":

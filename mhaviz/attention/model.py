@@ -4,10 +4,10 @@ Weights, maps, statistics, explanations and checks are made of these calls, by `
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.records.ablation import Prediction
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.corpus_part import ModelIdentity
@@ -331,7 +332,16 @@ class Model(ABC):
 
 
 class CorpusModel(Model):
-    """A model that reads many texts in batches, so that ``mhaviz heads`` can average over them."""
+    """A model that reads many texts in batches, and predicts tokens, or at least makes an embedding of a text.
+
+    A head is zeroed where it has mixed its values, before they are projected: the mask variables ξ of Michel et al.
+    2019, "Are Sixteen Heads Really Better than One?" (arXiv 1905.10650, section 2.2).
+
+    Attributes:
+        zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
+    """
+
+    zeroed: frozenset[tuple[int, int]] = frozenset()
 
     @abstractmethod
     def lengths(self, texts: Sequence[str]) -> list[int]:
@@ -377,6 +387,46 @@ class CorpusModel(Model):
     def identity(self) -> ModelIdentity:
         """Its name, and what tells it from models with other parameters, on whatever machine it runs."""
         raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def prediction(self) -> Prediction:
+        """What it makes at the end."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """The number of tokens that it chooses among where it predicts one."""
+
+    @abstractmethod
+    def masked(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Inputs:
+        """The same inputs with the token that stands for a hidden one, at these positions of each sentence."""
+
+    @abstractmethod
+    def logits(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Tensor:
+        """What it predicts at these positions of each sentence, or of its target if it has one.
+
+        Returns:
+            float32, (n_positions, vocabulary), those of one sentence after those of another.
+
+        Raises:
+            MhavizError: as ``Model.run``; NaN among them.
+        """
+
+    @abstractmethod
+    def pooled(self, inputs: Inputs) -> Tensor:
+        """The mean over the tokens of what the last layer makes of each sentence: float32, (batch_size, d_model).
+
+        Raises:
+            MhavizError: as ``logits``.
+        """
+
+    @abstractmethod
+    def zeroing(self, heads: Collection[tuple[Site, int]]) -> Self:
+        """The same model with the output of these heads zeroed, whatever it does then.
+
+        While it runs a MhavizError is raised if the output of an attention cannot be reached.
+        """
 
 
 def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:

@@ -28,6 +28,7 @@ class FakeModel(CorpusModel):
         self.layers = self.kind = None
 
     device = torch.device("cpu")
+    prediction = vocabulary = masked = logits = pooled = zeroing = None  # it predicts nothing
 
     @property
     def max_length(self):

@@ -10,9 +10,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.model import Inputs, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
-from mhaviz.attention.predicting import PredictingModel
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import require_comparable
@@ -52,7 +51,7 @@ _OF_WINDOWS = ("sliding_window", "local_attention")
 
 
 @dataclass(frozen=True)
-class PretrainedModel(PredictingModel):
+class PretrainedModel(CorpusModel):
     """A model of transformers, and the attentions that were found in it.
 
     Attributes:
@@ -185,7 +184,7 @@ class PretrainedModel(PredictingModel):
         return vocabulary_of(self.loaded)
 
     def masked(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Inputs:
-        """See ``PredictingModel.masked``. Raises MhavizError of a model without such a token."""
+        """See ``CorpusModel.masked``. Raises MhavizError of a model without such a token."""
         mask = id_of(self.loaded.tokenizer, "mask_token_id")
         if mask is None:
             raise MhavizError(f"{self.loaded.name}: its tokenizer has no token that masks others")
@@ -197,7 +196,7 @@ class PretrainedModel(PredictingModel):
         )
 
     def logits(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Tensor:
-        """See ``PredictingModel.logits``."""
+        """See ``CorpusModel.logits``."""
         longest = max(len(predicted_by(text)) for text in inputs.texts)
         require_room(self.loaded, len(inputs.texts), longest, self.vocabulary)
         rows, begun = [], 0
@@ -210,7 +209,7 @@ class PretrainedModel(PredictingModel):
         return torch.cat(rows)
 
     def pooled(self, inputs: Inputs) -> Tensor:
-        """See ``PredictingModel.pooled``."""
+        """See ``CorpusModel.pooled``."""
         rows = []
         for texts in self._batches(inputs, batched=True):
             out = run_hooked(self.loaded, *self._reader.batch(texts), self._zero, types=self._reader.types(texts))
@@ -218,7 +217,7 @@ class PretrainedModel(PredictingModel):
         return torch.cat(rows)
 
     def zeroing(self, heads: Collection[tuple[Site, int]]) -> "PretrainedModel":
-        """See ``PredictingModel.zeroing``."""
+        """See ``CorpusModel.zeroing``."""
         zeroed = copy(self)  # with what has been found out about how it reads
         object.__setattr__(zeroed, "zeroed", frozenset((site.number, head) for site, head in heads))
         return zeroed

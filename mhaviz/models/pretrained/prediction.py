@@ -37,14 +37,14 @@ def predicted_by(text: Text) -> Tokens:
 
 
 def logits_of(out: Any, positions: Sequence[Sequence[int]], name: str) -> Tensor:
-    """Those at these positions of each sentence of a batch; see ``PredictingModel.logits``."""
+    """Those at these positions of each sentence of a batch; see ``CorpusModel.logits``."""
     logits: Tensor = out["logits"]
     rows = [logits[row, list(places)] for row, places in enumerate(positions)]
     return _numbers(torch.cat(rows).float(), name)
 
 
 def pooled_of(out: Any, lengths: Sequence[int], name: str) -> Tensor:
-    """The mean over the tokens of each sentence of a batch; see ``PredictingModel.pooled``."""
+    """The mean over the tokens of each sentence of a batch; see ``CorpusModel.pooled``."""
     hidden: Tensor = out["last_hidden_state"] if "last_hidden_state" in out else out[0]
     means = [hidden[row, :length].float().mean(dim=0) for row, length in enumerate(lengths)]
     return _numbers(torch.stack(means), name)

@@ -1,7 +1,7 @@
 import pytest
 from induction import word_tokenizer
 
-from mhaviz.analyses.needles import reading_of
+from mhaviz.analyses.head_statistics import reading_of
 from mhaviz.errors import ArgumentError
 from mhaviz.models.pretrained.probe_texts import needle_ids, with_needle
 from mhaviz.records.probes import Needle
