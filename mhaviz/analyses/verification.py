@@ -1,6 +1,7 @@
 """Verifies weights: multiplied by the values, they must give the outputs that the model itself has computed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,13 +9,32 @@ from torch import Tensor
 from mhaviz.attention.call import BLOCK
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.errors import MhavizError
-from mhaviz.records.verification import Deviation
+from mhaviz.records.tokens import Kind
 
 TOLERANCE = 1e-4
 """Of the largest number of an output: float32 differs by less, whatever the order in which it is summed."""
 
 ROUNDINGS = 16
 """So many of the roundings of a coarser type a model's own output may be off."""
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Of one attention: its output by the weights that are drawn, A V, beside its output in the model itself.
+
+    Attributes:
+        kind, layer, sentence: as in ``AttentionMap``.
+        head: the one with the largest difference.
+        difference: the largest absolute difference of two numbers of the output.
+        size: the largest absolute number of the model's output.
+    """
+
+    kind: Kind
+    layer: int
+    sentence: int | None
+    head: int
+    difference: float
+    size: float
 
 
 def require_alike(deviations: Sequence[Deviation], dtype: torch.dtype) -> Deviation:

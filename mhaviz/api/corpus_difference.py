@@ -18,7 +18,7 @@ from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.records.corpus_difference import CorpusDifference
 from mhaviz.records.corpus_part import CorpusPart
-from mhaviz.records.limits import Limits
+from mhaviz.records.difference import Limits
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Tokens
 

@@ -14,7 +14,6 @@ from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of, source_of_p
 from mhaviz.api.division import Division
 from mhaviz.api.left_out import tell_left_out
 from mhaviz.api.long_inputs import page_size
-from mhaviz.api.shown_numbers import ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Model
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
@@ -23,6 +22,7 @@ from mhaviz.processes import this_process
 from mhaviz.records.corpus_part import CorpusPart
 from mhaviz.records.head_statistics import SHOWN, HeadStatistics
 from mhaviz.records.probes import Probe, probe_of_json, probe_to_json
+from mhaviz.records.quantity import ShownNumbers, require_shown
 
 
 def head_statistics(
@@ -39,7 +39,7 @@ def head_statistics(
 ) -> HeadStatistics:
     """See ``LoadedModel.head_statistics``; ``model``: of which the attentions that count are looked at."""
     require_shown(show, ShownNumbers)
-    model = showing(model, show)
+    model = model.with_norms() if show == "norms" else model
     shows = this_process().is_first or not division.distributed
     shown: list[str] = []
     corpus, bootstrap = sentences_of(texts), bootstrap or Bootstrap()

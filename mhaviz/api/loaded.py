@@ -15,7 +15,6 @@ from mhaviz.api.choosing import choose_token
 from mhaviz.api.division import Division
 from mhaviz.api.head_statistics import head_statistics
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
-from mhaviz.api.shown_numbers import ShownMaps, ShownNumbers, require_shown, showing
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import Sentence
@@ -31,7 +30,7 @@ from mhaviz.records.head_statistics import HeadStatistics
 from mhaviz.records.masking import Masking
 from mhaviz.records.matrices import LayerMatrices
 from mhaviz.records.probes import Probe, RandomRepeats
-from mhaviz.records.quantity import NORM, WEIGHT
+from mhaviz.records.quantity import NORM, WEIGHT, ShownMaps, ShownNumbers, require_shown
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import ScalingComparison, ScalingSweep
 from mhaviz.records.tokens import Kind, is_run
@@ -228,7 +227,7 @@ class LoadedModel:
         if show == "rollout":
             rolled = rollout_of(model, inputs)
             return replace(rolled, maps=tuple(map(without_special, rolled.maps))) if hide_special else rolled
-        model = showing(model, show)
+        model = model.with_norms() if show == "norms" else model
         n_maps = len(inputs.texts) * len(model.sites(inputs))
         dtype = model.require_outputs() if verify else None
         sizes = map_sizes(model, inputs, heads)
@@ -267,11 +266,8 @@ class LoadedModel:
             ArgumentError, MhavizError: as ``attend``; no such token; the model shows its weights alone.
         """
         model, inputs = self._one(Given.of(text, target, given), layer, kind)
-        site = model.one_site(inputs)
-        queries, _ = inputs.texts[0].sides(site.kind)
-        position = choose_token(token, queries.texts, is_target=site.kind == "cross")
         (one,) = _heads_of(model, [head])
-        return explanation.explain(model, inputs, position, one)
+        return explanation.explain(model, inputs, _position_of(token, model, inputs), one)
 
     def matrices(
         self,
@@ -298,11 +294,10 @@ class LoadedModel:
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text, target, given), **_EXAMPLE_SIZES)
         model, inputs = loaded._one(whole, layer, kind)
-        site = model.one_site(inputs)
-        queries, _ = inputs.texts[0].sides(site.kind)
-        position = None if token is None else choose_token(token, queries.texts, is_target=site.kind == "cross")
+        position = None if token is None else _position_of(token, model, inputs)
         if head is None:
-            head = range(site.n_heads if site.n_heads <= _FEW_HEADS else 1)
+            n_heads = model.one_site(inputs).n_heads
+            head = range(n_heads if n_heads <= _FEW_HEADS else 1)
         return matrices.layer_matrices(model, inputs, _heads_of(model, head), position)
 
     def masks(
@@ -602,6 +597,13 @@ class LoadedModel:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
         model = self._chosen(layer, kind, given.generate)
         return model, model.read(given)
+
+
+def _position_of(token: str | int | None, model: Model, inputs: Inputs) -> int:
+    """Of the query that is named, in the one attention that is looked into."""
+    kind = model.one_site(inputs).kind
+    queries, _ = inputs.texts[0].sides(kind)
+    return choose_token(token, queries.texts, is_target=kind == "cross")
 
 
 def _takes_little(sizes: Iterable[MapSize]) -> bool:

@@ -47,10 +47,10 @@ class RecordingOptions:
         self.examples = None if examples == "all" else (examples,) if isinstance(examples, int) else tuple(examples)
         if self.examples is not None and (not self.examples or any(not _is_position(one) for one in self.examples)):
             raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
-        LongInputs(pool, size)
+        long = LongInputs(pool, size)
         if grid is not None and (len(grid) != 2 or min(grid) < 1):
             raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
-        self.pooling = Pooling(size or MOST_CELLS, pool or "mass", summary=False)
+        self.pooling = Pooling(long.size or MOST_CELLS, long.pool or "mass", summary=False)
         self.always_pooled = pool is not None
         self.tokens = None if tokens is None else tuple(map(str, tokens))
         self.grid = None if grid is None else (int(grid[0]), int(grid[1]))

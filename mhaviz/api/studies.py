@@ -15,9 +15,8 @@ from mhaviz.files.maps import About, read_maps
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records.attention import Attention
-from mhaviz.records.difference import Difference
+from mhaviz.records.difference import Difference, Limits
 from mhaviz.records.embeddings import PositionTable
-from mhaviz.records.limits import Limits
 from mhaviz.records.tokens import Kind
 
 P = ParamSpec("P")

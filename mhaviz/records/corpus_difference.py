@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.brief import Brief
-from mhaviz.records.limits import Limits
+from mhaviz.records.difference import Limits
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind

@@ -82,26 +82,18 @@ class Given:
         Raises:
             ArgumentError: an option that there is not; messages or ids that are none; as the class does.
         """
-        options = options or {}
-        known = GivenOptions.__annotations__
-        for name in options:
-            if name not in known:
-                raise ArgumentError(f"expected options among {', '.join(known)}, got {name}")
+        asked: dict[str, Any] = dict(options or {})
+        if unknown := sorted(asked.keys() - GivenOptions.__annotations__.keys()):
+            raise ArgumentError(f"expected options among {', '.join(GivenOptions.__annotations__)}, got {unknown[0]}")
         if isinstance(texts, Given):
-            if target is not None or any(value is not None for value in options.values()):
+            if target is not None or any(value is not None for value in asked.values()):
                 raise ArgumentError("what is given is whole; leave out what stands beside it")
             return texts
-        chat, ids = options.get("chat"), options.get("ids")
-        return cls(
-            tuple(require_texts(texts)),
-            target,
-            options.get("pair"),
-            None if chat is None else require_messages(chat, f"{parameter('chat')}: "),
-            None if ids is None else _sequences(ids),
-            options.get("source_language"),
-            options.get("target_language"),
-            options.get("generate", 0),
-        )
+        if asked.get("chat") is not None:
+            asked["chat"] = require_messages(asked["chat"], f"{parameter('chat')}: ")
+        if asked.get("ids") is not None:
+            asked["ids"] = _sequences(asked["ids"])
+        return cls(tuple(require_texts(texts)), target, **asked)
 
     @property
     def instead(self) -> tuple[str, ...]:

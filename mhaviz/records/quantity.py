@@ -1,8 +1,9 @@
 """What the numbers of a map are."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.records.axis import Axis
 
 Reduction = Literal["mass", "max"]
@@ -73,6 +74,18 @@ after the output projection (arXiv 2004.10102, section 2.2). A row sums to no nu
 QUANTITIES = (ROLLOUT, NORM, WEIGHT)
 """Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
 analysis that computes it and gives its maps ``quantity=``."""
+
+
+ShownNumbers = Literal["weights", "norms"]
+"""What is shown of each query and key: A_ij, or ‖A_ij · v_j W_O‖."""
+
+ShownMaps = Literal["weights", "norms", "rollout"]
+
+
+def require_shown(show: str, known: Any) -> None:
+    """Raise ArgumentError unless ``show`` is one of the literals of a type."""
+    if show not in get_args(known):
+        raise ArgumentError(f"{parameter('show')}: expected {' or '.join(get_args(known))}, got {quoted(show)}")
 
 
 class Cells(NamedTuple):

@@ -6,11 +6,10 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
-from mhaviz.cli.shared.change_limits import require_models_alike
+from mhaviz.cli.shared.change_limits import LimitOptions, require_models_alike
 from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import given
-from mhaviz.cli.shared.limit_options import LimitOptions
 from mhaviz.cli.shared.ranking import RankingOptions, parse_top
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX

@@ -1,20 +1,43 @@
-"""--fail-above of mhaviz diff: an exit status for CI if weights have changed by more than a limit."""
+"""--fail-above: an exit status for CI if attention has changed by more than a limit."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from mhaviz.errors import ChangedError, MhavizError
 
 if TYPE_CHECKING:
     from mhaviz.records.corpus_difference import CorpusDifference
-    from mhaviz.records.difference import Difference, HeadDifference
+    from mhaviz.records.difference import Difference, HeadDifference, Limits
 
 Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 """Both files, each with the layer that was asked for."""
 
 _MOST_FLAWS = 3  # that are told one by one
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LimitOptions:
+    """The largest divergences that are allowed."""
+
+    fail_above: Annotated[
+        float | None,
+        typer.Option(metavar="BITS", help="Exit with 3 if the mean divergence of a head is above this, 0 to 1."),
+    ] = None
+    fail_above_row: Annotated[
+        float | None,
+        typer.Option(metavar="BITS", help="Exit with 3 if the divergence of a row is above this, 0 to 1."),
+    ] = None
+
+    @property
+    def limits(self) -> "Limits":
+        """Raises ArgumentError for bits that are not from 0 to 1."""
+        from mhaviz.records.difference import Limits
+
+        return Limits(self.fail_above, self.fail_above_row)
 
 
 def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:

@@ -17,7 +17,7 @@ from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.records.limits import Limits
+    from mhaviz.records.difference import Limits
     from mhaviz.records.tokens import Kind
     from mhaviz.views.style import Style
 
