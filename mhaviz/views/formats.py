@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
@@ -96,20 +96,12 @@ def _write_json(result: Result, _: str, stream: BinaryIO) -> None:
     text.detach()
 
 
-def _write_safetensors(result: Result, _: str, stream: BinaryIO) -> None:
+def _write_tensors(result: Result, suffix: str, stream: BinaryIO) -> None:
     from mhaviz.records.attention import Attention
-    from mhaviz.views.data import safetensors_bytes
+    from mhaviz.views.data import npz_bytes, safetensors_bytes
 
     assert isinstance(result.record, Attention)
-    stream.write(safetensors_bytes(result.record))
-
-
-def _write_npz(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records.attention import Attention
-    from mhaviz.views.data import npz_bytes
-
-    assert isinstance(result.record, Attention)
-    stream.write(npz_bytes(result.record))
+    stream.write((npz_bytes if suffix == ".npz" else safetensors_bytes)(result.record))
 
 
 def _write_csv(result: Result, _: str, stream: BinaryIO) -> None:
@@ -135,29 +127,21 @@ def _write_html(result: Result, _: str, stream: BinaryIO) -> None:
     write_html(result.record, result.style or Style(), stream, **result.details)
 
 
-@dataclass(frozen=True)
-class Format:
-    """How files of a suffix are written; ``of``: what they can hold."""
-
-    write: Callable[[Result, str, BinaryIO], None]
-    of: Literal["pictures", "records", "pages", "maps"]
-
-
-FORMATS = {
-    ".png": Format(_write_picture, "pictures"),
-    ".svg": Format(_write_picture, "pictures"),
-    ".pdf": Format(_write_picture, "pictures"),
-    ".json": Format(_write_json, "records"),
-    ".safetensors": Format(_write_safetensors, "maps"),
-    ".npz": Format(_write_npz, "maps"),
-    ".csv": Format(_write_csv, "maps"),
-    ".html": Format(_write_html, "pages"),
+FORMATS: dict[str, Callable[[Result, str, BinaryIO], None]] = {
+    ".png": _write_picture,
+    ".svg": _write_picture,
+    ".pdf": _write_picture,
+    ".json": _write_json,
+    ".safetensors": _write_tensors,
+    ".npz": _write_tensors,
+    ".csv": _write_csv,
+    ".html": _write_html,
 }
-"""Every format that mhaviz writes."""
+"""How each format that mhaviz writes is written."""
 
-FIGURE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of == "pictures")
-RECORD_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records"))
-PAGE_SUFFIXES = tuple(suffix for suffix, format in FORMATS.items() if format.of in ("pictures", "records", "pages"))
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+RECORD_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
+PAGE_SUFFIXES = (*RECORD_SUFFIXES, ".html")
 HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
 ABLATION_SUFFIXES = (*RECORD_SUFFIXES, ".csv")
 MAP_SUFFIXES = tuple(FORMATS)
@@ -203,6 +187,6 @@ def save_all(
     sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
     result = Result(record, sheet, style, whole, details or {})
     write_whole(
-        [(path, partial(FORMATS[suffix].write, result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
+        [(path, partial(FORMATS[suffix], result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
     )
     return sheet.notices if sheet else []

@@ -9,7 +9,7 @@ from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
-from mhaviz.views.formats import FORMATS, MAP_SUFFIXES, Format, check_outputs, save_all
+from mhaviz.views.formats import FORMATS, MAP_SUFFIXES, check_outputs, save_all
 from mhaviz.views.showing import figure_of
 
 ALL = MAP_SUFFIXES
@@ -73,13 +73,13 @@ def test_a_full_disk_leaves_nothing_and_spoils_nothing(random_attention, tmp_pat
     attention = random_attention()
     old = tmp_path / "a.png"
     old.write_bytes(b"old")
-    write = FORMATS[".json"].write
+    write = FORMATS[".json"]
 
     def fill_up(*arguments):
         write(*arguments)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setitem(FORMATS, ".json", Format(fill_up, "records"))
+    monkeypatch.setitem(FORMATS, ".json", fill_up)
     with pytest.raises(MhavizError, match=r"cannot write .*b\.json: No space left on device"):
         save_all([old, tmp_path / "b.json"], attention, lambda: heatmap_figure(attention))
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
@@ -130,7 +130,7 @@ def test_an_interrupt_leaves_nothing(random_attention, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(FORMATS, ".json", Format(interrupt, "records"))
+    monkeypatch.setitem(FORMATS, ".json", interrupt)
     with pytest.raises(KeyboardInterrupt):
         save_all([tmp_path / "a.json"], random_attention(), lambda: None)
     assert not list(tmp_path.iterdir())

@@ -23,10 +23,10 @@ class Chunk:
     deflated: bool
     content: bytearray
 
-    def as_text(self) -> tuple[str, int]:
-        """Base64, and of how many bytes."""
+    def written(self) -> tuple[str, dict[str, Any]]:
+        """Base64, and what the page says of it: of how many bytes it is."""
         written = zlib.compress(self.content, 1) if self.deflated else bytes(self.content)
-        return base64.b64encode(written).decode("ascii"), len(written)
+        return base64.b64encode(written).decode("ascii"), {"bytes": len(written), "deflated": self.deflated}
 
 
 class Chunks:

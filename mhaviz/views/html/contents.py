@@ -87,13 +87,7 @@ def contents_of(record: object, style: Style, **details: Any) -> Contents:
 
 @contents_of.register
 def _(record: Attention, style: Style) -> Contents:
-    maps = [[("weights", m)] for m in record.maps]
-    about = {
-        "subject": "attention",
-        "title": _title(record.maps, style),
-        **_words(attention_page(record), record.source),
-    }
-    return _contents(maps, style, about)
+    return _of_attention(record, style)
 
 
 @contents_of.register
@@ -108,7 +102,7 @@ def _(record: Difference, style: Style) -> Contents:
     title = _title(changes, style)
     if not style.title:
         title = f"{heading(record)}; {title}"
-    about = {"subject": "difference", "title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers}
+    about = {"title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers}
     tables = [_table(table.heading, table)]
     return _contents(maps, style, about | {"tables": tables} | _words(difference_page(record), record.source))
 
@@ -123,7 +117,6 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
             "kind": kind.kind,
             "layers": list(kind.layers),
             "sentences": kind.sentences,
-            "queries": kind.queries,
             "title": averages_title(record, kind),
             **{
                 f"{part}s": {name: list(map(_numbers, getattr(kind.average(name), part))) for name in known}
@@ -137,7 +130,7 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     if record.examples is not None:
         of_maps = _words(attention_page(record.examples), record.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
-    about: dict[str, Any] = {"subject": "heads", "title": title, "statistics": statistics, **words}
+    about: dict[str, Any] = {"title": title, "statistics": statistics, **words}
     about["numbers"] = [_numbers_of(m, record, known) for m in examples]
     about["measures"] = [
         vars(measure) | {"meaning": measure.told_alone(record.are_of_norms), "high": scale.high}
@@ -160,10 +153,13 @@ def _(record: Report, style: Style) -> Contents:
         for place, head in enumerate(scaling.heads)
     ]
     tables.append(_table("shapes", steps_table(record.trace)))
-    attention = record.attention
-    about = {"subject": "report", "title": _title(attention.maps, style), "tables": tables}
-    maps = [[("weights", m)] for m in attention.maps]
-    return _contents(maps, style, about | _words(attention_page(attention), attention.source))
+    return _of_attention(record.attention, style, tables=tables)
+
+
+def _of_attention(attention: Attention, style: Style, **more: Any) -> Contents:
+    """The page of an attention; ``more``: what the document has beside it."""
+    about = {"title": _title(attention.maps, style), **_words(attention_page(attention), attention.source), **more}
+    return _contents([[("weights", m)] for m in attention.maps], style, about)
 
 
 def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any]) -> Contents:
@@ -179,7 +175,8 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
     described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]
     if style.footnote is not None:
         about = about | {"reading": "", "footnote": harmless(style.footnote)}
-    weights, changes = (INK, style.cmap) if about["subject"] == "difference" else (style.cmap, DIVERGING)
+    are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
+    weights, changes = (INK, style.cmap) if are_changes else (style.cmap, DIVERGING)
     measures = [vars(measure) | {"meaning": measure.told_alone()} for measure in OF_ONE_SENTENCE]
     document = {
         "mhaviz": __version__,
@@ -270,13 +267,12 @@ class _Writer:
             self._part(name, one, thumb, kept if computed else None)
             for (name, one), thumb in zip(parts, thumbs, strict=True)
         ]
-        title = "rollout" if m.quantity.through_layers else KIND_NAMES[m.kind]
         return {
             "module": module,
             "family": family,
             "pass": m.pass_number,
             "isRecorded": m.is_recorded,
-            "title": title,
+            "title": m.quantity.key if m.quantity.through_layers else KIND_NAMES[m.kind],
             "label": replace(m, sentence=None, pass_number=None).shown_name,
             "name": m.shown_name,
             "layer": m.layer,

@@ -84,14 +84,9 @@ def write_html(record: object, style: Style, stream: BinaryIO, **details: Any) -
     )
     for name, script in scripts.items():
         write(f'<script id="{name}">{script}</script>\n')
-    written = [chunk.as_text() for chunk in contents.chunks.chunks]
-    described = [
-        {"bytes": size, "deflated": chunk.deflated}
-        for chunk, (_, size) in zip(contents.chunks.chunks, written, strict=True)
-    ]
-    write(
-        f'<script id="document" type="application/json">{_json(contents.document | {"chunks": described})}</script>\n'
-    )
+    written = [chunk.written() for chunk in contents.chunks.chunks]
+    document = contents.document | {"chunks": [described for _, described in written]}
+    write(f'<script id="document" type="application/json">{_json(document)}</script>\n')
     for number, (text, _) in enumerate(written):
         write(f'<script id="chunk-{number}" type="application/octet-stream">{text}</script>\n')
     write('<p id="end" hidden></p>\n</body>\n</html>\n')

@@ -92,20 +92,12 @@ class PageSize:
 
     def require_fit(self) -> None:
         """Raise MhavizError that says how large the page would be, and what to choose instead, if it is too large."""
-        size = readable_bytes(self.bytes)
-        fewer = (
-            f"take fewer with {parameter('head')} or {parameter('layer')}, a shorter text, or save .safetensors, of "
-            f"which mhaviz show makes a page of cells alone"
-        )
-        if self.n_heads > MOST_HEADS:
+        if not self.fits:
             raise MhavizError(
-                f"expected at most {MOST_HEADS:,} heads in a page for the browser, got {self.n_heads:,}, about {size}; "
-                f"{fewer}"
-            )
-        if self.bytes > MOST_BYTES:
-            raise MhavizError(
-                f"the page would be about {size}, and browsers open at most {readable_bytes(MOST_BYTES)} well: it has "
-                f"{self.n_heads:,} heads; {fewer}"
+                f"the page would be about {readable_bytes(self.bytes)} for {self.n_heads:,} heads, and browsers open "
+                f"at most {readable_bytes(MOST_BYTES)} and {MOST_HEADS:,} heads well; take fewer with "
+                f"{parameter('head')} or {parameter('layer')}, a shorter text, or save .safetensors, of which mhaviz "
+                f"show makes a page of cells alone"
             )
 
 
