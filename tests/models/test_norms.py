@@ -88,7 +88,7 @@ def test_a_random_layer_alone_and_in_a_batch(tmp_path):
     found = []
     model.with_norms().run(
         model.encode(["a b c", "a b"]),
-        lambda seen: found.appendnorms_of(seen),
+        lambda seen: found.append(norms_of(seen)),
         batched=True,
     )
     np.testing.assert_allclose(found[0][0], attention.maps[0].weights, rtol=CLOSE)

@@ -138,7 +138,7 @@ def test_norms_of_attention_that_is_computed_by_hand(family):
     batched = []
     source.run(
         source.encode([TEXT, f"{TEXT} {TEXT}"]),
-        lambda seen: batched.appendnorms_of(seen),
+        lambda seen: batched.append(norms_of(seen)),
         batched=True,
     )
     expected = by_hand(model, family, torch.tensor([inputs.texts[0].source.ids]))
