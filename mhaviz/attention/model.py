@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
+from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.records.ablation import Prediction
 from mhaviz.records.attention import AttentionMap
@@ -154,6 +156,7 @@ class Model(ABC):
         layers, kind: the attentions that are looked at; None: all.
         can_write: whether it may go on writing a text, if it has been loaded for that.
         norms: whether calls know the norms of their values.
+        device_name: see ``resolve_device``.
         seed: of what it draws.
     """
 
@@ -161,6 +164,7 @@ class Model(ABC):
     kind: Kind | None = None
     can_write: bool = False
     norms: bool = False
+    device_name: str = "auto"
     seed: int = 0
 
     @property
@@ -168,10 +172,10 @@ class Model(ABC):
     def all_sites(self) -> tuple[Site, ...]:
         """Its attentions, in the order in which they run."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def device(self) -> torch.device:
         """Where it runs."""
+        return resolve_device(self.device_name)
 
     @abstractmethod
     def encode(self, sentences: Sequence[str], target: str | None = None) -> Inputs:

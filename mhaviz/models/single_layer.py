@@ -4,7 +4,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -14,7 +13,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_numbers
-from mhaviz.devices import require_memory, resolve_device
+from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, as_one_line, parameter
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.masks import causal_mask
@@ -77,11 +76,6 @@ class SingleLayer(Model):
     def _shapes_origin(self) -> str:
         """The same, where only the sizes of the weights matter."""
         return self._origin()[0]
-
-    @cached_property
-    def device(self) -> torch.device:
-        """Where it runs."""
-        return resolve_device(self.device_name)
 
     @property
     def all_sites(self) -> tuple[Site, ...]:

@@ -4,7 +4,6 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, require_one_target, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_numbers
-from mhaviz.devices import require_memory, resolve_device
+from mhaviz.devices import require_memory
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
@@ -67,11 +66,6 @@ class TrainedModel(Model):
 
     def __post_init__(self) -> None:
         _ = self.device
-
-    @cached_property
-    def device(self) -> torch.device:
-        """Where it runs."""
-        return resolve_device(self.device_name)
 
     @property
     def all_sites(self) -> tuple[Site, ...]:

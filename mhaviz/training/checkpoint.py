@@ -6,7 +6,6 @@ Metadata: one key, ``mhaviz``, with JSON. ``loading`` reads it again.
 
 import hashlib
 import json
-import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -89,10 +88,6 @@ class Milestone:
     step: int
     loss: float
     score: float
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.step, int) and self.step > 0 and 0 <= self.loss < math.inf and 0 <= self.score <= 1):
-            raise ValueError(f"expected a milestone, got {quoted(asdict(self))}")
 
 
 @dataclass

@@ -57,12 +57,10 @@ class Trainer:
     def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device, threads: int = 1) -> None:
         _check(checkpoint, corpus)
         _require_memory(checkpoint, corpus, device)
-        if threads < 1:
-            raise ArgumentError(f"{parameter('threads')}: expected at least 1, got {threads}")
         cores = os.cpu_count() or 1
-        if threads > cores:  # the system may refuse to start them, which PyTorch does not survive
+        if not 1 <= threads <= cores:  # the system may refuse to start more, which PyTorch does not survive
             raise ArgumentError(
-                f"{parameter('threads')}: expected at most {cores} (the cores of this machine), got {threads}"
+                f"{parameter('threads')}: expected 1 to {cores} (the cores of this machine), got {threads}"
             )
         self._threads = threads
         self.checkpoint, self._corpus, self._device = checkpoint, corpus, device

@@ -168,7 +168,6 @@ def resize(field, value):
         lambda about, _: about["corpus"].update(sentences=[1]),
         lambda about, _: about["milestones"][0].update(loss=None),
         lambda about, _: about["milestones"][0].update(score="1"),
-        lambda about, _: about["milestones"][0].update(step=-1),
         lambda _, tensors: tensors.pop("adam.exp_avg.output.bias"),
         lambda _, tensors: tensors.pop("model.output.weight"),
         lambda _, tensors: tensors.update({"model.more": torch.zeros(2)}),

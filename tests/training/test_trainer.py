@@ -90,8 +90,8 @@ def test_threads_are_those_asked_for(corpus, monkeypatch):
         list(Trainer(checkpoint, corpus, CPU, threads).steps())
     assert seen == [1, 3]
     assert torch.get_num_threads() == before
-    for threads, bound in ((0, "at least 1"), (100_000, r"at most 3 \(the cores of this machine\)")):
-        with pytest.raises(ArgumentError, match=f"^`threads`: expected {bound}, got {threads}$"):
+    for threads in (0, 100_000):
+        with pytest.raises(ArgumentError, match=rf"^`threads`: expected 1 to 3 \(.*\), got {threads}$"):
             Trainer(Checkpoint.untrained(corpus, SIZES, Plan()), corpus, CPU, threads)
 
 

@@ -21,13 +21,11 @@ class Forecast:
 
     Attributes:
         needed: bytes of its parameters, as they will be in memory.
-        in_half: the same in bfloat16; None where it is no less.
         free: bytes by device; None where nobody tells.
         is_spread: whether it may lie on all of them, and on the disk.
     """
 
     needed: int
-    in_half: int | None
     free: dict[str, int | None]
     is_spread: bool
 
@@ -48,15 +46,10 @@ class Forecast:
         ((place, free),) = self.free.items()
         if free is None or self.needed <= free:
             return
-        half = (
-            f", or {parameter('dtype')} bfloat16, with which it needs {readable_bytes(self.in_half)}"
-            if self.in_half
-            else ""
-        )
         raise MhavizError(
             f"the model {name} needs about {readable_bytes(self.needed)} of memory on {place}, where "
             f"{readable_bytes(free)} are free; spread it over all devices and the disk by "
-            f"{parameter('device_map')}{half}"
+            f"{parameter('device_map')}, or take a smaller {parameter('dtype')}"
         )
 
 
@@ -81,12 +74,9 @@ def forecast(
         parts: processes that share it.
     """
     own = config.dtype if isinstance(config.dtype, torch.dtype) else getattr(torch, sizes.dtype)
-    needed = numbers * (own if dtype == "auto" else getattr(torch, dtype)).itemsize // parts
-    half = 2 * numbers // parts
-    if sizes.is_packed:  # as it is in the files
-        needed = half = sizes.bytes // parts
+    needed = sizes.bytes if sizes.is_packed else numbers * (own if dtype == "auto" else getattr(torch, dtype)).itemsize
     free = {str(device): free_memory(device)} if spread is None else _free(spread)
-    return Forecast(needed, half if half < needed else None, free, spread is not None)
+    return Forecast(needed // parts, free, spread is not None)
 
 
 def _free(spread: Spread) -> dict[str, int | None]:

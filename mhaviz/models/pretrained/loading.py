@@ -289,11 +289,6 @@ def open_checkpoint(
     return Checkpoint(name, folder, config, tokenizer, kind, *where, dtype, writes, attention, taken, otherwise)
 
 
-def recorded(loaded: Loaded, attention: str | None) -> Loaded:
-    """The same model, which is recorded while it runs on this attention function; None: on what it has."""
-    return replace(loaded, captured=False, attention=attention)
-
-
 def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
     """Whether it says so of its weights. Raises MhavizError of a way that transformers would take for none."""
     parts = (config, config.get_text_config(decoder=True))  # which may say so for all, as in transformers

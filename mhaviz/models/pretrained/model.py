@@ -86,7 +86,7 @@ class PretrainedModel(CorpusModel):
         """Its attentions, in the order in which they run."""
         return self.found
 
-    @property
+    @cached_property
     def device(self) -> torch.device:
         """Where it runs."""
         return self.loaded.device

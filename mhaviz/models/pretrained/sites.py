@@ -13,7 +13,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.hooks import AttentionRun, attention_class, form_of_its_own, run_hooked
-from mhaviz.models.pretrained.loading import Loaded, recorded
+from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.records.site import Site
 from mhaviz.records.tokens import Kind
@@ -83,7 +83,7 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
         best = _Probed()
     if loaded.captured and (best.unshown or not best.sites):
         for attention in (SDPA, EAGER) if loaded.model._supports_sdpa else (EAGER,):
-            other = recorded(loaded, attention)
+            other = replace(loaded, captured=False, attention=attention)
             probed = _probe(other)
             if len(probed.sites) > len(best.sites):
                 way, best = other, probed
@@ -222,7 +222,7 @@ def few_tokens(loaded: Loaded, source_length: int, target_length: int) -> tuple[
 def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
     """Whether a model that does not run on SDPA has no rule of its own that we do not know; NaN is like any number."""
     seen = _weights(loaded, sites)
-    eager = recorded(loaded, EAGER)
+    eager = replace(loaded, captured=False, attention=EAGER)
     shown = [one for one in _main_ones(_found(eager, *LENGTHS[0])) if one.is_shown]
     expected = _weights(eager, _numbered(shown))
     return set(seen) <= set(expected) and all(

@@ -85,7 +85,7 @@ def where_it_lies(model: PreTrainedModel) -> str:
 
 def lies_on_disk(model: PreTrainedModel) -> bool:
     """Whether parts of it lie there until they are needed."""
-    return is_spread(model) and "disk" in _places(model)
+    return "disk" in _places(model)
 
 
 @contextmanager
