@@ -143,7 +143,7 @@ class CorpusRun:
         return replace(part, behind=batches.behind, arrays=self.study.arrays())
 
     def _identified(self, part: CorpusPart) -> CorpusPart:
-        """With the identities of the models, which a run that neither writes nor sends a part needs not find out."""
+        """With the fingerprints of the models, which are computed only when a part is written or sent."""
         return part if part.models else replace(part, models=tuple(model.identity for model in self.models))
 
     def _gone_on_from(self, path: Path, part: CorpusPart, on_notice: Callable[[str], None]) -> CorpusPart:

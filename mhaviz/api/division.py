@@ -21,9 +21,9 @@ class Division:
         distributed: share the corpus among the processes that ``torchrun`` has started: each reads its shard, and in
             the first process the result is of all, in the others of their shards. ``part`` is then of all, and each
             process keeps a part of its own beside it: part-1-of-8.safetensors, …
-        part_at_end: False: ``part`` is there to go on from alone. A run of a few seconds writes none, and who calls may
-            remove it once the result is safe; of several processes none is written of all.
-        on_saved: is told the file each time that what this process has added up has been written.
+        part_at_end: False: ``part`` is for ``resume`` alone. Runs of a few seconds write none, and processes none of
+            all; the caller may remove it once the result is saved.
+        on_saved: is told the file each time that this process has written its sums.
 
     Raises:
         ArgumentError: there is no such shard; a part of another suffix; what does not go together.

@@ -82,8 +82,8 @@ def load(
             transformers, a hub id; or a model of transformers that is in memory, with its ``tokenizer``.
         tokenizer: of a model that is in memory.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps"; a model that is in memory stays where it is.
-        writes: load it so that it can write at once; else it is loaded again when it first must.
-        predicts: load it with what predicts tokens at once; else it is loaded again for ``ablate``.
+        writes: load what writing text needs. Otherwise reloaded on first use.
+        predicts: load what predicting tokens needs. Otherwise reloaded by ``ablate``.
         on_notice: is told, in a line, what has been assumed.
         d_model: of random weights.
         n_heads, seed, causal: of random weights, and of a file of parameters.
@@ -119,8 +119,7 @@ def load(
 class LoadedModel:
     """A model, as ``mhaviz.load`` returns it.
 
-    ``make``: loads it, so that it can write text, and with what predicts tokens, if asked. ``said``: the options that
-    somebody has chosen.
+    ``make``: loads it, with what writing text and predicting tokens need. ``said``: the options that a user has given.
     """
 
     def __init__(
@@ -194,8 +193,8 @@ class LoadedModel:
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
             pool, size, window: of long inputs; see ``LongInputs``. Maps of more than 256 MiB in all are pooled as they
                 are computed, unless ``size`` is given.
-            page: keep what a page for the browser needs: queries and keys, by which it shows single tokens of long
-                inputs, and what each score is the sum of. Where they take at most 64 MiB they are kept in any case.
+            page: keep queries and keys, from which a page for the browser computes single tokens of long inputs. They
+                are kept in any case where they take at most 64 MiB.
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
             given: ``pair``, a second text beside the one; in place of texts ``chat``, the messages of a chat, or

@@ -23,8 +23,7 @@ _STREAMS = "stdout", "stderr"
 def run_settled() -> int:
     """Run the program, and return its exit status.
 
-    Most of a short run goes into importing torch and matplotlib, and much of that into the garbage collector, which
-    looks again and again, and once more at the end, through objects that stay: it is told to look more rarely.
+    The garbage collector runs more rarely: a short run mostly imports torch and matplotlib, whose objects stay.
     """
     global _users
     _users = _Surroundings.now()

@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
-from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions, Heads
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import RepeatOptions
 from mhaviz.cli.shared.ranking import Top, parse_top
 from mhaviz.cli.shared.sentences import CorpusFile, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError
+from mhaviz.numbering import parse_numbers
 from mhaviz.processes import this_process
 from mhaviz.views.formats import ABLATION_SUFFIXES
 
@@ -54,7 +54,7 @@ def ablate(
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)
-    with progress(delivery.quiet, time_left=True) as on_progress:
+    with corpus_progress(delivery.quiet) as on_progress:
         found = loaded.ablate(
             stream,
             layer=parse_numbers("layer", checkpoint.layer),
@@ -64,6 +64,6 @@ def ablate(
             replicates=repeats.replicates,
             seed=repeats.seed,
             on_notice=delivery.notice,
-            on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+            on_progress=on_progress,
         )
     delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))

@@ -3,7 +3,7 @@
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import BenchOptions, Lengths
-from mhaviz.cli.shared.numbers import parse_lengths
+from mhaviz.numbering import parse_lengths
 
 
 def compare_implementations(

@@ -8,9 +8,9 @@ from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import OneText
 from mhaviz.errors import ArgumentError
+from mhaviz.numbering import parse_numbers
 
 
 def compare_scaling(

@@ -13,10 +13,10 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import given
 from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
 from mhaviz.cli.shared.models import Heads
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.saved_maps import ArrayOptions, of_each
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
+from mhaviz.numbering import parse_numbers
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ _CHANGES = "RdBu_r"
 class ChangeOptions(PictureOptions):
     """How changes look."""
 
-    cmap: Annotated[str, look_option(help="A matplotlib colormap for the changes, no change in its middle.")] = _CHANGES
+    cmap: Annotated[str, look_option(help="A diverging colormap of matplotlib.")] = _CHANGES
     vmax: Annotated[
         str,
         look_option(
             metavar="CHANGE|auto",
-            help="The change with the last colour. \\[default: auto: the largest, or nearly so of long maps]",
+            help="Change of the last colour. \\[default: auto: the largest, or nearly so of long maps]",
             show_default=False,
         ),
     ] = "auto"
@@ -74,7 +74,7 @@ def diff(
     Output: a {page_files} file; .safetensors: sums of two models, for mhaviz merge.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
-    or --fail-above-row allows. torchrun makes 1 of all: save a part, and ask mhaviz merge.
+    or --fail-above-row allows. Under torchrun every failure is 1: save a part, and run mhaviz merge.
     """
     reads = pair.file is not None
     delivery.check(

@@ -8,7 +8,7 @@ from mhaviz.cli.shared.appearance import Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import OneInput
 from mhaviz.cli.shared.models import AnyModelOptions, Generate, OneAttention
-from mhaviz.cli.shared.numbers import parse_number
+from mhaviz.numbering import parse_number
 
 
 def explain(

@@ -6,17 +6,17 @@ from typing import Annotated, Literal
 import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
-from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import Languages, parse_languages
 from mhaviz.cli.shared.models import CheckpointOptions
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.cli.shared.sentences import CorpusFile, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.files.part_names import SUFFIX
+from mhaviz.numbering import parse_numbers
 from mhaviz.units import parse_whole
 from mhaviz.views.formats import HEAD_SUFFIXES
 
@@ -57,13 +57,12 @@ def heads(
     mhaviz heads --model path/to/bert --file corpus.txt --shard 3/64 -o part-3.safetensors
     torchrun --nproc-per-node 8 -m mhaviz heads --model path/to/bert --file corpus.txt -o heads.png
 
-    For each head its entropy, the distance it looks, and its weight on the query itself, on the previous, the next and
-    the first token, on separators such as [SEP], on earlier copies of the query's token, and on what followed those
-    (induction), and how often it is a sink; with a needle its retrieval score. Of each the mean over the sentences, its
-    95 % interval and chance (all keys alike), the standard deviation between sentences, and their distribution.
+    For each head: entropy, attention distance, and mean weight on the query itself, on the previous, next and first
+    token, on separators such as [SEP], on earlier copies of the query's token and on what followed them (induction);
+    the share of sentences in which it is a sink; with --needle its retrieval score. Each has its mean over the
+    sentences, 95 % interval, chance (equal weights), standard deviation and distribution.
 
-    A table of the heads, and a layers × heads picture of each number. A text that is too long for the model is cut into
-    pieces that overlap, and still is one sentence: each of its queries counts once.
+    Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 
     Output: a {head_files} file; .safetensors: all that is added up, for mhaviz merge and --resume.
     """
@@ -75,7 +74,7 @@ def heads(
     stream = () if probes.random_repeat is not None else stream_sentences(sentences, file)
     with corpus.keeping(division, delivery) as on_saved:
         loaded = checkpoint.load(delivery)
-        with progress(delivery.quiet, time_left=True) as on_progress:
+        with corpus_progress(delivery.quiet) as on_progress:
             found = loaded.head_statistics(
                 stream,
                 layer=parse_numbers("layer", checkpoint.layer),
@@ -87,7 +86,7 @@ def heads(
                 replicates=probes.replicates,
                 seed=probes.seed,
                 on_notice=delivery.notice,
-                on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+                on_progress=on_progress,
                 on_saved=on_saved,
                 **division,
                 **parse_languages(languages),

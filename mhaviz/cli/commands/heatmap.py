@@ -8,8 +8,8 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import ManyInputs
 from mhaviz.cli.shared.groups import LongOptions
 from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, model_option
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.sentences import lines_notice, quotes_notice
+from mhaviz.numbering import parse_numbers
 from mhaviz.views.formats import MAP_SUFFIXES
 
 

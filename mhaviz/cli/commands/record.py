@@ -15,9 +15,9 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.groups import PoolOptions, require_unread
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads, Layers
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.running import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.numbering import parse_numbers
 from mhaviz.views.formats import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import typer
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
-from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.cli.shared.sentences import OneText
+from mhaviz.numbering import parse_number
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 

@@ -9,8 +9,8 @@ from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads
-from mhaviz.cli.shared.numbers import parse_numbers
 from mhaviz.cli.shared.saved_maps import LabelledArrayOptions
+from mhaviz.numbering import parse_numbers
 from mhaviz.views.formats import MAP_SUFFIXES
 
 

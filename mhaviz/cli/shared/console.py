@@ -57,7 +57,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Print a result within. Once nobody reads it, the rest is left out, and all that comes after is the same.
+    """Print results inside this block. Once nobody reads them the rest is dropped; the exit status stays the same.
 
     Raises:
         MhavizError: it cannot be written for another reason.
@@ -118,6 +118,13 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
     with Progress(*columns, console=SafeConsole(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda done, what: bar.update(task, completed=done, description=what)
+
+
+@contextmanager
+def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
+    """The same, called with how many sentences have been read."""
+    with progress(quiet, time_left=True) as on_progress:
+        yield lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
 
 
 @contextmanager

@@ -28,7 +28,9 @@ class CorpusOptions:
 
     shard: Annotated[
         str | None,
-        corpus_option(metavar="K/N", help="The Kth of N parts alone, 1/4 to 4/4; keep it by -o part.safetensors."),
+        corpus_option(
+            metavar="K/N", help="Read part K of N alone, 1/4 to 4/4; save its sums with -o part.safetensors."
+        ),
     ] = None
     resume: Annotated[
         bool,
@@ -77,10 +79,9 @@ class CorpusOptions:
 
     @contextmanager
     def keeping(self, division: dict[str, Any], delivery: Delivery) -> Iterator[Callable[[Path], None]]:
-        """Say of a run that is stopped where it has kept what was read, and remove that of one that ends well.
+        """Say where a run that is stopped has kept its sums; remove those of a run that ends well.
 
-        What is yielded is to be told each file that is kept; see ``on_saved`` of ``Division``. A file that an option
-        names stays, as does one that this run has neither written nor gone on from.
+        Yields ``on_saved`` of ``Division``. Files that options name stay, and so do files of other runs.
 
         Raises:
             StoppedError: Ctrl-C, after something has been kept.

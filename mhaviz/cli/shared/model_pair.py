@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mhaviz.cli.shared.change_limits import require_models_alike
-from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.given_options import Languages, parse_languages
@@ -28,7 +28,7 @@ class PairOptions:
 
     file: Annotated[
         Path | None,
-        model_option(help="Compare two models on the sentences of this file, one a line; or of -."),
+        model_option(help="A UTF-8 file of sentences on which two models are compared; - is standard input."),
     ] = None
     device: PlainDevice = "auto"
     dtype: Dtype = None
@@ -70,7 +70,7 @@ def diff_of_models(
 
     with corpus.keeping(division, delivery) as on_saved:
         before, after = pair.load(names, delivery)
-        with progress(delivery.quiet, time_left=True) as on_progress:
+        with corpus_progress(delivery.quiet) as on_progress:
             difference = diff_models(
                 before,
                 after,
@@ -81,7 +81,7 @@ def diff_of_models(
                 fail_above_row=limits.row,
                 **parse_languages(pair.languages),
                 on_notice=delivery.notice,
-                on_progress=lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}"),
+                on_progress=on_progress,
                 **division,
                 on_saved=on_saved,
             )

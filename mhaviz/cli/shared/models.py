@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.numbers import parse_number
 from mhaviz.models.load import RANDOM, ModelKind, kind_of
 from mhaviz.models.pretrained.folder import is_file
+from mhaviz.numbering import parse_number
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ weights_option = partial(typer.Option, rich_help_panel="Random weights, or a fil
 
 AnyKind = Literal["self", "masked", "cross"]
 
-Layers = Annotated[str, typer.Option(help="Layers to draw: 0,3-5 or all.")]
-Heads = Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")]
+Layers = Annotated[str, typer.Option(help="Layers: 0,3-5 or all.")]
+Heads = Annotated[str, typer.Option(help="Heads: 0,3-5 or all.")]
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
 Generate = Annotated[
     int, model_option(metavar="N", min=0, help="Let a decoder write so many tokens more, greedily.", show_default=False)
@@ -58,7 +58,7 @@ class ModelOptions:
 
     @cached_property
     def _kind(self) -> ModelKind:
-        """To find it out, a file may have to be read whole."""
+        """Reads a whole file where its suffix does not tell."""
         return kind_of(split_model(self.model)[0])
 
     @property
@@ -140,8 +140,8 @@ class AnyModelOptions(ModelOptions):
         str | None,
         weights_option(
             metavar="FILE|FILE#TENSOR",
-            help="What goes into it, (length, d_model), several or one; SENTENCE labels it. Tensors query and key: "
-            "source-target attention.",
+            help="Input of the attention, (length, d_model), one or several; SENTENCE labels it. With tensors query "
+            "and key: source-target attention.",
         ),
     ] = None
 

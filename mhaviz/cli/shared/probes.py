@@ -45,7 +45,9 @@ class ProbeOptions(RepeatOptions):
 
     needle: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Put this into each sentence at several depths, and see who reads it again."),
+        typer.Option(
+            metavar="TEXT", help="Text put into each sentence at several depths, to find the heads that retrieve it."
+        ),
     ] = None
 
     def probe(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":

@@ -30,7 +30,7 @@ class ArrayOptions:
         list[str] | None,
         array_option(
             metavar="NAME",
-            help="Which array of a file, where several could be weights; of two files, given once or twice.",
+            help="Name of the array, if a file holds several; given twice for two files.",
         ),
     ] = None
     kind: Annotated[
