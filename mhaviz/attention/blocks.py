@@ -74,7 +74,6 @@ class HeadBlocks:
         workspace: where to compute.
         wanted: what is asked.
         queries_at_once: the most that a block has.
-        in_order: whether queries may be computed, and what is theirs be given, in the order of their rows of cells.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class HeadBlocks:
         workspace: Workspace,
         wanted: Wanted,
         queries_at_once: int,
-        in_order: bool,
     ) -> None:
         self._query, self._key = call.query[b, h], call.key[b, h // call.group]  # length d_key
         self._scale, self._softcap = call.scale, call.softcap
@@ -97,7 +95,7 @@ class HeadBlocks:
         self._tiles, self._workspace = tiles, workspace
         norms = None if call.value_norms is None else call.value_norms[b, h].to(workspace.dtype)
         self._norms = [None if norms is None else norms[tile.positions] for tile in tiles]
-        self._wanted, self._in_order = wanted, in_order
+        self._wanted = wanted
         sizes = [len(tile) for tile in tiles]
         self._keeps = wanted.received and len(tiles) > 1
         room = sum(sizes) if self._keeps else max(sizes, default=0)
@@ -109,7 +107,7 @@ class HeadBlocks:
 
     def sums(self, start: int, end: int, rows: CellReducer) -> BlockSums | None:
         """Of the queries from ``start`` to ``end`` in these rows of cells; None if they see no key."""
-        Q = self._of_rows(self._query[start:end], rows).to(self._workspace.dtype) * self._scale  # queries d_key
+        Q = self._query[start:end].to(self._workspace.dtype) * self._scale  # queries d_key
         tiles = zip(self._tiles, self._norms, strict=True)
         seen = [(tile, n) for tile, n in tiles if self._later is None or tile.first <= end - 1 + self._later]
         if len(seen) == 1 and self._sink is None:
@@ -123,10 +121,6 @@ class HeadBlocks:
             parts.append(part)
         return self._join(torch.stack(lses, dim=-1), parts, rows) if parts else None
 
-    def _of_rows(self, x: Tensor, rows: CellReducer) -> Tensor:
-        """Something of each query of a block, in the order in which the queries are computed."""
-        return x if rows.order is None or not self._in_order else x.index_select(0, rows.order)
-
     def _of_tile(
         self, Q: Tensor, tile: Tile, norms: Tensor | None, start: int, used: int, rows: CellReducer, alone: bool
     ) -> tuple[Tensor, BlockSums]:
@@ -136,7 +130,7 @@ class HeadBlocks:
 
         Also lse, (queries,): the logarithm of its sum of exponentials, −∞ for a query that sees none of its keys.
         """
-        A, lse, entropy = self._softmax(Q, tile, start, used, rows, alone)
+        A, lse, entropy = self._softmax(Q, tile, start, used, alone)
         wanted, positions = self._wanted, tile.positions[: A.shape[1]]
         norms = None if norms is None else norms[: A.shape[1]]
         if norms is not None and not (alone and wanted.only_cells):
@@ -158,26 +152,17 @@ class HeadBlocks:
             received,
         )
 
-    def _in_rows(self, cells: Tensor, rows: CellReducer, reduce: Callable[..., Tensor]) -> Tensor:
-        taken_together = reduce(rows, cells, 0, self._in_order)
-        return rows.put_back(taken_together, 0) if self._in_order else taken_together
-
     def _in_cells(
         self, A: Tensor, tile: Tile, rows: CellReducer | None, norms: Tensor | None, reduce: Callable[..., Tensor]
     ) -> Tensor:
         """The weights of a tile in its cells, and in rows of cells, if these are given: first the rows, as fewer
         numbers are left then, which are multiplied by the norms of their keys if that has not been done."""
         if rows is not None:
-            A = reduce(rows, A, 0, self._in_order)
-        if norms is not None:
-            A = A * norms
-        cells = reduce(tile.cells, A, -1, tile.in_order)
-        if tile.in_order:
-            cells = tile.cells.put_back(cells)
-        return rows.put_back(cells, 0) if rows is not None and self._in_order else cells
+            A = reduce(rows, A, 0)
+        return reduce(tile.cells, A if norms is None else A * norms)
 
     def _softmax(
-        self, Q: Tensor, tile: Tile, start: int, used: int, rows: CellReducer, alone: bool
+        self, Q: Tensor, tile: Tile, start: int, used: int, alone: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The weights of a block of queries among a tile's keys alone, with their lse and their entropy.
 
@@ -197,7 +182,7 @@ class HeadBlocks:
         S = self._scores[:size].view(A.shape) if self._wanted.entropy else A
         torch.mm(Q, keys.T, out=S)
         masked = self._mask is not None
-        mask = self._mask_of(start, len(S), rows, tile.positions[:number]) if masked else None
+        mask = self._mask_of(start, len(S), tile.positions[:number]) if masked else None
         cap_and_mask(S, self._softcap, mask, HIDDEN)
         if tile.fillers is not None:
             S.index_fill_(1, tile.fillers, HIDDEN)
@@ -222,11 +207,11 @@ class HeadBlocks:
             entropy = None if entropy is None else entropy.masked_fill_(hidden, 0.0)
         return A, lse, entropy
 
-    def _mask_of(self, start: int, number: int, rows: CellReducer, positions: Tensor) -> Tensor:
+    def _mask_of(self, start: int, number: int, positions: Tensor) -> Tensor:
         """What the mask has for so many queries, and the keys at these positions."""
         mask = self._mask
         assert mask is not None
-        of_queries = self._of_rows(mask[start : start + number], rows) if len(mask) > 1 else mask
+        of_queries = mask[start : start + number] if len(mask) > 1 else mask
         return of_queries.index_select(1, positions) if mask.shape[1] > 1 else of_queries
 
     def _hide(self, S: Tensor, positions: Tensor, latest: int, tile: Tile) -> None:
@@ -289,8 +274,8 @@ class HeadBlocks:
             top_keys = torch.cat([keys for _, keys in tops if keys is not None], dim=-1).gather(-1, which)
         return BlockSums(
             0,
-            self._in_rows(mass, rows, CellReducer.sum) if wanted.mass else None,
-            self._in_rows(largest, rows, CellReducer.largest) if wanted.largest else None,
+            rows.sum(mass, 0) if wanted.mass else None,
+            rows.largest(largest, 0) if wanted.largest else None,
             entropy,
             local,
             totals,

@@ -12,9 +12,6 @@ _FEW_ROWS, _FEW_COLUMNS = 2, 8
 """Up to so many rows, or numbers of a row, in a cell are taken together two at a time, which is faster than PyTorch's
 sum and maximum over an axis of a few numbers."""
 
-_FASTER_BY_PRODUCT = 16
-"""Up to so many numbers in a cell, PyTorch's product with ones is faster than its sum."""
-
 _NARROW = 32
 """Up to so many numbers in a cell, cells of unequal width are taken together number by number."""
 
@@ -28,11 +25,7 @@ class CellReducer:
 
     Attributes:
         number: how many cells.
-        order: the places of all numbers in the order in which ``in_order`` wants them; None: any order is as good, or
-            numbers stand beside the cells.
     """
-
-    order: Tensor | None = None
 
     def __init__(self, edges: Tensor) -> None:
         self._edges, self.number = edges, len(edges) - 1
@@ -54,22 +47,14 @@ class CellReducer:
         """Whether each cell is one number, so that the results are a view of what is pooled."""
         return self._width == 1
 
-    def sum(self, x: Tensor, dim: int = -1, in_order: bool = False) -> Tensor:
-        """(…, length, …) → (…, cells, or as many as the length begins, …): the sum in each cell along an axis.
-
-        ``in_order``: the numbers stand in ``order``, if there is one; then the cells have to be put back in their own
-        by ``put_back``. This way nothing has to be gathered.
-        """
+    def sum(self, x: Tensor, dim: int = -1) -> Tensor:
+        """(…, length, …) → (…, cells, or as many as the length begins, …): the sum in each cell along an axis."""
         if not self.number:
             return x.narrow(dim, 0, 0)
-        if in_order and self.order is not None:
-            return self._by_ordered_turns(x, dim, torch.add)
         if self._width:
             cells, within = self._side_by_side(x, dim)
             if self._width <= (_FEW_COLUMNS if within == cells.ndim - 1 else _FEW_ROWS):
                 return reduce(torch.add, cells.unbind(within))
-            if self._width <= _FASTER_BY_PRODUCT and within == cells.ndim - 1 and x.device.type == "cpu":
-                return _products_with_ones(cells)
             return cells.sum(dim=within)
         if self._turns is not None:
             shorter = self._up_to(x.shape[dim])
@@ -81,12 +66,10 @@ class CellReducer:
         running = nnf.pad((x if x.device.type == "mps" else x.double()).cumsum(dim=-1), (1, 0))
         return (running[..., edges[1:]] - running[..., edges[:-1]]).to(x.dtype)
 
-    def largest(self, x: Tensor, dim: int = -1, in_order: bool = False) -> Tensor:
+    def largest(self, x: Tensor, dim: int = -1) -> Tensor:
         """The same with the largest in each cell, and 0 where there is nothing. No number may be below 0."""
         if not self.number:
             return x.narrow(dim, 0, 0)
-        if in_order and self.order is not None:
-            return self._by_ordered_turns(x, dim, torch.maximum)
         if self._width:
             cells, within = self._side_by_side(x, dim)
             if self._width <= (_FEW_COLUMNS if within == cells.ndim - 1 else _FEW_ROWS):
@@ -110,10 +93,6 @@ class CellReducer:
         ends: list[int] = self._edges.clamp(max=x.shape[dim]).tolist()
         return [x.narrow(dim, start, end - start) for start, end in itertools.pairwise(ends)]
 
-    def put_back(self, cells: Tensor, dim: int = -1) -> Tensor:
-        """Cells that were made of numbers in order, in their own order."""
-        return cells if self.order is None else cells.index_select(dim, self._places)
-
     def _take_turns(self) -> None:
         """Let cells of unequal width give one number each at a time, the widest cells first.
 
@@ -129,8 +108,6 @@ class CellReducer:
         at_least = [int((widths > turn).sum()) for turn in range(max(widest, 1))]
         self._turns = [starts[:cells] + turn for turn, cells in enumerate(at_least)]
         self._places = order.argsort()
-        if int(self._edges[0]) == 0 and at_least[0] == self.number:
-            self.order = torch.cat(self._turns)
 
     def _up_to(self, length: int) -> "CellReducer":
         """The one for what ends there, in which later cells are empty; it is made once."""
@@ -153,19 +130,6 @@ class CellReducer:
             joined = torch.cat([joined, x.new_zeros(shape)], dim)
         return joined.index_select(dim, self._places)
 
-    def _by_ordered_turns(self, x: Tensor, dim: int, join: Callable[..., Tensor]) -> Tensor:
-        assert self._turns is not None
-        first, *others = map(len, self._turns)
-        shape = list(x.shape)
-        shape[dim] = first
-        joined, start, so_far = x.new_empty(shape), first, x
-        for cells in others:
-            join(so_far.narrow(dim, 0, cells), x.narrow(dim, start, cells), out=joined.narrow(dim, 0, cells))
-            if so_far is x:
-                joined.narrow(dim, cells, first - cells).copy_(x.narrow(dim, cells, first - cells))
-            start, so_far = start + cells, joined
-        return joined
-
     def _side_by_side(self, x: Tensor, dim: int) -> tuple[Tensor, int]:
         """x as (…, cells, width, …), its last cell filled up with zeros, and the number of the axis of the width.
 
@@ -176,11 +140,3 @@ class CellReducer:
         missing = cells * self._width - x.shape[dim]
         x = nnf.pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, missing)) if missing > 0 else x
         return torch.unflatten(x.narrow(dim, 0, cells * self._width), dim, (cells, self._width)), dim + 1
-
-
-def _products_with_ones(cells: Tensor) -> Tensor:
-    """(…, cells, width) → (…, cells). Row by row: of all rows at once, the product's last digits depend on how many
-    threads share them."""
-    rows = cells.flatten(0, -3)
-    ones = cells.new_ones(cells.shape[-1], 1).expand(len(rows), -1, -1)
-    return torch.bmm(rows, ones).view(cells.shape[:-1])

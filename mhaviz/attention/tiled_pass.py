@@ -66,8 +66,6 @@ class TiledPass:
         Threads of our own, with a head each, are slower at every length: their blocks are together in the cache.
         """
         self._device = self.call.device
-        # What is later, or near by, is found by where it stands.
-        self._in_order = not self.call.causal and self.wanted.local is None
         dtype = torch.float64 if self.call.query.dtype == torch.float64 else torch.float32
         self._workspace = Workspace(self._device, dtype)
         batch_size, n_heads, q_length, k_length = self.call.shape
@@ -93,7 +91,7 @@ class TiledPass:
         if self.key_mask is not None:
             positions = positions[self.key_mask[b] != 0]
         edges = torch.searchsorted(positions, self.result.key_edges)
-        return list(cut_into_tiles(positions, edges, shape.keys, self._in_order))
+        return list(cut_into_tiles(positions, edges, shape.keys))
 
     def _blocks(self, at_once: int) -> Iterator[Block]:
         """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""
@@ -124,7 +122,6 @@ class TiledPass:
             self._workspace,
             self.wanted,
             max(block.end - block.start for block in blocks),
-            self._in_order,
         )
         for block in blocks:
             sums = head.sums(block.start, block.end, block.rows) or BlockSums()
@@ -143,8 +140,6 @@ class TiledPass:
             largest = result.weights if result.largest is None else result.largest
             write_cells(largest[b, h, rows], block, sums.cell, sums.largest, 1.0, torch.maximum)
         queries = torch.arange(block.start, block.end, device=self._device) - self.wanted.window[0]
-        if self._in_order and block.rows.order is not None:
-            queries = queries[block.rows.order]
         for whole, numbers in (
             (result.entropy, sums.entropy),
             (result.local, sums.local),

@@ -108,26 +108,18 @@ class Tile:
         positions: of the keys, (keys,).
         first, last: of the positions.
         cell: the number of its first cell; ``cells`` takes those of a cell together.
-        in_order: whether the keys stand in the order in which cells of unequal width are summed fastest, and not in
-            that of their positions.
         fillers: places where no key stands, so that all cells are equally wide; None if there are none.
         is_gapless: whether there is a key at every position from the first to the last.
     """
 
-    def __init__(self, positions: Tensor, edges: Tensor, cell: int, whole_rows: bool, in_order: bool) -> None:
+    def __init__(self, positions: Tensor, edges: Tensor, cell: int, whole_rows: bool) -> None:
         self.cell, self.first, self.last = cell, int(positions[0]), int(positions[-1])
         self.positions = positions
         self.fillers: Tensor | None = None
         self.cells = CellReducer(edges)
         if not whole_rows and self.cells.number and not self.cells.is_even:
             self._fill_up(edges)
-        order = self.cells.order
-        self.in_order = in_order and order is not None and len(order) == len(positions)
-        if self.in_order:
-            self.positions = positions[order]
-        self.is_gapless = (
-            not self.in_order and self.fillers is None and len(self.positions) == self.last - self.first + 1
-        )
+        self.is_gapless = self.fillers is None and len(self.positions) == self.last - self.first + 1
 
     def _fill_up(self, edges: Tensor) -> None:
         """Make all cells as wide as the widest, unless that doubles their number: equal cells are summed faster."""
@@ -164,16 +156,15 @@ class Tile:
         return int(torch.searchsorted(self.positions, position, right=True))
 
 
-def cut_into_tiles(positions: Tensor, edges: Tensor, at_once: int, in_order: bool) -> Iterator[Tile]:
+def cut_into_tiles(positions: Tensor, edges: Tensor, at_once: int) -> Iterator[Tile]:
     """The keys at these positions, cut into tiles of at most about ``at_once``: whole cells if they are no wider.
 
-    ``edges``: where among the positions each cell begins. ``in_order``: whether a tile may have its keys in another
-    order than that of their positions.
+    ``edges``: where among the positions each cell begins.
     """
     ends: list[int] = edges.tolist()
     if len(positions) <= at_once:
         if len(positions):
-            yield Tile(positions, edges, 0, whole_rows=True, in_order=in_order)
+            yield Tile(positions, edges, 0, whole_rows=True)
         return
 
     def beside(first: int, last: int, cell: int) -> Iterator[Tile]:
@@ -181,7 +172,7 @@ def cut_into_tiles(positions: Tensor, edges: Tensor, at_once: int, in_order: boo
         for start in range(first, last, at_once):
             end = min(start + at_once, last)
             own = torch.tensor([0, end - start] if cell >= 0 else [0], device=positions.device)
-            yield Tile(positions[start:end], own, max(cell, 0), whole_rows=False, in_order=in_order)
+            yield Tile(positions[start:end], own, max(cell, 0), whole_rows=False)
 
     yield from beside(0, ends[0], -1)
     cell = 0
@@ -192,6 +183,6 @@ def cut_into_tiles(positions: Tensor, edges: Tensor, at_once: int, in_order: boo
             last = cell + 1
         elif ends[last] > ends[cell]:
             part = slice(ends[cell], ends[last])
-            yield Tile(positions[part], edges[cell : last + 1] - ends[cell], cell, whole_rows=False, in_order=in_order)
+            yield Tile(positions[part], edges[cell : last + 1] - ends[cell], cell, whole_rows=False)
         cell = last
     yield from beside(ends[-1], len(positions), -1)
