@@ -353,7 +353,7 @@ def test_parts_that_were_divided_otherwise_do_not_belong_together(model, tmp_pat
 def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, command):
     """Each run with an output keeps what it has read beside it, also one that nobody has asked to go on."""
     monkeypatch.chdir(tmp_path)
-    Path("corpus.txt").write_text("\n".join(TEXTS))
+    Path("corpus.txt").write_text("\n".join(TEXTS[:80]))
     folder = str(model_folder("bert"))
     words = ["--model", folder, "--replicates", "20"] if command == "heads" else [folder, folder]
     words += ["--file", "corpus.txt", "-q", "-o", "k.json"]
