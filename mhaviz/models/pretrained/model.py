@@ -1,9 +1,10 @@
 """A checkpoint of transformers as a ``Model``."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,14 +24,6 @@ from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.output_projection import output_grams
 from mhaviz.models.pretrained.pieces import cut
-from mhaviz.models.pretrained.prediction import (
-    logits_of,
-    pooled_of,
-    predicted_by,
-    prediction_of,
-    require_room,
-    vocabulary_of,
-)
 from mhaviz.models.pretrained.reading import id_of, read_without_names
 from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.pretrained.spread import input_device
@@ -175,19 +168,26 @@ class PretrainedModel(CorpusModel):
 
     @property
     def prediction(self) -> Prediction:
-        """What it makes at the end; see ``prediction_of``."""
-        return prediction_of(self.loaded, self.all_sites)
+        """What it makes at the end.
+
+        Of a model with a head that predicts tokens the next one, or a masked one if it sees later tokens and has a
+        token that masks.
+        """
+        if self._top is None:
+            return "embedding"
+        if self.loaded.has_encoder or self._kinds == ("masked",):
+            return "next token"
+        return "embedding" if id_of(self.loaded.tokenizer, "mask_token_id") is None else "masked token"
 
     @property
     def vocabulary(self) -> int:
         """The number of tokens that it chooses among."""
-        return vocabulary_of(self.loaded)
+        return int(self._top.weight.shape[0])
 
     def masked(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Inputs:
-        """See ``CorpusModel.masked``. Raises MhavizError of a model without such a token."""
+        """See ``CorpusModel.masked``."""
         mask = id_of(self.loaded.tokenizer, "mask_token_id")
-        if mask is None:
-            raise MhavizError(f"{self.loaded.name}: its tokenizer has no token that masks others")
+        assert mask is not None
         return Inputs(
             tuple(
                 replace(text, source=text.source.with_ids(dict.fromkeys(places, mask)))
@@ -197,24 +197,40 @@ class PretrainedModel(CorpusModel):
 
     def logits(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Tensor:
         """See ``CorpusModel.logits``."""
-        longest = max(len(predicted_by(text)) for text in inputs.texts)
-        require_room(self.loaded, len(inputs.texts), longest, self.vocabulary)
-        rows, begun = [], 0
-        for texts in self._batches(inputs, batched=True):
-            out = run_hooked(
-                self.loaded, *self._reader.batch(texts), self._zero, whole=True, types=self._reader.types(texts)
-            )
-            rows.append(logits_of(out, positions[begun : begun + len(texts)], self.loaded.name))
-            begun += len(texts)
-        return torch.cat(rows)
+        longest = max(len(_predicting(text)) for text in inputs.texts)
+        needed = 3 * 4 * len(inputs.texts) * longest * self.vocabulary
+        require_memory(needed, self.loaded.device, f"what {self.loaded.name} predicts")
+        places, rows = iter(positions), []
+        for texts, out in self._outputs(inputs, whole=True):
+            rows += [out["logits"][row, list(next(places))].float() for row in range(len(texts))]
+        return self._finite(torch.cat(rows))
 
     def pooled(self, inputs: Inputs) -> Tensor:
         """See ``CorpusModel.pooled``."""
-        rows = []
+        rows: list[Tensor] = []
+        for texts, out in self._outputs(inputs):
+            hidden = out["last_hidden_state"] if "last_hidden_state" in out else out[0]
+            rows += [x[: len(_predicting(text))].float().mean(dim=0) for text, x in zip(texts, hidden, strict=True)]
+        return self._finite(torch.stack(rows))
+
+    def _outputs(self, inputs: Inputs, whole: bool = False) -> Iterator[tuple[tuple[Text, ...], Any]]:
+        """What is read at once, and what the model returns of it; see ``run_hooked``."""
         for texts in self._batches(inputs, batched=True):
-            out = run_hooked(self.loaded, *self._reader.batch(texts), self._zero, types=self._reader.types(texts))
-            rows.append(pooled_of(out, [len(predicted_by(text)) for text in texts], self.loaded.name))
-        return torch.cat(rows)
+            batch, types = self._reader.batch(texts), self._reader.types(texts)
+            yield texts, run_hooked(self.loaded, *batch, self._zero, whole=whole, types=types)
+
+    def _finite(self, x: Tensor) -> Tensor:
+        """The same. Raises MhavizError if something is no number; −∞ is what no text can have."""
+        if bool((x.isnan() | (x == torch.inf)).any()):
+            raise MhavizError(
+                f"{self.loaded.name}: expected numbers at its end, got NaN or infinity; take another copy of it"
+            )
+        return x
+
+    @property
+    def _top(self) -> Any:
+        """What gives each token of the vocabulary a number; None: nothing does."""
+        return self.loaded.model.get_output_embeddings()  # type: ignore[no-untyped-call]
 
     def zeroing(self, heads: Collection[tuple[Site, int]]) -> "PretrainedModel":
         """See ``CorpusModel.zeroing``."""
@@ -488,6 +504,11 @@ def _values_of(ran: AttentionRun) -> Tensor:
     mixed = ran.here.mixed()
     assert mixed is not None
     return mixed.value
+
+
+def _predicting(text: Text) -> Tokens:
+    """The tokens at whose positions something is predicted."""
+    return text.source if text.target is None else text.target
 
 
 def _nobody(seen: SiteCall) -> None:

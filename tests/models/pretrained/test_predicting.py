@@ -7,7 +7,7 @@ from families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
 
 import mhaviz
 from mhaviz.models.pretrained.loading import open_checkpoint
-from mhaviz.models.pretrained.prediction import prediction_of
+from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
 
 GPT2 = {"vocab_size": V, "n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 4, **ENDS}
@@ -45,7 +45,7 @@ def test_what_predicts_tokens_is_read_if_it_is_there(tmp_path, make, name, predi
     torch.manual_seed(0)
     folder = saved(tmp_path / "model", make())
     loaded, sites = find_sites(open_checkpoint(str(folder), torch.device("cpu"), predicts=True).load())
-    assert (type(loaded.model).__name__, prediction_of(loaded, sites)) == (name, prediction)
+    assert (type(loaded.model).__name__, PretrainedModel(loaded, sites).prediction) == (name, prediction)
     assert not any(parameter.isnan().any() for parameter in loaded.model.parameters())
 
 
