@@ -12,7 +12,6 @@ from typing import IO, Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError
 from mhaviz.pages.timings import skip_text
@@ -318,23 +317,25 @@ def safetensors_bytes(attention: Attention) -> bytes:
     """One float32 tensor a map; all but the weights as JSON text under the metadata key ``mhaviz``."""
     from safetensors.numpy import save
 
-    maps = [describe(m) for m in attention.maps]
-    arrays = (np.ascontiguousarray(m.weights) for m in attention.maps)
-    tensors: dict[str, NDArray[Any]] = dict(zip(tensor_names(maps), arrays, strict=True))
-    metadata = describe_source(attention.source) | {"maps": maps}
-    return save(tensors, {METADATA: "".join(_pieces(metadata))})
+    tensors, metadata = _tensors(attention)
+    return save(tensors, {METADATA: metadata})
 
 
 def npz_bytes(attention: Attention) -> bytes:
     """The same arrays by the same names as a .npz file, with the metadata as a text file among them."""
-    maps = [describe(m) for m in attention.maps]
-    arrays: dict[str, Any] = dict(zip(tensor_names(maps), (m.weights for m in attention.maps), strict=True))
-    metadata = "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
+    arrays, metadata = _tensors(attention)
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
     with zipfile.ZipFile(stream, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(METADATA_FILE, "w") as member:
         member.write(metadata.encode())  # ``writestr`` would write the time too
     return stream.getvalue()
+
+
+def _tensors(attention: Attention) -> tuple[dict[str, Any], str]:
+    """The weights of each map by the name of its tensor, and all else as JSON."""
+    maps = [describe(m) for m in attention.maps]
+    arrays = dict(zip(tensor_names(maps), (np.ascontiguousarray(m.weights) for m in attention.maps), strict=True))
+    return arrays, "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
 
 
 def write_csv(attention: Attention, stream: IO[str]) -> None:
@@ -345,8 +346,9 @@ def write_csv(attention: Attention, stream: IO[str]) -> None:
             columns = m.select((head,)).columns_of_weights(attention.recorded_columns)
             if not number and head == m.heads[0]:
                 lines.writerow(columns)
-            weights = map(_ShortFloat, columns.pop("weight").astype(str))
-            lines.writerows(zip(*(column.tolist() for column in columns.values()), weights, strict=True))
+            short = columns["weight"].astype(str)  # in as few digits as tell it from all others
+            columns["weight"] = short.astype(float)
+            lines.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
 def write_head_csv(record: HeadStatistics | Ablation, stream: IO[str]) -> None:
@@ -356,20 +358,6 @@ def write_head_csv(record: HeadStatistics | Ablation, stream: IO[str]) -> None:
     lines.writerows(
         ["" if isinstance(value, float) and math.isnan(value) else value for value in row] for row in record.rows()
     )
-
-
-class _ShortFloat(float):
-    """A float32 that is written in as few digits as tell it from all others."""
-
-    def __new__(cls, digits: str) -> "_ShortFloat":
-        number = super().__new__(cls, digits)
-        number.digits = digits
-        return number
-
-    digits: str
-
-    def __repr__(self) -> str:
-        return self.digits
 
 
 def _layer(record: ScalingComparison | LayerMatrices | Masking) -> dict[str, Any]:
