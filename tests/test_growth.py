@@ -19,8 +19,8 @@ from mhaviz.records.report import Report
 from mhaviz.views import labels
 from mhaviz.views.figure import sheet as sheet_module
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.report import report_figure
 from mhaviz.views.figure.sheet import fit
+from mhaviz.views.showing import figure_of
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def test_a_report_shows_each_token_a_few_times_whatever_columns_it_tries(monkeyp
     page = Report(attend(layer, text), layer.trace(layer.encode(text)), comparison)
     shown, show = [], Fonts.shown
     monkeypatch.setattr(Fonts, "shown", lambda self, token: shown.append(token) or show(self, token))
-    assert isinstance(report_figure(page), Figure)
-    assert len(shown) <= 3 * 300
+    assert isinstance(figure_of(page), Figure)
+    assert len(shown) <= 4 * 300
 
 
 def test_a_report_of_more_tokens_than_a_page_shows_is_refused_before_the_work(mhaviz, monkeypatch):

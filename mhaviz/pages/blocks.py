@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.panels import DIVERGING, INK, WEIGHT, Panel, Scale, values_beyond
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import Cells
@@ -263,12 +263,9 @@ class Panels:
         rows, columns: of each.
         first: the title of the one that stands first where there is no room for all.
         across: how many stand side by side; None: as it fits.
+        names: of the rows and the columns, where paper has room for them.
         caption: how to read them, where it is not the page's remark.
-        more: what is said of so many that are left out for want of room.
-        scales: what the numbers of each scale are called, in the order of the panels: its bar stands beside them, and
-            where there is little room they are all shown, pooled; empty: the page has their scales elsewhere.
-        of_features: whether the columns are features: a row is then as high as its label, however narrow its cells
-            are, and where there are too many, some are shown, and the others not.
+        more: what is said of so many that are left out for want of room; None: all are shown.
         compact: whether cells get no larger than a number in one asks for, however few they are.
         ids: of the rows, which paper writes before their labels; empty: they have none.
     """
@@ -279,10 +276,9 @@ class Panels:
     columns: Axis
     first: str
     across: int | None = None
+    names: tuple[str, str] = ("", "")
     caption: str = ""
-    more: Callable[[int], str] = str
-    scales: tuple[str, ...] = ()
-    of_features: bool = False
+    more: Callable[[int], str] | None = None
     compact: bool = False
     ids: tuple[int, ...] = ()
     subtitle: str = ""
@@ -295,10 +291,9 @@ class Panels:
         return f"{self.title}, {self.subtitle}" if self.subtitle else self.title
 
     @property
-    def named_scales(self) -> tuple[tuple[str, Scale], ...]:
-        """Each scale that has a bar beside the panels, with the name of its numbers."""
-        different = dict.fromkeys(panel.scale for panel in self.panels)
-        return tuple(zip(self.scales, different, strict=True)) if self.scales else ()
+    def scales(self) -> tuple[Scale, ...]:
+        """Those that have a name, each once, in the order of the panels."""
+        return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
 
 
 @dataclass(frozen=True)
@@ -365,3 +360,39 @@ class Page:
     beside: tuple[Block, ...] = ()
     title_where: Where = "everywhere"
     left_out: Callable[[int, int], str] | None = None
+
+    @property
+    def _panels(self) -> list[Panels]:
+        return [block for block in (*self.blocks, *self.beside) if isinstance(block, Panels)]
+
+    def bars(self, block: Panels) -> dict[Scale, tuple[bool, bool]]:
+        """The scales whose bars stand beside these panels, as no others had them, and whether numbers lie beyond."""
+        several = self._panels
+        place = next(i for i, one in enumerate(several) if one is block)
+        known = {scale for one in several[:place] for scale in one.scales}
+        alike = [panel for one in several for panel in one.panels]
+        return {
+            scale: values_beyond([panel for panel in alike if panel.scale == scale], scale)
+            for scale in block.scales
+            if scale not in known
+        }
+
+    def coloured(self, colormap: str, vmax: float | None = None) -> "Page":
+        """The same in these colours, the darkest of weights at ``vmax``.
+
+        Beside numbers of one sign, which the colours are for, those of two keep their own.
+        """
+        signs = {panel.scale.has_two_signs for block in self._panels for panel in block.panels}
+
+        def of_panel(panel: Panel) -> Panel:
+            keeps = panel.scale.colormap not in (INK, DIVERGING) or (len(signs) > 1 and panel.scale.has_two_signs)
+            if panel.scale.name == WEIGHT and vmax is not None:
+                panel = replace(panel, scale=replace(panel.scale, high=vmax))
+            return panel if keeps else panel.coloured(colormap)
+
+        def drawn(block: Block) -> Block:
+            if not isinstance(block, Panels):
+                return block
+            return replace(block, panels=tuple(map(of_panel, block.panels)))
+
+        return replace(self, blocks=tuple(map(drawn, self.blocks)), beside=tuple(map(drawn, self.beside)))

@@ -43,7 +43,7 @@ def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale])
     across = None if len(d.kinds) == 1 else len(panels)
     title, more = f"{KIND_NAMES[kind.kind]}: {counted(_n_heads(kind), 'head')}", "-o diff.png has {} more".format
     caption, subtitle = reading_text(d), _subtitle(kind)
-    return Panels(title, panels, rows, columns, "mean", across, caption, more, subtitle=subtitle)
+    return Panels(title, panels, rows, columns, "mean", across, ("layer", "head"), caption, more, subtitle=subtitle)
 
 
 def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -19,7 +20,7 @@ _MOST_LISTED = 12  # tokens of a table
 
 _CONSTANT = ("T", "U")  # symbols of what may be the same for every token
 
-_UNIT = Scale(DIVERGING, -1.0, 1.0, zeros=True)
+_UNIT = Scale(DIVERGING, -1.0, 1.0, zeros=True, name="cosine")
 """Of cosines, and of sines."""
 
 _ADDED: dict[Added, str] = {
@@ -56,11 +57,11 @@ def position_table_page(table: PositionTable) -> Page:
     positions = Axis.of(map(str, range(length)))
     title = "positional encoding: sines and cosines"
     equation = "PE[p, 2i] = sin(p / 10000^(2i/d_model)), PE[p, 2i+1] = cos(same)"
-    panel = Panel(f"{equation}   {_shape(length, d_model)}", table.values, _UNIT)
+    panel = Panel(f"{equation}   {_shape(length, d_model)}", table.values, replace(_UNIT, name="PE"))
     features = Axis.of(map(str, range(d_model)))
     cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
     blocks: tuple[Block, ...] = (
-        Panels(title, (panel,), positions, features, panel.title, 1, scales=("PE",), of_features=True),
+        Panels(title, (panel,), positions, features, panel.title, 1),
         Text(tuple(_turning_sentences(d_model))),
     )
     return Page("", blocks, table.source.footnote, lambda drawn: _reading("positions", drawn), (cosines,))
@@ -84,9 +85,6 @@ def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -
     panels = tuple(
         Panel(f"{part.equation}   {_shape(*part.values.shape)}", part.values, scales[part.symbol]) for part in parts
     )
-    names: dict[Scale, list[str]] = {}
-    for part in parts:
-        names.setdefault(scales[part.symbol], []).append(part.symbol)
     return Panels(
         title,
         panels,
@@ -94,14 +92,12 @@ def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -
         Axis.of(map(str, range(parts[0].values.shape[1]))),
         panels[0].title,
         len(panels),
-        scales=tuple(", ".join(symbols) for symbols in names.values()),
-        of_features=True,
         ids=e.tokens.ids,
     )
 
 
 def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
-    return Panels(title, panels, tokens, tokens, panels[0].title, len(panels), scales=("cosine",))
+    return Panels(title, panels, tokens, tokens, panels[0].title, len(panels))
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
@@ -110,8 +106,9 @@ def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
     of_sum, of_X = _end(summed or [X]), _end([X])
     if 1 / _NEAR <= of_X / of_sum <= _NEAR:
         of_sum = of_X = _end(parts)
-    scales = {part.symbol: Scale(DIVERGING, -of_sum, of_sum) for part in summed}
-    return scales | {X.symbol: Scale(DIVERGING, -of_X, of_X)}
+    ends = {part.symbol: of_sum for part in summed} | {X.symbol: of_X}
+    names = {end: ", ".join(symbol for symbol in ends if ends[symbol] == end) for end in ends.values()}
+    return {symbol: Scale(DIVERGING, -end, end, name=names[end]) for symbol, end in ends.items()}
 
 
 def _end(parts: Sequence[InputPart]) -> float:

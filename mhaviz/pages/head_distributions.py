@@ -33,7 +33,7 @@ def distribution_panels(name: str, counts: Mapping[str, NDArray[np.int64]], n_bi
     if n_bins > _MOST_BINS:
         table, begins, n_bins = table[:, ::2] + table[:, 1::2], begins[::2], -(-n_bins // 2)
     shares = (table / np.maximum(table.sum(axis=1, keepdims=True), 1))[:, :n_bins]
-    panel = Panel(name, shares.astype(np.float32), Scale(high=float(shares.max()) or 1.0))
     rows, columns = Axis.of(counts), Axis.of(f"{begin:g}" for begin in begins[:n_bins])
-    title, scale = f"distribution of {name} over {sentence}s", f"share of {sentence}s"
-    return Panels(title, (panel,), rows, columns, name, scales=(scale,), compact=True, is_main=False, where="drawn")
+    scale = Scale(high=float(shares.max()) or 1.0, name=f"share of {sentence}s")
+    panel, title = Panel(name, shares.astype(np.float32), scale), f"distribution of {name} over {sentence}s"
+    return Panels(title, (panel,), rows, columns, name, compact=True, is_main=False, where="drawn")

@@ -176,7 +176,9 @@ def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Sc
     across = min(_ACROSS if len(statistics.kinds) > 1 else _ACROSS_OF_ONE_KIND, len(panels))
     more = "-o heads.png has {} more".format
     about, caption = _title_and_subtitle(statistics, kind), reading_text(statistics)
-    return Panels(about[0], panels, rows, columns, order.column, across, caption, more, subtitle=about[1])
+    return Panels(
+        about[0], panels, rows, columns, order.column, across, ("layer", "head"), caption, more, subtitle=about[1]
+    )
 
 
 def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:

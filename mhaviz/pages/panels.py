@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.pooling import pool_strongest
 from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import cell_edges
 
+WEIGHT = "weight"  # the name of a scale whose end a user may choose
+CROSS = "×"  # the mark of what is dropped
 INK = "ink"  # paper is 0: mhaviz.views.ink
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
 
@@ -22,7 +23,8 @@ class Scale:
 
     With ``log``, equal factors are equal steps of colour; what is below ``low``, above 0, has the first colour.
     ``signed``: a number above 0 has its sign too. ``zeros``: what rounds to 0 is written, too, as of a statistic; pages
-    of 0.00 say nothing of weights or changes.
+    of 0.00 say nothing of weights or changes. ``name``: of the numbers; if there is one, a bar stands beside the first
+    panels that have the scale.
     """
 
     colormap: str = INK
@@ -32,12 +34,13 @@ class Scale:
     log: bool = False
     signed: bool = False
     zeros: bool = False
+    name: str = ""
 
     @classmethod
-    def around_zero(cls, values: NDArray[np.float32]) -> "Scale":
+    def around_zero(cls, values: NDArray[np.float32], name: str = "") -> "Scale":
         """A scale for scores: zero in its middle, as far to both sides as the largest reaches."""
         largest = float(np.nanmax(np.abs(values), initial=1e-6))
-        return cls(DIVERGING, -largest, largest, decimals=1)
+        return cls(DIVERGING, -largest, largest, decimals=1, name=name)
 
     @property
     def has_two_signs(self) -> bool:
@@ -73,7 +76,8 @@ class Scale:
 class Panel:
     """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
 
-    ``marks``: (rows, columns), what is written in place of a number; "" where the number stays.
+    ``marks``: (rows, columns), what stands in place of a number, "×" or a word; "" where the number stays.
+    ``outlined``: cells, by row and column.
     """
 
     title: str
@@ -81,15 +85,20 @@ class Panel:
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
     marks: NDArray[np.str_] | None = None
+    outlined: tuple[tuple[int, int], ...] = ()
 
     def mark(self, row: int, column: int) -> str:
         """What stands in place of the number in a cell, if something does."""
         return "" if self.marks is None else str(self.marks[row, column])
 
     def text(self, row: int, column: int) -> str:
-        """The number in a cell."""
-        if mark := self.mark(row, column):
-            return mark
+        """What is written in a cell: its mark, or its number."""
+        return self.mark(row, column) or self.number(row, column)
+
+    def number(self, row: int, column: int) -> str:
+        """The number in a cell, unless a mark stands in its place."""
+        if self.mark(row, column):
+            return ""
         if self.hidden is not None and self.hidden[row, column]:
             return ""
         return self.scale.text(float(self.values[row, column]))
@@ -101,23 +110,6 @@ class Panel:
     def pooled(self, rows: int, columns: int) -> "Panel":
         """In at most so many cells, of which each shows its strongest number."""
         values = pool_strongest(self.values, rows, columns)
-        return self if values is self.values else Panel(self.title, values, self.scale)
-
-    def sampled(self, rows: int, columns: int) -> "Panel":
-        """Features in at most so many cells: a row is the mean of several, a column one of several features.
-
-        So the parts of a sum are still its parts. Even and odd features are taken in turn, as sines and cosines are.
-        """
-        length, n_features = self.values.shape
-        values = self.values
-        if rows < length:
-            edges = cell_edges(length, rows)
-            means = np.add.reduceat(values, edges[:-1], axis=0) / np.diff(edges)[:, None]
-            values = np.asarray(means, np.float32)
-        if columns < n_features:
-            edges = cell_edges(n_features, columns)
-            other = (np.diff(edges) > 1) & ((edges[:-1] + np.arange(columns)) % 2 == 1)
-            values = values[:, edges[:-1] + other]
         return self if values is self.values else Panel(self.title, values, self.scale)
 
     @property

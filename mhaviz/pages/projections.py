@@ -1,58 +1,118 @@
-"""The four stages of a head, and how unlike heads are, in words."""
+"""How a head comes about in four stages, and how unlike heads are."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from mhaviz.pages.blocks import NOTHING, Title
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.pages.blocks import (
+    NOTHING,
+    Block,
+    Column,
+    Drawn,
+    Legend,
+    Page,
+    Panels,
+    Quote,
+    QuotedTable,
+    QuotedText,
+    Table,
+    Text,
+)
+from mhaviz.pages.map_words import READING
+from mhaviz.pages.panels import WEIGHT, Panel, Scale
 from mhaviz.pages.words import attention_title
-from mhaviz.records.projections import ProjectionComparison, ProjectionStage
+from mhaviz.records.axis import Axis
+from mhaviz.records.projections import ProjectionComparison
 from mhaviz.records.tokens import Tokens
 
-SCORE_REMARK = "scores; a word's own may lie beyond"
-OUTLINED = "outlined: the two words that score each other most unlike in stage 3"
+_SIDES = "query", "key"
+_NAMES = "plain self-attention", "one projection W, shared", "queries and keys, Wq and Wk", "values as well, Wv"
+_OUTLINED = "outlined: the two words that score each other most unlike in stage 3"
+_OUTLINED_UP_TO = 40  # tokens; of more a cell is too small to be outlined
+_MOST_FEATURES = 24  # of the outputs, the first that are drawn: a cell of each can still be told from the next
+_QUOTED = 14  # cells of a terminal for each of the two words that serve as an example
+_DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest has nothing in common
 
 Pair = tuple[str, str] | None
 """The two words that serve as an example, as a medium can show them; None: there is but one."""
 
 
-@dataclass(frozen=True)
-class StageText:
-    """What stands over and under one stage.
+def projections_page(c: ProjectionComparison) -> Page:
+    """The four stages side by side, each with its scores, weights and outputs; below, the heads and how unlike."""
+    tokens, heads = Axis.of(c.tokens), Axis.of(map(str, range(len(c.heads))))
+    scores, weights = _score_scale(c), Scale(name=WEIGHT)
+    drawn = [stage.outputs[:, :_MOST_FEATURES] for stage in c.stages]
+    outputs = Scale.around_zero(np.stack(drawn), "output")
+    hidden = np.isnan(c.stages[0].scores)
+    pair = () if c.pair is None or len(c.tokens) > _OUTLINED_UP_TO else (c.pair, c.pair[::-1])
+    maps = [
+        Panel(f"{i} {name}: S", stage.scores, scores, outlined=pair)
+        for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
+    ]
+    maps += [Panel(f"{i} A = softmax(S)", _without(s.weights, hidden), weights) for i, s in enumerate(c.stages, 1)]
+    some = f", features 0–{_MOST_FEATURES - 1} of {c.d_model}" if c.d_model > _MOST_FEATURES else ""
+    results = [Panel(f"{i} outputs O{some}", values, outputs) for i, values in enumerate(drawn, 1)]
+    features = Axis.of(map(str, range(drawn[0].shape[1])))
+    of_heads = tuple(Panel(f"head {i}", _without(values, hidden), weights) for i, values in enumerate(c.heads))
+    title = attention_title("self", Tokens(c.tokens), Tokens(c.tokens))
+    divergence = Panel(
+        "divergence of heads", c.divergence.astype(np.float32), Scale(_DIVERGENCE, name="divergence, bits")
+    )
+    blocks: list[Block] = [
+        Panels(title, tuple(maps), tokens, tokens, maps[0].title, 4, _SIDES),
+        Panels("", tuple(results), tokens, features, results[0].title, 4),
+        *([Text((_OUTLINED,), "quiet", "drawn")] if pair else []),
+        QuotedText(lambda quote: Text(tuple(_stage_texts(c, _quoted(c, quote))))),
+        QuotedTable(lambda quote: _measures(c, _quoted(c, quote))),
+        Panels(
+            _split_text(c), of_heads, tokens, tokens, of_heads[0].title, min(len(of_heads), 4), _SIDES, is_main=False
+        ),
+    ]
+    if len(c.heads) > 1:
+        blocks.append(Panels("", (divergence,), heads, heads, divergence.title, names=("head", "head")))
+    blocks += [Text((_divergence_text(c),)), Legend("none")]
 
-    Attributes:
-        name: with its number.
-        formula: the scores and the outputs.
-        remark: what the stage shows, in a sentence or two.
-        numbers: (name, number), the measures of the stage.
+    def reading(drawn: Drawn) -> str:
+        return "; ".join(filter(None, [READING, *dict.fromkeys(drawn.pooled)]))
+
+    return Page("", tuple(blocks), c.source.footnote, reading)
+
+
+def _without(weights: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Blank where a query leaves itself out."""
+    return np.where(hidden, np.float32(np.nan), weights)
+
+
+def _score_scale(c: ProjectionComparison) -> Scale:
+    """One scale for the scores of all stages. It ends at the largest score of two different words.
+
+    A word's score for itself is several times larger in the first two stages, and would leave all others pale.
     """
-
-    name: str
-    formula: str
-    remark: str
-    numbers: tuple[tuple[str, str], ...]
-
-
-def projections_title(c: ProjectionComparison) -> Title:
-    """Over everything."""
-    return attention_title("self", Tokens(c.tokens), Tokens(c.tokens))
+    scores = np.stack([stage.scores for stage in c.stages])
+    if len(c.tokens) > 1:
+        scores = scores[:, ~np.eye(len(c.tokens), dtype=np.bool_)]
+    return Scale.around_zero(scores, "score")
 
 
-def stage_texts(c: ProjectionComparison, pair: Pair) -> list[StageText]:
-    """The words for every stage."""
+def _quoted(c: ProjectionComparison, quote: Quote) -> Pair:
+    if c.pair is None:
+        return None
+    first, second = (quote(c.tokens[i], _QUOTED) for i in c.pair)
+    return (first, second) if first != second else (f"{first} {c.pair[0]}", f"{second} {c.pair[1]}")
+
+
+def _stage_texts(c: ProjectionComparison, pair: Pair) -> Iterator[str]:
+    """The formulas of every stage, and what it shows."""
     root = f"√{c.d_model}"
     formulas = (
-        f"S = x·x / {root},  O = A X",
-        f"S = Wx·Wx / {root},  O = A X",
-        f"S = Wq x·Wk x / {root},  O = A X",
-        f"S = Wq x·Wk x / {root},  O = A V,  V = X Wv",
+        f"S = x·x / {root}, O = A X",
+        f"S = Wx·Wx / {root}, O = A X",
+        f"S = Wq x·Wk x / {root}, O = A X",
+        f"S = Wq x·Wk x / {root}, O = A V, V = X Wv",
     )
-    names = (
-        "1  plain self-attention",
-        "2  one projection W, shared",
-        "3  queries and keys: Wq and Wk",
-        "4  values as well: Wv",
-    )
-    stages = zip(names, formulas, _remarks(c, pair), c.stages, strict=True)
-    return [StageText(name, formula, remark, _numbers(c, stage, pair)) for name, formula, remark, stage in stages]
+    for number, (formula, remark) in enumerate(zip(formulas, _remarks(c, pair), strict=True), 1):
+        yield f"{number}  {formula}. {remark}"
 
 
 def _remarks(c: ProjectionComparison, pair: Pair) -> tuple[str, str, str, str]:
@@ -78,18 +138,20 @@ def _likeness(c: ProjectionComparison) -> str:
     return f"S is how alike two words are, which is mutual; a word gives itself {share} on average."
 
 
-def _numbers(c: ProjectionComparison, stage: ProjectionStage, pair: Pair) -> tuple[tuple[str, str], ...]:
-    numbers = [
-        ("asymmetry ‖S − Sᵀ‖ / ‖S‖", _ratio(stage.asymmetry)),
-        ("departure ‖O − A X‖ / ‖A X‖", _ratio(stage.departure)),
+def _measures(c: ProjectionComparison, pair: Pair) -> Table:
+    """A row a measure, a column a stage."""
+    stages = c.stages
+    rows: list[tuple[str, ...]] = [
+        ("asymmetry ‖S − Sᵀ‖ / ‖S‖", *(_ratio(stage.asymmetry) for stage in stages)),
+        ("departure ‖O − A X‖ / ‖A X‖", *(_ratio(stage.departure) for stage in stages)),
     ]
     if c.include_self:
-        numbers.append(("mean weight on itself", f"{stage.self_weight:.2f}"))
+        rows.append(("mean weight on itself", *(f"{stage.self_weight:.2f}" for stage in stages)))
     if pair and c.pair:
-        (i, j), (first, second) = c.pair, pair
-        numbers.append((f"score of {first} → {second}", f"{stage.scores[i, j]:z.1f}"))
-        numbers.append((f"score of {second} → {first}", f"{stage.scores[j, i]:z.1f}"))
-    return tuple(numbers)
+        for (i, j), (one, other) in ((c.pair, pair), (c.pair[::-1], pair[::-1])):
+            rows.append((f"score of {one} → {other}", *(f"{stage.scores[i, j]:z.1f}" for stage in stages)))
+    columns = Column("stage", align="left", is_key=True), *(Column(str(i)) for i in range(1, len(stages) + 1))
+    return Table(columns, tuple(rows))
 
 
 def _ratio(ratio: float | None) -> str:
@@ -97,14 +159,14 @@ def _ratio(ratio: float | None) -> str:
     return NOTHING if ratio is None else f"{ratio:z.2f}"
 
 
-def split_text(c: ProjectionComparison) -> str:
+def _split_text(c: ProjectionComparison) -> str:
     """What the heads are, over their maps."""
     n_heads = len(c.heads)
     features = f"{c.d_model // n_heads} feature{'s' if c.d_model != n_heads else ''}"
     return f"the same matrices as {n_heads} heads of {features} each" if n_heads > 1 else f"one head of {features}"
 
 
-def divergence_text(c: ProjectionComparison) -> str:
+def _divergence_text(c: ProjectionComparison) -> str:
     """How unlike the heads are, in a sentence or two."""
     if c.mean_divergence is None:
         return "One head: there is no other to differ from."

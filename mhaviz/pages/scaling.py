@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mhaviz.pages.blocks import Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
-from mhaviz.pages.panels import Panel, Scale
-from mhaviz.pages.words import rule_text
+from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxis, Series, Table, Text, Title
+from mhaviz.pages.map_words import READING
+from mhaviz.pages.panels import WEIGHT, Panel, Scale
+from mhaviz.pages.words import rule_text, study_title
+from mhaviz.records.axis import Axis
 from mhaviz.records.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
 
 _NEARLY_ALL = 0.8  # a scale that would end at such a weight ends at 1
@@ -102,25 +104,34 @@ def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: 
     return Table(columns, tuple(rows), where="listed")
 
 
-def scaling_scales(c: ScalingComparison, colormap: str) -> tuple[Scale, Scale]:
-    """The one scale of all scores, and that of all weights, unscaled and scaled.
+def scaling_page(c: ScalingComparison) -> Page:
+    """Of each head scores and weights, unscaled and scaled, and what they are in numbers."""
+    return Page("", scaling_blocks(c, study_title(c)), c.source.footnote, READING)
 
-    That of the weights ends at twice the mean largest weight of a scaled row: in long inputs, too, scaled weights then
-    have the middle of the colours, and unscaled ones, which few keys share, the end.
-    """
+
+def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | Table, ...]:
+    """Scores and weights of each head on the same scales, and a table of each."""
     darkest = float(f"{2 * max(statistics.largest_weight for statistics in c.scaled.statistics):.2g}")
-    weights = Scale(colormap, 0.0, darkest if 0 < darkest < _NEARLY_ALL else 1.0)
-    return Scale.around_zero(c.unscaled.scores), weights
-
-
-def scaling_panels(c: ScalingComparison, i: int, scores: Scale, weights: Scale, head: str = "") -> list[Panel]:
-    """Scores and weights of the i-th head, unscaled and scaled; ``head`` stands before the titles of the scores."""
-    product, rule = "q·k", rule_text(c)
-    scaled = f"{product} {rule}" if rule.startswith(("/", "·")) else f"{product}, {rule}"
-    hidden = np.isnan(c.unscaled.scores[i])
-    return [
-        Panel(head + product, c.unscaled.scores[i], scores),
-        Panel(f"softmax({product})", np.where(hidden, np.float32(np.nan), c.unscaled.weights[i]), weights),
-        Panel(head + scaled, c.scaled.scores[i], scores),
-        Panel(f"softmax({scaled})", np.where(hidden, np.float32(np.nan), c.scaled.weights[i]), weights),
-    ]
+    scores = Scale.around_zero(c.unscaled.scores, "score")
+    # In long inputs, too, scaled weights then have the middle of the colours, and unscaled ones, which few keys share,
+    # the end.
+    weights = Scale(high=darkest if 0 < darkest < _NEARLY_ALL else 1.0, name=WEIGHT)
+    rule, rows, columns = rule_text(c), Axis.of(c.queries), Axis.of(c.keys)
+    scaled = f"q·k {rule}" if rule.startswith(("/", "·")) else f"q·k, {rule}"
+    blocks: list[Panels | Table] = []
+    for i, head in enumerate(c.heads):
+        hidden = np.isnan(c.unscaled.scores[i])
+        panels = []
+        for name, numbers in (("q·k", c.unscaled), (scaled, c.scaled)):
+            seen = np.where(hidden, np.float32(np.nan), numbers.weights[i])
+            panels += [
+                Panel(f"head {head}: {name}", numbers.scores[i], scores),
+                Panel(f"softmax({name})", seen, weights),
+            ]
+        across = 4
+        if len(c.heads) == 1:  # scores over weights
+            panels, across = [panels[place] for place in (0, 2, 1, 3)], 2
+        named = "" if blocks else title
+        blocks.append(Panels(named, tuple(panels), rows, columns, panels[0].title, across, ("query", "key")))
+        blocks.append(statistics_table(c, i, rule))
+    return tuple(blocks)

@@ -27,13 +27,6 @@ def unnamed_text(tokens: Tokens) -> str:
     return counted(len(tokens), "token") if tokens.are_positions else ""
 
 
-def sampled_text(length: int, n_features: int, rows: int, columns: int) -> str:
-    """ "85 of 512 features are shown": of ``Panel.sampled``; nothing where all are."""
-    mean = f"each row is the mean of up to {-(-length // rows)}" if rows < length else ""
-    some = f"{columns:,} of {n_features:,} features are shown" if columns < n_features else ""
-    return "; ".join(filter(None, [mean, some]))
-
-
 def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", prefix: str = "") -> Title:
     """Which attention, and of which texts; a sentence that attends to itself is said once.
 

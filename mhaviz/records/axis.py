@@ -86,6 +86,10 @@ class Axis(Brief):
         """Whether the tokens are nothing but their positions."""
         return all(text == str(position) for position, text in enumerate(self.tokens.texts, self.start))
 
+    def are_same(self, other: "Axis") -> bool:
+        """Whether both have the same tokens at the same positions."""
+        return self.start == other.start and self.tokens.texts == other.tokens.texts
+
     def cell_of(self, position: int) -> int:
         """The cell that the token at a position falls into."""
         return int(np.searchsorted(self.edges, position, side="right")) - 1

@@ -45,7 +45,11 @@ PAGES = {
     "Evaluation": "training:evaluation_page",
     "HeadStatistics": "head_statistics:head_statistics_page",
     "ImplementationComparison": "implementations:implementations_page",
+    "Masking": "masking:masking_page",
     "PositionTable": "embeddings:position_table_page",
+    "ProjectionComparison": "projections:projections_page",
+    "Report": "report:report_page",
+    "ScalingComparison": "scaling:scaling_page",
     "ScalingSweep": "scaling:sweep_page",
     "Training": "training:training_page",
 }
@@ -55,17 +59,12 @@ _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
     "ImageAttention": ("figure.image:image_figure", "terminal.image:ImageView"),
     "LayerMatrices": ("figure.matrices:matrices_figure", "terminal.matrices:MatricesView"),
-    "Masking": ("figure.masking:masking_figure", "terminal.masking:MaskingView"),
-    "ProjectionComparison": ("figure.projections:projections_figure", "terminal.projections:ProjectionsView"),
-    "Report": ("figure.report:report_figure", "terminal.report:ReportView"),
-    "ScalingComparison": ("figure.scaling:scaling_figure", "terminal.scaling:ScalingView"),
     "ShapeTrace": ("figure.flow:flow_figure", "terminal.trace:TraceView"),
 }
 """Records that no blocks could show: the function that draws each, and its view in the terminal.
 
 Each teaches by where things stand: features in strips that line up with their sums, products between their factors,
-boxes with arrows, a photo under its patches, four stages with what each adds beside the one before, scores over weights
-with their numbers, and a page that has several of these.
+boxes with arrows, and a photo under its patches.
 """
 
 

@@ -1,27 +1,22 @@
 """How a picture looks, in the terminal and as a figure."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import DIVERGING, INK, Scale
+from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.records.attention import AttentionMap
 from mhaviz.views.colours import check_colormap
 
 _T = TypeVar("_T")
 
-_MOSTLY = 0.9  # of all attention that is drawn, the share that lies below the darkest colour
-_NEARLY = 0.4  # of the largest weight: where most lies below so much of it, the scale ends at the largest
-_DIGITS = 2  # of the end of a scale
-_BINS = 2**15  # of weights by the upper half of their bits, which tells numbers apart that differ by 1 %
-_AT_ONCE = 2**22  # weights that are copied together
 _DARKEST = 0.01  # of all weights that are shown, the share that has the palest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not at its end
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
@@ -136,7 +131,7 @@ class Style:
         """
         maps = self._checked(maps)
         if not self.log:
-            return Scale(self.cmap, 0.0, self.vmax if self.vmax is not None else _darkest_from(maps))
+            return Scale(self.cmap, 0.0, self.vmax if self.vmax is not None else darkest_from(maps))
         largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
         share = _palest(maps) / largest
         low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
@@ -186,42 +181,9 @@ def _largest_change(m: AttentionMap) -> float:
     return max(float(size.max()) for size in sizes)
 
 
-def _positive(attention_map: AttentionMap) -> Iterator[NDArray[np.float32]]:
-    """The weights above 0, as far as no mask hides them, some rows of a head at a time: they are copies."""
-    hidden = attention_map.hidden
-    rows = max(_AT_ONCE // attention_map.weights.shape[2], 1)
-    for head in attention_map.weights:
-        for start in range(0, len(head), rows):
-            weights = head[start : start + rows]
-            is_seen = weights > 0
-            yield weights[is_seen if hidden is None else is_seen & ~hidden[start : start + rows]]
-
-
-def _darkest_from(maps: Sequence[AttentionMap]) -> float:
-    """The weight from which on colours are darkest, so that most of the attention has a colour of its own.
-
-    A few keys that get nearly all weight, as sinks do, would leave all others pale; in long inputs, where weights get
-    smaller the more keys share them, so would a scale that ends at 1. So it ends where most of the attention, not most
-    of the cells, lies below: at 1 where each query has one key, and near 1 / n where n keys share its weight evenly.
-    """
-    sentences = {m.sentence for m in maps}
-    if len(sentences) > 1:  # a short one, whose weights are large, is not cut off by a long one
-        return max(_darkest_from([m for m in maps if m.sentence == number]) for number in sentences)
-    largest = max(float(m.weights.max()) for m in maps)
-    _, mass = _histograms(maps)
-    below = mass.cumsum()
-    if not below[-1]:
-        return largest or 1.0
-    place = int(np.searchsorted(below, _MOSTLY * below[-1]))
-    end = float((np.array(place + 1, np.uint32) << 16).view(np.float32))
-    step = 10.0 ** (math.floor(math.log10(end)) + 1 - _DIGITS)
-    end = float(f"{math.ceil(end / step) * step:.{_DIGITS}g}")
-    return end if end < _NEARLY * largest else largest
-
-
 def _palest(maps: Sequence[AttentionMap]) -> float:
     """The weight that the palest share of all weights above 0 stays below; 0 if there are none."""
-    counts, _ = _histograms(maps)
+    counts, _ = histograms(maps)
     below = counts.cumsum()
     if not below[-1]:
         return 0.0
@@ -229,16 +191,3 @@ def _palest(maps: Sequence[AttentionMap]) -> float:
     group = int(np.searchsorted(below, rank, side="right"))
     low, high = (np.array([group, group + 1], np.uint32) << 16).view(np.float32)
     return float(low + (high - low) * (rank - below[group] + counts[group]) / counts[group])
-
-
-def _histograms(maps: Sequence[AttentionMap]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """How many weights above 0 there are of each size, and what they sum to, smallest first.
-
-    Numbers above 0 are ordered as their bits are. Sorting would need a copy of all of them.
-    """
-    counts, mass = np.zeros(_BINS, np.int64), np.zeros(_BINS)
-    for weights in (some for m in maps for some in _positive(m)):
-        bins = weights.view(np.uint32) >> 16
-        counts += np.bincount(bins, minlength=_BINS)
-        mass += np.bincount(bins, weights, minlength=_BINS)
-    return counts, mass

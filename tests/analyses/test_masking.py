@@ -13,7 +13,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.seeding import seeded
 from mhaviz.limits import MOST_LOOKED_INTO
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.figure.masking import masking_figure
+from mhaviz.views.showing import figure_of
 
 CLOSE = rounding()
 
@@ -119,7 +119,7 @@ def test_the_bias_of_keys_that_the_same_mask_hides_is_not_known(model_folder):
     short = m.sentences[1]
     assert short.padding.any()
     np.testing.assert_array_equal(np.isnan(short.scores), short.hidden)
-    assert masking_figure(m) is not None
+    assert figure_of(m) is not None
 
 
 @pytest.mark.parametrize(

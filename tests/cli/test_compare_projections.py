@@ -23,7 +23,7 @@ def test_the_sample_sentence(mhaviz):
     result = mhaviz("compare-projections")
     assert result.status == 0
     assert result.out.startswith("self-attention: i am going to deposit my money at the bank\n")
-    for part in ("1  plain self-attention", "2  one projection", "3  queries and keys", "4  values", "head 7"):
+    for part in ("1 plain self-attention", "2 one projection", "3 queries and keys", "4 values", "head 7"):
         assert part in result.out
     assert "random weights, seed 0, d_model 512, 8 heads, cpu" in result.out
     assert not result.err

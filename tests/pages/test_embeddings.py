@@ -9,7 +9,7 @@ from rounding import rounding
 import mhaviz
 from mhaviz.pages.blocks import Drawn, Panels, QuotedText
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
-from mhaviz.pages.panels import DIVERGING, Panel, Scale
+from mhaviz.pages.panels import DIVERGING
 from mhaviz.records.embeddings import EmbeddedText, InputPart
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
@@ -44,7 +44,7 @@ def test_what_is_summed_shares_one_scale_with_zero_in_its_middle():
     largest = max(np.abs(one.values).max() for one in e.parts)
     assert (scale.colormap, scale.low) == (DIVERGING, -scale.high)
     assert largest <= scale.high <= 1.1 * largest
-    assert features.scales == ("E, PE, X",)
+    assert [scale.name for scale in features.scales] == ["E, PE, X"]
     assert [panel.title for panel in features.panels] == [
         "E = made   (3, 4)",
         "PE = made   (3, 4)",
@@ -57,8 +57,7 @@ def test_what_is_summed_shares_one_scale_with_zero_in_its_middle():
 
 def test_what_a_norm_has_made_larger_has_its_own():
     features, _ = panels(embedded(part("E", 0.05), part("PE", 0.05), part("X", 2.0)))
-    assert features.scales == ("E, PE", "X")
-    assert [name for name, _ in features.named_scales] == ["E, PE", "X"]
+    assert [scale.name for scale in features.scales] == ["E, PE", "X"]
     assert features.panels[0].scale == features.panels[1].scale != features.panels[2].scale
 
 
@@ -127,16 +126,3 @@ def test_the_table_of_positions():
         page.remark(Drawn(pooled=("a", "a")))
         == "rows are positions, columns features; of cosines both are positions; a"
     )
-
-
-def test_sampled_features_are_sines_and_cosines_in_turn_and_sums_stay_sums():
-    values = mhaviz.sinusoids(7, 64).values
-    sampled = Panel("PE", values, Scale()).sampled(7, 16).values
-    angle = np.arccos(np.clip(sampled[1], -1, 1))
-    assert (sampled[0] == [0, 1] * 8).all()  # sin 0, cos 0
-    assert np.isfinite(angle).all()
-    E = RNG.normal(size=values.shape).astype(np.float32)
-    parts = [Panel("", x, Scale()).sampled(3, 10).values for x in (E, values, E + values)]
-    np.testing.assert_allclose(parts[0] + parts[1], parts[2], atol=CLOSE)
-    np.testing.assert_allclose(Panel("", E, Scale()).sampled(3, 64).values[0], E[:2].mean(axis=0), atol=CLOSE)
-    assert Panel("", E, Scale()).sampled(7, 64).values is E

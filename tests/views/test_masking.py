@@ -13,10 +13,9 @@ from rich.cells import cell_len
 from mhaviz.analyses.masking import masking
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.records.tokens import Tokens
-from mhaviz.views.figure.masking import masking_figure
 from mhaviz.views.figure.sheet import INK
+from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.masking import MaskingView
 
 BATCH = ["the cat sat on the mat", "a dog barks"]
 
@@ -37,7 +36,7 @@ def crosses(sheet):
         if len(artist.get_edgecolor()) and tuple(artist.get_edgecolor()[0][:3]) == _rgb(INK):
             ends = [path.vertices.mean(axis=0) for path in artist.get_paths() if len(path.vertices) == 2]
             found += ends[::2]
-    return found[1:]  # the first is that of the key
+    return found
 
 
 def _rgb(colour):
@@ -46,7 +45,7 @@ def _rgb(colour):
 
 def test_each_matrix_shows_its_numbers():
     m = made()
-    sheet = masking_figure(m)
+    sheet = figure_of(m)
     for name, of in (("head 0: S = ", "scores"), ("A = ", "weights"), ("dropout", "kept")):
         for image, one in zip(images(sheet, name), m.sentences, strict=True):
             blank = np.zeros_like(one.padding) if of == "scores" else one.hidden[0] | one.padding
@@ -59,7 +58,7 @@ def test_each_matrix_shows_its_numbers():
 
 def test_a_cross_for_each_weight_that_is_dropped():
     m = made()
-    sheet = masking_figure(m)
+    sheet = figure_of(m)
     places = crosses(sheet)
     expected = []
     for image, one in zip(images(sheet, "dropout"), m.sentences, strict=True):
@@ -71,21 +70,21 @@ def test_a_cross_for_each_weight_that_is_dropped():
 
 
 def test_padding_is_labelled_and_said_only_where_there_is_some():
-    shown = texts(masking_figure(made()))
+    shown = texts(figure_of(made()))
     assert "sentence 1, 3 of 6 tokens, the others are padding: a dog barks" in shown
     assert {"pad₃", "pad₄", "pad₅"} <= set(shown)
-    assert any(text.startswith("padding: ") for text in shown)
-    alone = texts(masking_figure(made(BATCH[:1], dropout=None)))
-    assert not any(text.startswith(("padding", "dropped", "pad")) for text in alone)
-    assert any(text.startswith("hidden by the mask") for text in alone)
-    assert "the mask hides nothing" in texts(masking_figure(made(BATCH[:1], causal=False)))
+    assert "pad: padding, hidden as a key; its output is ignored" in shown
+    alone = texts(figure_of(made(BATCH[:1], dropout=None)))
+    assert not any(text.startswith(("×", "pad")) for text in alone)
+    assert any("blank: hidden by the mask" in text for text in alone)
+    assert any("the mask hides nothing" in text for text in texts(figure_of(made(BATCH[:1], causal=False))))
 
 
 @pytest.mark.parametrize("length", [1, 3, 13, 128])
 @pytest.mark.parametrize("dropout", [None, 0.2])
 def test_any_size_stays_on_the_sheet(length, dropout):
     m = made([" ".join(f"w{i}" for i in range(length)), "a"], (0, 1), dropout)
-    sheet = masking_figure(m, Style(dpi=60))
+    sheet = figure_of(m, Style(dpi=60))
     inside(sheet)
     titles = [
         text for text in sheet.page.texts if text.get_text().startswith(("S masked", "A = ", "head", "score", "weight"))
@@ -100,14 +99,14 @@ def test_hostile_tokens(show):
     m = made([" ".join(f"w{i}" for i in range(len(HOSTILE))), "a"])
     first = dataclasses.replace(m.sentences[0], queries=Tokens(HOSTILE), keys=Tokens(HOSTILE))
     m = dataclasses.replace(m, sentences=(first, *m.sentences[1:]))
-    masking_figure(m).save(io.BytesIO(), "png")
-    assert "\x1b" not in show(MaskingView(m), 80, None)
+    figure_of(m).save(io.BytesIO(), "png")
+    assert "\x1b" not in show(view_of(m), 80, None)
 
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_the_terminal_tells_them_apart_without_colour(show, width):
     m = made()
-    lines = show(MaskingView(m), width, None).splitlines()
+    lines = show(view_of(m), width, None).splitlines()
     assert max(map(cell_len, lines)) <= width
     cells = " ".join(
         line for line in lines if line.split() and line.split()[0] in "the₀ cat sat on the₄ mat a dog barks pad₃"

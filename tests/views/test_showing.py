@@ -5,16 +5,21 @@ import re
 import numpy as np
 import pytest
 from drawn import texts
+from looking import encoded, traced
 
 import mhaviz
 from mhaviz.analyses.difference import compare
-from mhaviz.analyses.scaling import sweep_scaling
+from mhaviz.analyses.masking import masking
+from mhaviz.analyses.projections import compare_projections
+from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.blocks import Bars, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text
 from mhaviz.records.attention import Attention
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput
 from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
 from mhaviz.records.implementations import Implementation, ImplementationComparison
+from mhaviz.records.report import Report
 from mhaviz.records.source import Source
 from mhaviz.records.timing import Timing
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
@@ -61,6 +66,8 @@ RECORDS = [
 def records(random_map, random_heads, random_effects):
     """One of every kind that is shown in blocks."""
     first, second = (Attention(SOURCE, (random_map(2, ("the", "black", "cat"), seed=seed),)) for seed in (0, 1))
+    layer = RandomLayer(8, 2, device_name="cpu", causal=True)
+    scaled = compare_scaling(*encoded(layer, ["the black cat"]), [0])
     embedded = mhaviz.load(d_model=8, n_heads=1, device="cpu").embeddings("the cat the")
     some = [
         *RECORDS,
@@ -70,6 +77,10 @@ def records(random_map, random_heads, random_effects):
         compare(first, second),
         random_heads(),
         random_effects(n_heads=9),
+        masking(*encoded(layer, ["the black cat", "a dog"]), [0], 0.3),
+        compare_projections(layer.projection_inputs("the black cat")),
+        scaled,
+        Report(first, traced(layer, ["the black cat"]), scaled),
         CorpusDifference(SOURCE, (KindDivergence("self", (2,), 5, 50, *DIVERGENCES),)),
     ]
     return {type(record).__name__: record for record in some}

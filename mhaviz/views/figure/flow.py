@@ -13,21 +13,8 @@ from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, S
 from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 
-
-@dataclass(frozen=True)
-class Boxes:
-    """Sizes in inches of a box and of the room beside and below it; ``whole``: name axes and costs in it."""
-
-    width: float = 2.45
-    height: float = 0.78
-    beside: float = 0.3
-    below: float = 0.22
-    size: float = BODY
-    whole: bool = True
-
-
-COMPACT = Boxes(width=1.36, height=0.33, beside=0.08, below=0.13, size=6.4, whole=False)
-
+WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
+BESIDE, BELOW = 0.3, 0.22  # inches between two of them
 FILL = {"computed": "#e8eef7", "copy": "#fdf0d5", "view": "#ffffff"}
 DASHED = (0, (4, 2))
 MEMORY = {
@@ -53,10 +40,10 @@ class FlowLayout:
         """How many boxes wide the flow is."""
         return max(column for column, _ in self.places.values()) + 1
 
-    def size(self, boxes: Boxes) -> tuple[float, float]:
+    @property
+    def size(self) -> tuple[float, float]:
         """Width and height in inches."""
-        width = self.columns * (boxes.width + boxes.beside) - boxes.beside
-        return width, self.rows * (boxes.height + boxes.below) - boxes.below
+        return self.columns * (WIDTH + BESIDE) - BESIDE, self.rows * (HEIGHT + BELOW) - BELOW
 
 
 def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
@@ -84,8 +71,7 @@ def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: Followe
     title = style.titled("shapes on the way through multi-head attention")
     footnote, remark = style.small_print(trace.source.footnote, f"altogether {costs_text(trace.steps)}")
     layout = decide_flow(trace.steps)
-    boxes = Boxes()
-    width, height = layout.size(boxes)
+    width, height = layout.size
     lines = following_text(followed, trace, quoting(fonts.shown)) if followed else ()
     wrapped = [part for line in lines for part in wrap(line, width, BODY, fonts.families)]
     over = MARGIN + (0.3 if title else 0.0)
@@ -94,7 +80,7 @@ def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: Followe
     sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, style.dpi, fonts)
     sheet.title(MARGIN + 0.1, title)
     _draw_key(sheet, MARGIN, over + 0.1)
-    draw_flow(sheet, MARGIN, top, trace.steps, layout, boxes, followed)
+    _draw_flow(sheet, MARGIN, top, trace.steps, layout, followed)
     y = top + height + 0.3
     for i, line in enumerate(wrapped):
         sheet.write(MARGIN, y + 0.17 * i, line, BODY, colour=ACCENT if i == 0 else INK, bold=i == 0)
@@ -102,36 +88,33 @@ def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: Followe
     return sheet
 
 
-def draw_flow(
+def _draw_flow(
     sheet: Sheet,
     x: float,
     y: float,
     steps: Sequence[TraceStep],
     layout: FlowLayout,
-    boxes: Boxes,
     followed: FollowedElement | None = None,
 ) -> None:
     """Draw the boxes and arrows with their top left corner at (x, y)."""
     visits = {visit.step: shape_text(visit.coordinates) for visit in followed.visits} if followed else {}
     corners = {
-        name: (x + column * (boxes.width + boxes.beside), y + row * (boxes.height + boxes.below))
+        name: (x + column * (WIDTH + BESIDE), y + row * (HEIGHT + BELOW))
         for name, (column, row) in layout.places.items()
     }
-    _draw_arrows(sheet, steps, layout, corners, boxes, set(visits))
+    _draw_arrows(sheet, steps, layout, corners, set(visits))
     for step in steps:
         left, top = corners[step.name]
-        _draw_box(sheet, left, top, boxes.width, boxes.height, step, passed=step.name in visits)
-        _write_step(sheet, left, top, step, boxes, visits.get(step.name))
+        _draw_box(sheet, left, top, step, passed=step.name in visits)
+        _write_step(sheet, left, top, step, visits.get(step.name))
 
 
-def _draw_box(
-    sheet: Sheet, left: float, top: float, width: float, height: float, step: TraceStep, passed: bool
-) -> None:
+def _draw_box(sheet: Sheet, left: float, top: float, step: TraceStep, passed: bool) -> None:
     box = FancyBboxPatch(
         (left, top),
-        width,
-        height,
-        boxstyle=f"round,pad=0,rounding_size={height / 10}",
+        WIDTH,
+        HEIGHT,
+        boxstyle=f"round,pad=0,rounding_size={HEIGHT / 10}",
         facecolor=FILL[step.memory],
         edgecolor=ACCENT if passed else QUIET,
         linewidth=1.4 if passed else 0.7,
@@ -140,12 +123,11 @@ def _draw_box(
     sheet.page.add_patch(box)
 
 
-def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, boxes: Boxes, visit: str | None) -> None:
-    """Name and shape; equation and the followed element's coordinates; in whole boxes axes and costs as well."""
-    inset, size = 0.07, boxes.size
-    left, right, room = left + inset, left + boxes.width - inset, boxes.width - 2 * inset
-    lines = 4 if boxes.whole else 2
-    ys = [top + boxes.height * (line + 0.62) / (lines + 0.25) for line in range(lines)]
+def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, visit: str | None) -> None:
+    """Name and shape; equation and the followed element's coordinates; axes and costs."""
+    inset, size = 0.07, BODY
+    left, right, room = left + inset, left + WIDTH - inset, WIDTH - 2 * inset
+    ys = [top + HEIGHT * (line + 0.62) / 4.25 for line in range(4)]
 
     sheet.write(left, ys[0], step.name, size, bold=True).set_label(f"step {step.name}")
     shape = shape_text(step.shape)
@@ -157,7 +139,7 @@ def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, boxes: B
     sheet.write(left, ys[1], equation, min(size * 0.94, size * room / text_width(equation, size)))
     if visit:
         sheet.write(right, ys[1], visit, size * 0.94, colour=ACCENT, align="right")
-    for y, text in zip(ys[2:], (" × ".join(step.axes), costs_text([step])), strict=False):
+    for y, text in zip(ys[2:], (" × ".join(step.axes), costs_text([step])), strict=True):
         sheet.write(left, y, fit_text(text, room, size * 0.82), size * 0.82, colour=QUIET)
 
 
@@ -166,10 +148,9 @@ def _draw_arrows(
     steps: Sequence[TraceStep],
     layout: FlowLayout,
     corners: Mapping[str, tuple[float, float]],
-    boxes: Boxes,
     passed: set[str],
 ) -> None:
-    w, h = boxes.width, boxes.height
+    w, h = WIDTH, HEIGHT
     lines: list[list[tuple[float, float]]] = []
     colours: list[str] = []
     heads: list[Polygon] = []
@@ -191,7 +172,7 @@ def _draw_arrows(
             colour = ACCENT if {name, step.name} <= passed else QUIET
             lines.append(path)
             colours.append(colour)
-            heads.append(_arrow_head(end, heading, boxes.below * 0.3))
+            heads.append(_arrow_head(end, heading, BELOW * 0.3))
     sheet.page.add_collection(LineCollection(lines, colors=colours, linewidths=0.9), autolim=False)
     sheet.page.add_collection(PatchCollection(heads, facecolors=colours, linewidths=0), autolim=False)
 

@@ -1,7 +1,7 @@
 """Heads, and other small matrices, on a sheet: a mosaic with its title, its scales, its table and its words."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -9,10 +9,8 @@ from mhaviz.pages.blocks import Bars, Heads, Panels, Title
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
-from mhaviz.pages.words import sampled_text
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.quantity import Cells
-from mhaviz.views.figure.features import decide_features, highest, widest, with_few_numbers
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (
     BESIDE,
@@ -46,6 +44,9 @@ _SCALE, _SIGNED_SCALE, _NAMED_SCALE = 0.7, 0.75, 0.85  # inches, the numbers bes
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 _MOST_PANELS_WIDTH, _USUAL_ACROSS = 15.0, 5  # inches, of so many panels
+_WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.42}, 2.6, 4.6  # inches of a panel with bars, of so many
+_HIGHEST_FEATURES = 4.0  # inches of a panel of features
+_OF_FEATURES, _OF_NUMBERS = (0.2, 0.2), (0.27, 0.42)  # inches, the most of a cell of one; of one with a number
 _AFTER_IDS = 0.12  # inches
 _LEAST_BAR, _MOST_BAR, _OVER_BAR = 0.6, 2.5, 0.4  # inches: a bar, and its name with the gap to the bar above
 
@@ -275,11 +276,12 @@ class PanelsPart:
     Attributes:
         lines: of its title where one is too short for it, and how many of them are large; empty: it has one line.
         wanted: the title that the user wants in place of its own, "" for none; None: its own.
+        bars: the scales that stand beside it, and whether numbers lie beyond.
     """
 
     block: Panels
-    panels: tuple[Panel, ...]
     layout: MosaicLayout
+    bars: Mapping[Scale, tuple[bool, bool]]
     lines: tuple[str, ...] = ()
     large: int = 0
     wanted: str | None = None
@@ -289,8 +291,7 @@ class PanelsPart:
     @property
     def mosaic_width(self) -> float:
         """In inches, with what stands over the last matrix, beside which there are bars."""
-        beyond = self.layout.gap - GAP if self.block.scales else 0.0
-        return self.layout.width + beyond
+        return self.layout.width + (self.layout.gap - GAP if self.bars else 0.0)
 
     @property
     def title(self) -> Title | str:
@@ -300,14 +301,7 @@ class PanelsPart:
     @property
     def width(self) -> float:
         """In inches, without the title."""
-        return self.mosaic_width + len(self.block.scales) * _NAMED_SCALE + BESIDE * bool(self.block.scales)
-
-    @property
-    def left_out(self) -> str:
-        """What is said of rows and features that have no room; or of cells that stand for several."""
-        if not self.block.of_features:
-            return self.layout.pooled
-        return sampled_text(len(self.block.rows), len(self.block.columns), *self.layout.cells)
+        return self.mosaic_width + len(self.bars) * _NAMED_SCALE + BESIDE * bool(self.bars)
 
     @property
     def top(self) -> float:
@@ -317,7 +311,7 @@ class PanelsPart:
     @property
     def title_height(self) -> float:
         """Inches over the mosaic."""
-        if self.wanted == "":
+        if not self.title:
             return 0.0
         more = (self.large - 1) * _TITLE_LINE + (len(self.lines) - self.large) * _COUNTS_LINE
         return TITLE + (more + _UNDER_LINES if self.lines else 0.0)
@@ -358,15 +352,12 @@ class PanelsPart:
             self._write_lines(sheet, y + 0.1)
         elif self.title:
             sheet.title(y + 0.1, self.title)
-        sample = self.block.of_features
-        panels = [panel.sampled(*self.layout.cells) for panel in self.panels] if sample else self.panels
-        draw_mosaic(sheet, x, y + self.title_height, self.layout, panels)
+        draw_mosaic(sheet, x, y + self.title_height, self.layout, self.block.panels)
         if self.block.ids:
             self._write_ids(sheet, x, y + self.top)
         left = x + self.mosaic_width + BESIDE
-        for name, scale in replace(self.block, panels=self.panels).named_scales:
-            beyond = values_beyond([panel for panel in self.panels if panel.scale == scale], scale)
-            draw_scale(sheet, left, y + self.top, self.layout.bar, scale, name, beyond)
+        for scale, beyond in self.bars.items():
+            draw_scale(sheet, left, y + self.top, self.layout.bar, scale, scale.name, beyond)
             left += _NAMED_SCALE
 
     def _write_lines(self, sheet: Sheet, y: float) -> None:
@@ -387,25 +378,30 @@ class PanelsPart:
             sheet.write(right, y + place, str(self.block.ids[i]), size, align="right", colour=QUIET)
 
 
-def decide_panels(block: Panels, fonts: Fonts, style: Style) -> PanelsPart:
+def decide_panels(block: Panels, fonts: Fonts, style: Style, bars: Mapping[Scale, tuple[bool, bool]]) -> PanelsPart:
     """Lay out small matrices, far enough apart for what stands over each."""
-    panels = tuple(panel.coloured(style.cmap) for panel in block.panels)
+    panels, height = block.panels, math.inf
     width = _MOST_PANELS_WIDTH * (block.across or _USUAL_ACROSS) / _USUAL_ACROSS
+    across = block.across or len(panels)
     if block.scales:  # tokens may stand under features: cells of both in the same inches
         labels = Space(fonts, style.dpi).widest(fonts.labels(block.rows.tokens.texts), BODY)
-        width = labels + len(panels) * (widest(len(panels)) + GAP)
-    space = Space(fonts, style.dpi, block.across, width, highest(len(panels)) + 1 if block.scales else math.inf)
-    space = replace(space, names=("", ""), cell=_COMPACT_CELL if block.compact else None)
-    text_length = max(panel.text_length for panel in panels)
-    decide = decide_features if block.of_features else decide_mosaic
-    layout = decide(len(panels), block.rows, block.columns, space, text_length)
-    if block.scales:
-        layout = with_few_numbers(layout, block.rows, block.columns, space)
+        width = labels + across * (_WIDEST.get(across, _NARROWEST) + GAP)
+        height = -(-len(panels) // across) * _HIGHEST
+    space = Space(fonts, style.dpi, block.across, width, height, names=block.names)
+    if block.compact:
+        space = replace(space, cell=_COMPACT_CELL)
+    # Of features a row is as high as a label.
+    if block.scales and block.columns.are_positions and not block.rows.are_same(block.columns):
+        n_rows, n_columns = len(block.rows), len(block.columns)
+        high, wide = _OF_NUMBERS if max(n_rows, n_columns) <= VALUES_UP_TO else _OF_FEATURES
+        widest = _WIDEST.get(across, _NARROWEST)
+        space = replace(space, shape=(min(high, _HIGHEST_FEATURES / n_rows), min(wide, widest / n_columns)))
+    layout = decide_mosaic(len(panels), block.rows, block.columns, space, max(panel.text_length for panel in panels))
     if block.ids:
         room = snap(layout.queries.room + _ids_width(block, layout.label_size) + _AFTER_IDS, style.dpi)
         layout = replace(layout, queries=replace(layout.queries, room=room))
     longest = max(text_width(panel.title, SMALL, bold=True) for panel in panels)
-    return PanelsPart(block, panels, layout.spread(longest * DRAWN_WIDER + GAP))
+    return PanelsPart(block, layout.spread(longest * DRAWN_WIDER + GAP), bars)
 
 
 def _ids_width(block: Panels, size: float) -> float:

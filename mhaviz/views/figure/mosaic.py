@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.map_words import pooled_text
-from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.panels import CROSS, Panel, Scale
 from mhaviz.records.axis import Axis, cell_edges, even_cells
 from mhaviz.records.tokens import Tokens
 from mhaviz.views.colours import colours, needs_dark_text
@@ -41,6 +41,7 @@ MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
+_LINE = 0.22  # inches from one position to the next, down
 _BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
 _LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
@@ -57,6 +58,9 @@ _NAME = 0.2  # inches for the name of a side
 _SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which on it is no narrow one
 _OF_NUMBERS = 0.36  # inches of a cell with a number
 _MOST_LARGER = 2.0  # times as large as usual, to fill a width
+_LEAST_MARK, _INSET = 0.05, 0.3  # inches of a cell that has room for a mark; the share that a cross leaves free
+_OUTLINE, _HALO = 1.4, 3.2  # points, the line around a cell and the paper around it
+_HATCH = "#b4b4b4"
 _AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
 
 
@@ -178,6 +182,7 @@ class Space:
         stacked: how many such mosaics share the page, one above the other.
         fills: whether ``width`` is that of the whole mosaic, and not just a limit.
         cell: inches that no side of a cell exceeds; None: as it comes.
+        shape: height and width of a cell, in inches; None: as it comes.
         left: least inches for the labels of the queries.
         names: of the sides; "": none.
         same_labels: whether labels are of the same size in cells of any size: there are fewer of them instead.
@@ -192,6 +197,7 @@ class Space:
     stacked: int = 1
     fills: bool = False
     cell: float | None = None
+    shape: tuple[float, float] | None = None
     left: float = 0.0
     names: tuple[str, str] = ("query", "key")
     same_labels: bool = False
@@ -230,19 +236,6 @@ def decide_mosaic(
     return _decide_cells(n_tiles, queries, keys, space)
 
 
-def largest_mosaic(
-    choices: Iterable[int], n_tiles: int, queries: Axis, keys: Axis, space: Space
-) -> tuple[MosaicLayout, bool]:
-    """The mosaic with the largest tiles that keeps to its space, and whether one does: if none, that of most columns.
-
-    ``choices``: how many columns it may have.
-    """
-    layouts = [decide_mosaic(n_tiles, queries, keys, replace(space, columns=columns)) for columns in choices]
-    fitting = [one for one in layouts if one.height <= space.height + 0.2 and one.width <= space.width + 0.2]
-    best = max(fitting or layouts[-1:], key=lambda one: (one.tile_width * one.tile_height, -one.rows * one.columns))
-    return best, bool(fitting)
-
-
 def _is_labelled(axis: Axis) -> bool:
     """Whether each cell is a token that has room for a label."""
     return len(axis.tokens) == len(axis) <= LABELS_UP_TO
@@ -257,7 +250,7 @@ def _decide_tokens(
     """
     q_length, k_length, dpi = len(queries.tokens), len(keys.tokens), space.dpi
     query_labels, key_labels = (space.fonts.labels(axis.tokens.texts, axis.start) for axis in (queries, keys))
-    height, width = _ideal_cell(q_length, k_length, has_numbers=bool(numbers))
+    height, width = space.shape or _ideal_cell(q_length, k_length, has_numbers=bool(numbers))
     if space.cell is not None:
         height, width = (min(side, space.cell) for side in (height, width))
     columns = space.columns
@@ -277,12 +270,14 @@ def _decide_tokens(
     k_cells, width = whole_pixels(k_length, width * shrink, dpi)
 
     query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
-    size = space.label_size(min(query_pitch, key_pitch))
     pitches = (query_pitch, key_pitch)
-    query_every, key_every = (
-        every(length, int(length * pitch * POINTS / (size * 1.05)))
-        for length, pitch in zip((q_length, k_length), pitches, strict=True)
-    )
+    of_tokens = [pitch for axis, pitch in zip((queries, keys), pitches, strict=True) if not axis.are_positions]
+    size = space.label_size(min(of_tokens or pitches))
+    size = size if of_tokens else max(size, SMALL)
+    line = size * 1.05 / POINTS
+    query_every = every(q_length, int(q_length * query_pitch / (_LINE if queries.are_positions else line)))
+    apart = space.widest(key_labels[-1:], size) if keys.are_positions else line
+    key_every = every(k_length, int(k_length * key_pitch / apart))
     query_labelled, key_labelled = (
         row_starts(axis.tokens, size * 1.05 / POINTS / pitch) if step > 1 else None
         for axis, step, pitch in zip((queries, keys), (query_every, key_every), pitches, strict=True)
@@ -472,6 +467,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     if layout.value_size:
         height = layout.queries.cell
         _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
+    _draw_marks(sheet, layout, corners, panels)
     _write_labels(sheet, layout, corners)
     if any(layout.names):
         _write_names(sheet, layout, corners)
@@ -599,10 +595,42 @@ def _write_values(
     inks: list[str] = []
     for panel in panels:
         dark = needs_dark_text(colours(panel.values, panel.scale)).ravel()
-        texts += [panel.text(row, column) for row, column in np.ndindex(panel.values.shape)]
+        texts += [panel.number(row, column) for row, column in np.ndindex(panel.values.shape)]
         inks += ["black" if is_dark else "white" for is_dark in dark]
     shown = [i for i, text in enumerate(texts) if text]
     sheet.numbers([texts[i] for i in shown], places.reshape(-1, 2)[shown], [inks[i] for i in shown], size)
+
+
+def _draw_marks(
+    sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]], panels: Sequence[Panel]
+) -> None:
+    """A cross in a cell that is crossed, a line through others that have a mark, and lines around what is outlined.
+
+    With paper around these, or on some colours they would not be seen.
+    """
+    width, height = layout.keys.cell, layout.queries.cell
+    inset = _INSET * min(width, height)
+    hatches: list[tuple[float, float, float, float]] = []
+    crosses: list[tuple[float, float, float, float]] = []
+    outlines: list[tuple[float, float, float, float]] = []
+    for (left, top), panel in zip(corners, panels, strict=True):
+        if panel.values.shape != layout.cells or min(width, height) < _LEAST_MARK:
+            return
+        outlines += [(left + column * width, top + row * height, width, height) for row, column in panel.outlined]
+        marked = () if panel.marks is None else np.argwhere(panel.marks != "").tolist()
+        for row, column in marked:
+            x, y = left + column * width, top + row * height
+            if panel.mark(row, column) == CROSS:
+                x0, y0, x1, y1 = x + inset, y + inset, x + width - inset, y + height - inset
+                crosses += [(x0, y0, x1, y1), (x0, y1, x1, y0)]
+            else:
+                hatches.append((x, y + height, x + width, y))
+    for lines, colour in ((hatches, _HATCH), (crosses, INK)):
+        if lines:
+            sheet.ticks(lines, colour)
+    if outlines:
+        sheet.frames(outlines, "white", _HALO)
+        sheet.frames(outlines, INK, _OUTLINE)
 
 
 def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:

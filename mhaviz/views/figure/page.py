@@ -82,6 +82,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         page = replace(page, footnote=style.footnote, remark="")
         if any(isinstance(block, Panels) for block in page.blocks):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
+    page = page.coloured(style.cmap, style.vmax)
     fonts, asked = Fonts.covering([*_texts(page), style.title or ""]), style.dpi
     plan = _plan(page, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
@@ -198,7 +199,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
                 return alone[block.place]
             return decide_heads(block, fonts, style, len(stacked), length, like)
         if isinstance(block, Panels):
-            return decide_panels(block, fonts, style)
+            return decide_panels(block, fonts, style, page.bars(block))
         if isinstance(block, Curves):
             return decide_curves(block)
         if isinstance(block, QuotedText):
@@ -319,6 +320,8 @@ def _titled(title: str, parts: list[Part], wanted: str | None) -> tuple[str, lis
     ]
     if wanted is None:
         return title, parts
+    if not wanted and title:
+        return "", parts
     if not wanted:
         return "", [_with_title(part, "") for part in parts]
     if title or len(main) != 1:
@@ -368,5 +371,5 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """What became of the maps of the page."""
     heads = [part for part in parts if isinstance(part, HeadsPart)]
     pooled = tuple(part.layout.pooled for part in heads for m in part.block.maps[:1] if m.is_whole)
-    pooled += tuple(part.left_out for part in parts if isinstance(part, PanelsPart))
+    pooled += tuple(part.layout.pooled for part in parts if isinstance(part, PanelsPart))
     return Drawn(tuple(part.cells for part in heads), pooled, ends=style.ends)

@@ -56,7 +56,7 @@ class ExplanationView:
 
         def strips(title: str, values: NDArray[np.float32], labels: list[str], scale: Scale) -> HeatGrid:
             features = Axis.of(str(i) for i in range(e.d_key))
-            return HeatGrid([Panel(title, values, scale)], Axis.of(labels), features, numbered=True)
+            return HeatGrid([Panel(title, values, scale)], Axis.of(labels), features)
 
         keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
         yield Text(title_text(study_title(e), width), BOLD, no_wrap=True)

@@ -132,8 +132,6 @@ class HeatGrid:
 
     Attributes:
         with_values: write numbers in the cells while there is room; without, more panels stand side by side.
-        numbered: the columns are known by their numbers, such as features: they need no legend, and when they are
-            pooled the rows keep their labels.
         layout: how it is drawn, if that is decided; else what ``decide`` decides.
     """
 
@@ -141,8 +139,12 @@ class HeatGrid:
     queries: Axis
     keys: Axis
     with_values: bool = True
-    numbered: bool = False
     layout: GridLayout | None = None
+
+    @property
+    def _numbered(self) -> bool:
+        """Whether columns are known by their numbers, as features are: rows keep labels where they are pooled."""
+        return self.keys.are_positions and not self.queries.are_same(self.keys)
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
@@ -180,7 +182,7 @@ class HeatGrid:
         cells = abilities.blocks
         together = 2 if cells == "half-blocks" else 1  # labels that share a line
         label_width = min(together * (_longest(self.queries, width) + 1) - 1, max(width // 4, 4))
-        by_position = max(q_length, 0 if self.numbered else k_length) > width - label_width - 1
+        by_position = max(q_length, 0 if self._numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
         most = max(width - label_width - 1, 1)
@@ -268,17 +270,17 @@ class HeatGrid:
     def _cell_explanations(self, layout: GridLayout) -> Iterator[tuple[list[str], str]]:
         sides = {"queries": self.queries, "keys": self.keys}
         if layout.labels == "round":
-            if self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts:
+            if self.queries.are_same(self.keys):
                 sides = {"queries and keys": self.keys}
             yield from ((_ends(name, axis), " ") for name, axis in sides.items() if not _ends_are_bare(axis))
             return
         pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
         if pooled:
-            text = f"{pooled} values" + "; labels are positions" * (not self.numbered)
+            text = f"{pooled} values" + "; labels are positions" * (not self._numbered)
             yield text.split(" "), " "
-        if self.numbered:
+        if self._numbered:
             return
-        same = self.queries.start == self.keys.start and self.queries.tokens.texts == self.keys.tokens.texts
+        same = self.queries.are_same(self.keys)
         named = ["keys"] + ["queries"] * (layout.labels == "positions" and not same)
         for name in named:
             axis = sides[name]

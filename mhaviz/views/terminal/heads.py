@@ -1,7 +1,7 @@
 """Heads, and other small matrices, in the terminal: a grid of cells for each, as many side by side as there is room."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from rich.cells import cell_len
@@ -12,12 +12,11 @@ from rich.text import Text
 from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, values_beyond
-from mhaviz.pages.words import sampled_text
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import even_cells
 from mhaviz.views.labels import cut, title_text, visible
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, GAP, Abilities, GridLayout, HeatGrid, MapGrid, quote
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid, quote
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import table_lines
@@ -27,7 +26,7 @@ _BEFORE_MODULE = "  "
 _MANY_HEADS = 24  # a screen of numbers for each of more is more than anybody scrolls through
 _LEAST_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
 _TABLE_LINES = 4  # of a table, beside its rows
-_ALL_LINES, _LEAST_LINES = 60, 4  # for matrices that are all shown, and of one of them
+_ALL_LINES, _LEAST_LINES = 44, 4  # for matrices that are all shown, and of one of them
 _GRID_LINES = 40  # for the grids of all panels, or what follows scrolls them away
 
 
@@ -140,66 +139,50 @@ def _stacked(maps: Sequence[AttentionMap]) -> AttentionMap:
     return replace(maps[0], weights=weights, heads=tuple(range(len(weights))), summary=None)
 
 
-@dataclass(frozen=True)
-class FeatureGrid(HeatGrid):
-    """Matrices of features, of which those are drawn that there is room for."""
-
-    def _cell_explanations(self, layout: GridLayout) -> Iterator[tuple[list[str], str]]:
-        text = sampled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
-        if text:
-            yield text.split(" "), " "
-
-
 def panels_lines(
-    block: Panels, n_blocks: int, style: Style, console: Console, options: ConsoleOptions
+    block: Panels,
+    bars: Mapping[Scale, tuple[bool, bool]],
+    n_blocks: int,
+    console: Console,
+    options: ConsoleOptions,
 ) -> Iterator[RenderableType]:
-    """As many small matrices as a screen has room for beside those of the other blocks; all, if they have scales."""
-    abilities = Abilities.of(console, options)
-    panels = sorted((panel.coloured(style.cmap) for panel in block.panels), key=lambda p: p.title != block.first)
+    """Small matrices, and the bars beside them; of those that may be left out as many as a screen has room for.
 
-    def grid(most: int, layout: GridLayout | None = None) -> HeatGrid:
-        return HeatGrid(panels[:most], block.rows, block.columns, with_values=False, numbered=True, layout=layout)
-
-    layout = grid(len(panels)).decide(options.max_width, abilities)
-    lines = 3 + len(layout.lines)
+    ``n_blocks``: between which this room is shared.
+    """
+    panels = sorted(block.panels, key=lambda p: p.title != block.first) if block.more else block.panels
+    grid = panels_grid(block, console, options)
+    layout = grid.layout
+    assert layout is not None
     if isinstance(block.title, str):
         yield from (Text(text, BOLD) for text in [str(block.whole_title)] if text)
     else:
         yield Text(title_text(block.title, options.max_width), BOLD, no_wrap=True)
-    if block.scales:
-        layout = _all_on_screen(block, layout, options.max_width)
-        if block.of_features:
-            panels = [panel.sampled(layout.rows, layout.columns) for panel in panels]
-        yield (FeatureGrid if block.of_features else HeatGrid)(
-            panels, block.rows, block.columns, with_values=False, numbered=True, layout=layout
-        )
-        for name, scale in replace(block, panels=tuple(panels)).named_scales:
-            beyond = values_beyond([panel for panel in panels if panel.scale == scale], scale)
-            yield ScaleBar(scale, name, beyond)
-        if block.caption:
-            yield Text(block.caption, DIM)
-        yield Text()
-        return
-    shown = layout.per_line * max(_GRID_LINES // (lines * n_blocks), 1)
-    yield grid(shown)
-    more = [block.more(len(panels) - shown)] if len(panels) > shown else []
-    yield Text("; ".join([block.caption, *more]), DIM)
+    shown = len(panels)
+    if block.more:
+        shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
+    yield replace(grid, panels=panels[:shown])
+    yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
+    left_out = [block.more(len(panels) - shown)] if block.more and len(panels) > shown else []
+    if words := "; ".join(filter(None, [block.caption, *left_out])):
+        yield Text(words, DIM)
     yield Text()
 
 
-def _all_on_screen(block: Panels, layout: GridLayout, width: int) -> GridLayout:
-    """The layout, or one of fewer cells where all matrices would be more lines than a screen has room for."""
-    n_panels, together = len(block.panels), 2 if layout.cells == "half-blocks" else 1
-    lines = -(-n_panels // layout.per_line) * (len(layout.lines) + 3)
-    if lines <= _ALL_LINES:
-        return layout
-    label_width = len(str(block.rows.end))
-    room = width - label_width - 1 + GAP
-    per_line = 1 if block.of_features else n_panels  # squares that are small stand beside each other
-    columns = even_cells(len(block.columns), max(min(layout.columns, room // per_line - GAP), 1))
-    most = max(_ALL_LINES * per_line // n_panels - 3, _LEAST_LINES) * together
-    rows = even_cells(len(block.rows), min(most, len(block.rows)))
-    if not block.of_features:
-        rows = min(rows, even_cells(len(block.rows), max(columns * together // 2, 1)))
-    panel_width = max(columns, room // per_line - GAP)
-    return GridLayout(layout.cells, 1, label_width, panel_width, per_line, rows, columns, "positions")
+def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> HeatGrid:
+    """The grid of all panels, pooled where none is left out and they are more lines than a screen has room for."""
+    grid = HeatGrid(block.panels, block.rows, block.columns, with_values=not block.more)
+    abilities = Abilities.of(console, options)
+    layout = grid.decide(options.max_width, abilities)
+    if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers
+        grid = replace(grid, with_values=False)
+        layout = grid.decide(options.max_width, abilities)
+    if block.more or layout.cells == "values" or layout.height(len(block.panels)) <= _ALL_LINES:
+        return replace(grid, layout=layout)
+    together = 2 if layout.cells == "half-blocks" else 1
+    most = max(_ALL_LINES * layout.per_line // len(block.panels) - 3, _LEAST_LINES) * together
+    rows, columns = even_cells(len(block.rows), min(most, len(block.rows))), layout.columns
+    if block.rows.are_same(block.columns):  # squares stay squares
+        columns = min(columns, even_cells(len(block.columns), max(2 * rows // together, 1)))
+    width = len(str(block.rows.end))
+    return replace(grid, layout=replace(layout, rows=rows, columns=columns, label_width=width, labels="positions"))

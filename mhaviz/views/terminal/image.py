@@ -44,7 +44,7 @@ class ImageView:
             titles = head_titles(over, m)
             panels = [Panel(title, weights, scale) for title, weights in zip(titles, m.weights, strict=True)]
             rows, columns = (Axis.of(map(str, range(length))) for length in m.grid)
-            grid = HeatGrid(panels, rows, columns, with_values=False, numbered=True)
+            grid = HeatGrid(panels, rows, columns, with_values=False)
             shown = len(panels)
             if abilities.lines is not None:
                 layout = grid.decide(width, abilities)
@@ -55,7 +55,7 @@ class ImageView:
                 while shown > layout.per_line and layout.height(shown) + shown > room:
                     shown -= layout.per_line
             left_heads = len(panels) - shown
-            grid = HeatGrid(panels[:shown], rows, columns, with_values=False, numbered=True)
+            grid = HeatGrid(panels[:shown], rows, columns, with_values=False)
             all_panels += grid.drawn(width, abilities)
             used += 2 + grid.height(width, abilities) + shown
             yield Segment.line()

@@ -111,4 +111,4 @@ def _grids(panels: Sequence[Panel], rows: Tokens) -> Iterator[RenderableType]:
     """Panels of the same rows, a grid for each number of columns."""
     for columns in dict.fromkeys(panel.values.shape[1] for panel in panels):
         alike = [panel for panel in panels if panel.values.shape[1] == columns]
-        yield HeatGrid(alike, Axis(rows), Axis.of(str(i) for i in range(columns)), numbered=True)
+        yield HeatGrid(alike, Axis(rows), Axis.of(str(i) for i in range(columns)))

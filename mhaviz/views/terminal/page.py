@@ -21,10 +21,11 @@ from mhaviz.pages.blocks import (
     Table,
     Text,
 )
+from mhaviz.pages.words import counted
 from mhaviz.views.labels import harmless
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, quote
-from mhaviz.views.terminal.heads import HeadsView, panels_lines
+from mhaviz.views.terminal.heads import HeadsView, panels_grid, panels_lines
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.ramps import HIDDEN
 from mhaviz.views.terminal.tables import table_lines
@@ -40,7 +41,8 @@ class PageView:
     style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        page, abilities = self.page, Abilities.of(console, options)
+        page, abilities = self.page.coloured(self.style.cmap, self.style.vmax), Abilities.of(console, options)
+        used = left_out = 0
         if page.title and page.title_where != "drawn":
             yield Line(page.title, BOLD)
         blocks = _in_order(page)
@@ -58,8 +60,12 @@ class PageView:
             elif isinstance(block, Legend):
                 yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
-                n_blocks = sum(isinstance(other, Panels) and not other.scales for other in blocks)
-                yield from panels_lines(block, n_blocks, self.style, console, options)
+                if not block.more and abilities.lines is not None and used > abilities.lines:
+                    left_out += 1
+                    continue
+                used += panels_grid(block, console, options).height(options.max_width, abilities)
+                n_blocks = sum(isinstance(other, Panels) and other.more is not None for other in blocks)
+                yield from panels_lines(block, page.bars(block), n_blocks, console, options)
             elif isinstance(block, Bars):
                 yield from (ScaleBar(scale.coloured(self.style.cmap), name) for name, scale in block.scales)
                 yield Line()
@@ -70,6 +76,8 @@ class PageView:
                 assert not isinstance(block, Curves), "a terminal has no room for them"
                 table = block.make(quote) if isinstance(block, QuotedTable) else block
                 yield from table_lines(table, console, options)
+        if left_out:
+            yield Line(f"and {counted(left_out, 'picture')} more: -o page.png has all", DIM)
         yield footnote(page.footnote)
 
     def without_pictures(self) -> "PageView | None":

@@ -33,10 +33,8 @@ class TraceView:
     trace: ShapeTrace
     style: Style = field(default_factory=Style)
     followed: FollowedElement | None = None
-    with_footnote: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-
         table = steps_table(self.trace)
         grid = draw_grid(table, range(len(table.columns)), padding=(0, 1))
         if fits(grid, console, options):
@@ -52,8 +50,7 @@ class TraceView:
             yield Text(first, BOLD)
             yield from table_lines(visits_table(self.followed), console, options)
             yield from (Text(line) for line in rest)
-        if self.with_footnote:
-            yield footnote(self.trace.source.footnote)
+        yield footnote(self.trace.source.footnote)
 
     def _numbers(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
         """The numbers of each step, its heads side by side as far as there is room."""

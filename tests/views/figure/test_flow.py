@@ -6,7 +6,7 @@ from looking import traced
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.views.figure.flow import Boxes, decide_flow, flow_figure
+from mhaviz.views.figure.flow import WIDTH, decide_flow, flow_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.style import Style
 
@@ -54,7 +54,6 @@ def test_every_step_is_drawn_with_shape_axes_and_equation(name):
 def test_text_stays_in_its_box(name):
     sheet = flow_figure(TRACES[name])
     renderer = sheet.canvas.get_renderer()
-    boxes = Boxes()
     named = [text for text in sheet.page.texts if (text.get_label() or "").startswith("step ")]
     for text in sheet.page.texts:
         extent = text.get_window_extent(renderer)
@@ -62,9 +61,7 @@ def test_text_stays_in_its_box(name):
         assert extent.x1 <= sheet.width * sheet.dpi
     for name_text in named:
         x, y = name_text.get_position()
-        same_line = [
-            t for t in sheet.page.texts if t.get_position()[1] == y and x < t.get_position()[0] < x + boxes.width
-        ]
+        same_line = [t for t in sheet.page.texts if t.get_position()[1] == y and x < t.get_position()[0] < x + WIDTH]
         for other in same_line:
             assert name_text.get_window_extent(renderer).x1 < other.get_window_extent(renderer).x0
 

@@ -3,15 +3,15 @@ import io
 
 import numpy as np
 import pytest
-from drawn import images, inside, texts
+from drawn import inside, texts
 from hostile import HOSTILE
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.figure.projections import projections_figure
 from mhaviz.views.figure.sheet import INK, MOST_PIXELS
+from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 
@@ -19,10 +19,15 @@ def comparison(sentence="one two three", n_heads=2, include_self=True):
     return compare_projections(RandomLayer(16, n_heads, device_name="cpu").projection_inputs(sentence), include_self)
 
 
+def images(sheet, part):
+    """Those that have this in their label, in the order in which they are drawn."""
+    return [image for image in sheet.page.images if part in image.get_label() and "scale" not in image.get_label()]
+
+
 def test_scores_and_weights_of_each_stage_on_one_scale_each():
     c = comparison()
-    sheet = projections_figure(c)
-    scores, weights = images(sheet, "scores S"), images(sheet, "weights A")
+    sheet = figure_of(c)
+    scores, weights = images(sheet, ": S"), images(sheet, "A = softmax(S)")
     for stage, score, weight in zip(c.stages, scores, weights, strict=True):
         assert np.array_equal(score.get_array(), stage.scores)
         assert np.array_equal(weight.get_array(), stage.weights)
@@ -35,14 +40,13 @@ def test_scores_and_weights_of_each_stage_on_one_scale_each():
 
 def test_outputs_of_each_stage_under_its_weights_on_one_scale():
     c = comparison("one two three four")
-    sheet = projections_figure(c)
-    outputs, weights = images(sheet, "outputs O"), images(sheet, "weights A")
+    sheet = figure_of(c)
+    outputs, weights = images(sheet, "outputs O"), images(sheet, "A = softmax(S)")
     for stage, output, weight in zip(c.stages, outputs, weights, strict=True):
         assert np.array_equal(output.get_array(), stage.outputs)
-        left, _, bottom, top = output.get_extent()
+        left, _, _, top = output.get_extent()
         assert left == weight.get_extent()[0]
         assert top > weight.get_extent()[2], "below"
-        assert bottom - top == pytest.approx(weight.get_extent()[2] - weight.get_extent()[3]), "the same rows"
     largest = max(np.abs(stage.outputs).max() for stage in c.stages)
     assert {output.get_clim() for output in outputs} == {(-largest, largest)}
 
@@ -50,22 +54,22 @@ def test_outputs_of_each_stage_under_its_weights_on_one_scale():
 def test_of_many_features_the_first():
     inputs = RandomLayer(512, 8, device_name="cpu").projection_inputs("one two three")
     c = compare_projections(inputs)
-    for stage, output in zip(c.stages, images(projections_figure(c), "outputs O"), strict=True):
+    for i, (stage, output) in enumerate(zip(c.stages, images(figure_of(c), "outputs O"), strict=True), 1):
         n_features = output.get_array().shape[1]
         assert np.array_equal(output.get_array(), stage.outputs[:, :n_features])
-        assert output.get_label() == f"outputs O, features 0–{n_features - 1} of 512"
+        assert output.get_label() == f"{i} outputs O, features 0–{n_features - 1} of 512"
 
 
 def test_the_pair_is_outlined_in_the_scores_of_every_stage():
     c = comparison("one two three four five", include_self=False)
-    sheet = projections_figure(c)
+    sheet = figure_of(c)
     (marks,) = (
         found
         for found in sheet.page.collections
         if isinstance(found, LineCollection) and np.allclose(found.get_colors()[0], to_rgba(INK))
     )
     expected = []
-    for image in images(sheet, "scores S"):
+    for image in images(sheet, ": S"):
         left, right, bottom, top = image.get_extent()
         for row, column in (c.pair, c.pair[::-1]):
             expected.append((left + (column + 0.5) * (right - left) / 5, top + (row + 0.5) * (bottom - top) / 5))
@@ -75,13 +79,13 @@ def test_the_pair_is_outlined_in_the_scores_of_every_stage():
 
 
 def test_nothing_is_outlined_where_a_cell_is_of_several_words():
-    sheet = projections_figure(comparison(" ".join(f"w{i}" for i in range(300))), Style(dpi=72))
+    sheet = figure_of(comparison(" ".join(f"w{i}" for i in range(300))), Style(dpi=72))
     assert not any("outlined" in text for text in texts(sheet))
 
 
 def test_heads_and_their_divergence():
     c = comparison(n_heads=4)
-    sheet = projections_figure(c, Style(vmax=None))
+    sheet = figure_of(c, Style(vmax=None))
     for i, image in enumerate(images(sheet, "head ")):
         assert np.array_equal(image.get_array(), c.heads[i])
     (divergence,) = images(sheet, "divergence of heads")
@@ -95,7 +99,7 @@ def test_numbers_in_the_divergence_up_to_12_heads():
     drawn = []
     for n_heads in (12, 16):
         inputs = RandomLayer(48, n_heads, device_name="cpu").projection_inputs(" ".join(f"w{i}" for i in range(20)))
-        sheet = projections_figure(compare_projections(inputs))
+        sheet = figure_of(compare_projections(inputs))
         numbers = [group for group in sheet.page.collections if (group.get_label() or "").startswith("numbers ")]
         drawn.append(sum(len(group.get_offsets()) for group in numbers))
     assert drawn == [12 * 11, 0], "all but the zeros of the diagonal; 20 words have none in the other tiles"
@@ -103,25 +107,16 @@ def test_numbers_in_the_divergence_up_to_12_heads():
 
 def test_the_numbers_stand_under_their_stage():
     c = comparison()
-    sheet = projections_figure(c)
-    starts = [image.get_extent()[0] for image in images(sheet, "scores S")]
+    there = texts(figure_of(c))
     for name, attribute in (("asymmetry ", "asymmetry"), ("departure ", "departure")):
-        found = [text for text in sheet.page.texts if text.get_text().startswith(name)]
-        for text, start, stage in zip(found, starts, c.stages, strict=True):
-            x, y = text.get_position()
-            assert x == pytest.approx(start, abs=0.02)
-            (number,) = (
-                other.get_text()
-                for other in sheet.page.texts
-                if other.get_position()[1] == y and x + 1 < other.get_position()[0] < x + 2.9
-            )
-            assert number == f"{getattr(stage, attribute):.2f}"
+        (row,) = (i for i, text in enumerate(there) if text.startswith(name))
+        assert there[row + 1 : row + 5] == [f"{getattr(stage, attribute):.2f}" for stage in c.stages]
 
 
 def test_words():
     c = comparison()
-    shown = texts(projections_figure(c))
-    assert "S = Wq x·Wk x / √16,  O = A V,  V = X Wv" in shown
+    shown = texts(figure_of(c))
+    assert "4  S = Wq x·Wk x / √16, O = A V, V = X Wv. " in " ".join(shown)
     first, second = (c.tokens[i] for i in c.pair)
     assert f"“{first} {second}” and “{second} {first}” look alike." in " ".join(shown)
     assert c.source.footnote in shown
@@ -129,8 +124,8 @@ def test_words():
 
 
 def test_left_out_is_blank():
-    sheet = projections_figure(comparison(include_self=False))
-    for image in (*images(sheet, "scores"), *images(sheet, "weights"), *images(sheet, "head")):
+    sheet = figure_of(comparison(include_self=False))
+    for image in (*images(sheet, ": S"), *images(sheet, "A = softmax(S)"), *images(sheet, "head ")):
         assert np.array_equal(np.isnan(np.asarray(image.get_array())), np.eye(3, dtype=bool))
         assert tuple(image.get_cmap().get_bad()) == (1, 1, 1, 1)
 
@@ -140,7 +135,7 @@ def test_left_out_is_blank():
 ])  # fmt: skip
 def test_any_size_stays_on_the_sheet(length, n_heads, include_self):
     c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads, include_self)
-    sheet = projections_figure(c, Style(dpi=72))
+    sheet = figure_of(c, Style(dpi=72))
     inside(sheet)
     assert bool(images(sheet, "divergence of")) == (n_heads > 1)
     if length == 300:
@@ -148,7 +143,7 @@ def test_any_size_stays_on_the_sheet(length, n_heads, include_self):
 
 
 def test_no_more_pixels_than_programs_open():
-    sheet = projections_figure(comparison(), Style(dpi=3000))
+    sheet = figure_of(comparison(), Style(dpi=3000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     (notice,) = sheet.notices
     assert "instead of 3000" in notice
@@ -157,6 +152,6 @@ def test_no_more_pixels_than_programs_open():
 def test_hostile_tokens():
     tokens = HOSTILE[:14]
     c = comparison(" ".join(f"w{i}" for i in range(14)))
-    sheet = projections_figure(dataclasses.replace(c, tokens=tokens, pair=(6, 13)))
+    sheet = figure_of(dataclasses.replace(c, tokens=tokens, pair=(6, 13)))
     sheet.save(io.BytesIO(), "png")
     inside(sheet)

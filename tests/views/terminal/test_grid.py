@@ -91,7 +91,7 @@ def test_small_maps_without_numbers_stand_side_by_side():
 
 def test_numbered_columns_are_pooled_alone_and_have_no_legend(show):
     heat = grid(1, 3, 200)
-    numbered = HeatGrid(heat.panels, heat.queries, heat.keys, numbered=True)
+    numbered = HeatGrid(heat.panels, heat.queries, Axis.of(map(str, range(200))))
     layout = numbered.decide(80, PLAIN)
     assert (layout.labels, layout.rows, layout.columns) == ("tokens", 3, 80 - 2 - 1)
     shown = show(numbered, 80)

@@ -20,8 +20,6 @@ from mhaviz.records.report import Report
 from mhaviz.records.source import Source
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.report import ReportView
-from mhaviz.views.terminal.scaling import ScalingView
 from mhaviz.views.terminal.trace import TraceView
 
 FOOTNOTE = "random weights, seed 0, d_model 16, 2 heads, cpu"
@@ -86,7 +84,7 @@ def test_trace_shows_small_values_and_not_large_ones(show):
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_scaling(show, layer, width):
     comparison = compare_scaling(layer, layer.encode(["one two three"]), [0, 1])
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(ScalingView(comparison), width))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view_of(comparison), width))
     assert max(cell_len(line) for line in shown.splitlines()) <= width
     assert FOOTNOTE in shown
     for scaling in (comparison.unscaled, comparison.scaled):
@@ -110,7 +108,7 @@ def test_sweep(show, width):
 def test_report_shows_all_parts(show, layer):
     sentence = ["one two three"]
     comparison = compare_scaling(layer, layer.encode(sentence), [1])
-    shown = show(ReportView(Report(attend(layer, sentence), layer.trace(layer.encode(sentence)), comparison)), 100)
+    shown = show(view_of(Report(attend(layer, sentence), layer.trace(layer.encode(sentence)), comparison)), 100)
     for part in ("self-attention: one two three", "head 0", "concat", "standard deviation of the scores", FOOTNOTE):
         assert part in shown
 
@@ -122,7 +120,7 @@ def test_several_sentences_stand_below_each_other(show, layer):
 
 def test_scaled_stands_in_the_column_of_scaled(show, layer):
     comparison = compare_scaling(layer, layer.encode(["one two three"]), [0])
-    (line,) = (line for line in show(ScalingView(comparison), 100).splitlines() if "standard deviation" in line)
+    (line,) = (line for line in show(view_of(comparison), 100).splitlines() if "standard deviation" in line)
     unscaled, scaled = comparison.unscaled.statistics[0], comparison.scaled.statistics[0]
     assert line.split()[-2:] == [f"{unscaled.score_std:.2f}", f"{scaled.score_std:.2f}"]
 
@@ -168,7 +166,7 @@ def test_the_cells_of_long_maps_that_are_hidden(show):
 def test_hidden_keys_have_a_mark_and_no_number(show, colour):
     """Of scores as of weights, in four panels: 2, 1 and 0 keys are hidden from a query."""
     comparison = compare_scaling(*encoded(RandomLayer(16, 2, causal=True), ["one two three"]), [0])
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(ScalingView(comparison), 120, colour))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view_of(comparison), 120, colour))
     rows = [line for line in shown.splitlines() if line.split()[:1] in (["one"], ["two"], ["three"])][1:]
     assert [line.split().count("·") for line in rows] == [8, 4, 0], "under the tokens of the columns"
     assert not re.search(r"\s-\s", shown)
@@ -204,7 +202,7 @@ def test_many_heads_are_shown_without_numbers(show):
 @pytest.mark.parametrize("log", [False, True])
 def test_a_large_map_is_shown_without_copies_of_it(show, monkeypatch, log):
     """The colours of many weights go by all of them."""
-    monkeypatch.setattr("mhaviz.views.style._AT_ONCE", 2**16)
+    monkeypatch.setattr("mhaviz.pages.weight_range._AT_ONCE", 2**16)
     weights = np.full((1, 1500, 1500), 1 / 1500, np.float32)
     positions = tuple(map(str, range(1500)))
     attention = Attention(Source("s"), (made_map(positions, positions, weights),))

@@ -1,0 +1,32 @@
+"""Everything about one sentence: its heads, the shapes on the way, and what scaling does."""
+
+from dataclasses import replace
+
+from mhaviz.pages.blocks import Page, Table, Text
+from mhaviz.pages.maps import attention_page
+from mhaviz.pages.scaling import scaling_blocks
+from mhaviz.pages.trace import costs_text, steps_table
+from mhaviz.records.report import Report
+from mhaviz.records.trace import ShapeTrace
+
+_SHOWN = ("step", "equation", "shape", "FLOPs", "bytes")  # of the columns of all steps
+
+
+def report_page(report: Report) -> Page:
+    """The heads, a table of the shapes, and one head unscaled beside scaled."""
+    page, scaling = attention_page(report.attention, can_choose=False), report.scaling
+    blocks = (
+        *page.blocks,
+        Text(("the shapes on the way",), "heading"),
+        _shapes(report.trace),
+        Text((f"altogether {costs_text(report.trace.steps)}",)),
+        *scaling_blocks(scaling, f"why the scores are scaled: head {scaling.heads[0]}"),
+    )
+    return replace(page, blocks=blocks)
+
+
+def _shapes(trace: ShapeTrace) -> Table:
+    table = steps_table(trace)
+    places = [i for i, column in enumerate(table.columns) if column.heading in _SHOWN]
+    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[i] for i in places), rows=rows)
