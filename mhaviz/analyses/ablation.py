@@ -110,7 +110,7 @@ class AblationStudy:
             bootstrap.seed,
         )
 
-    def _made(self, inputs: Inputs) -> "_Made":
+    def _made(self, inputs: Inputs) -> "_Embeddings | _Predictions":
         if self._model.prediction == "embedding":
             return _Embeddings(inputs)
         if self._model.prediction == "next token":
@@ -134,38 +134,14 @@ class AblationStudy:
         return Effect(mean, spread, low, high, sentences, int(self._predictions[place]))
 
 
-class _Made:
-    """What a model makes of a batch, and how that is compared with what it makes without a head.
-
-    Attributes:
-        inputs: the batch.
-        counts: int64, (batch_size, n_effects): how many predictions each number is the mean over.
-    """
-
-    inputs: Inputs
-    counts: NDArray[np.int64]
-
-    def of(self, model: CorpusModel) -> Tensor:
-        """What this model makes."""
-        raise NotImplementedError
-
-    def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
-        """The means over each sentence's predictions, (batch_size, n_effects); anything where there are none."""
-        raise NotImplementedError
-
-    def loss(self, before: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The mean loss of each sentence, (batch_size, 1), and whether it has one."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class _Embeddings(_Made):
-    """An embedding of each text."""
+class _Embeddings:
+    """An embedding of each text, and the same interface as ``_Predictions``, of a prediction each."""
 
     inputs: Inputs
 
     @property
-    def counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+    def counts(self) -> NDArray[np.int64]:
         return np.array([[1, 0]] * len(self.inputs.texts), np.int64)
 
     def of(self, model: CorpusModel) -> Tensor:
@@ -180,10 +156,11 @@ class _Embeddings(_Made):
 
 
 @dataclass(frozen=True)
-class _Predictions(_Made):
-    """Tokens that a model predicts.
+class _Predictions:
+    """Tokens that a model predicts for a batch, and how they are compared with what it predicts without a head.
 
     Attributes:
+        inputs: the batch.
         positions: of each sentence, where something is predicted.
         expected: int64, (n_positions,): the token that is there; −1: nobody knows.
     """
@@ -207,8 +184,9 @@ class _Predictions(_Made):
     @classmethod
     def of_masked_tokens(cls, inputs: Inputs, model: CorpusModel, seed: int, are_repeats: bool) -> "_Predictions":
         """At some tokens of a text, which are masked; of a repeat, at some of those that are scored."""
-        among = _repeated if are_repeats else _of_text
-        positions = tuple(tuple(_hidden(text, among(text), seed)) for text in inputs.texts)
+        positions = tuple(
+            tuple(_hidden(text, _repeated(text) if are_repeats else text.source.of_text, seed)) for text in inputs.texts
+        )
         there = [
             [text.source.ids[place] for place in places] for text, places in zip(inputs.texts, positions, strict=True)
         ]
@@ -220,7 +198,8 @@ class _Predictions(_Made):
         return np.repeat(np.arange(len(self.positions)), list(map(len, self.positions)))
 
     @property
-    def counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+    def counts(self) -> NDArray[np.int64]:
+        """How many predictions each number is the mean over, (batch_size, n_effects)."""
         n = len(self.positions)
         every = np.bincount(self.sentences, minlength=n)
         return np.stack([every, np.bincount(self.sentences[self.expected >= 0], minlength=n)], axis=1)
@@ -229,9 +208,11 @@ class _Predictions(_Made):
         return model.logits(self.inputs, self.positions)
 
     def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
+        """The means over each sentence's predictions, (batch_size, n_effects); anything where there are none."""
         return self._means(np.stack(divergence(before, after, self.expected), axis=1))
 
     def loss(self, before: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The mean loss of each sentence, (batch_size, 1), and whether it has one."""
         losses = surprise(before, self.expected)
         return self._means(np.stack([losses, losses], axis=1))[:, 1:], self.counts[:, 1:] > 0
 
@@ -247,10 +228,6 @@ def _following(text: Text) -> NDArray[np.int64]:
     if text.produced is not None:
         return np.array(text.produced.ids, np.int64)
     return np.array([*text.source.ids[1:], -1], np.int64)
-
-
-def _of_text(text: Text) -> tuple[int, ...]:
-    return text.source.of_text
 
 
 def _repeated(text: Text) -> tuple[int, ...]:

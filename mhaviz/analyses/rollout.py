@@ -14,13 +14,7 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.quantity import ROLLOUT
-from mhaviz.records.site import Site
 from mhaviz.records.tokens import KIND_NAMES, Kind
-
-
-def rolled_sites(model: Model, inputs: Inputs) -> list[Site]:
-    """The attentions that a rollout up to each of them is drawn of."""
-    return [site for site in model.sites(inputs) if site.kind != "cross"]
 
 
 def rollout(model: Model, inputs: Inputs) -> Attention:
@@ -34,7 +28,7 @@ def rollout(model: Model, inputs: Inputs) -> Attention:
         ArgumentError: there is nothing but cross attention.
         MhavizError: the weights of one layer and the rollouts of all do not fit into memory.
     """
-    drawn = rolled_sites(model, inputs)
+    drawn = [site for site in model.sites(inputs) if site.kind != "cross"]
     if not drawn:
         raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
     through = model.select(tuple(range(max(site.layer for site in drawn) + 1)), model.kind)

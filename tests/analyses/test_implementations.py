@@ -142,8 +142,7 @@ def test_the_same_seed_gives_the_same_numbers():
     [
         (10, 3, 0, ArgumentError, "divide d_model"),
         (8, 2, -1, ArgumentError, "`seed`: expected a number from 0"),
-        (2**40, 2, 0, ArgumentError, "below 2\\^63 bytes"),
-        (2**24, 2, 0, MhavizError, "of memory on cpu"),
+        (2**40, 2, 0, MhavizError, "of memory on cpu"),
     ],
 )
 def test_a_bench_that_cannot_be(d_model, n_heads, seed, error, message):
