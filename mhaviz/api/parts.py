@@ -47,12 +47,11 @@ STUDIES = {
 """Every study that has parts, by the name that they bear. A new one is a row here."""
 
 
-def merge(paths: str | Path | Sequence[str | Path], *, study: str | None = None, part: str | Path | None = None) -> Any:
+def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None = None) -> Any:
     """The result of a study over a corpus whose shards were read one by one, on whatever machines.
 
     Args:
         paths: the .safetensors files of all shards, in any order, or the one file of the whole.
-        study: expect parts of this study, such as "heads"; None: of any.
         part: write all of them as one part of the whole, a .safetensors file.
 
     Returns:
@@ -64,8 +63,6 @@ def merge(paths: str | Path | Sequence[str | Path], *, study: str | None = None,
             shard is there twice, is missing or is not complete; none has a sentence that the model can read.
     """
     whole = merge_parts([Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)])
-    if study is not None and whole.study != study:
-        raise MhavizError(f"expected parts of {study}, got parts of {whole.study}")
     result = result_of(whole)
     if part is not None:
         write_part(whole, Path(part))

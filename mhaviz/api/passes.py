@@ -27,7 +27,7 @@ class Passes:
 
     @classmethod
     def of(cls, given: Any) -> "Passes":
-        """Of a number, several numbers, slices and ranges, or a text: "0,100,200-", "0-9", "0,last"; −1 is the last.
+        """Of a number, several numbers, or a text: "0,100,200-", "0-9", "0,last"; −1 is the last.
 
         Raises ArgumentError if it cannot be read.
         """
@@ -35,14 +35,12 @@ class Passes:
             return cls()
         if isinstance(given, str):
             texts = [part.strip() for part in given.split(",")]
-            numbers = [text for text in texts if text.lower() != _LAST]
-            return cls(tuple(_run_in(text, given) for text in numbers), False, len(numbers) < len(texts))
-        parts = list(given) if isinstance(given, Iterable) and not isinstance(given, range) else [given]
-        others = [part for part in parts if type(part) is not int or part != -1]
-        runs = [run for part in others for run in _runs_of(part, given)]
-        if not parts or (others and not runs):
+            runs = tuple(_run_in(text, given) for text in texts if text.lower() != _LAST)
+            return cls(runs, False, len(runs) < len(texts))
+        numbers = [given] if not isinstance(given, Iterable) else list(given)
+        if not numbers or any(type(number) is not int or number < -1 for number in numbers):
             raise _wrong(given)
-        return cls(tuple(runs), False, len(others) < len(parts))
+        return cls(tuple((number, number + 1) for number in numbers if number >= 0), False, -1 in numbers)
 
     def wants(self, number: int) -> bool:
         """Whether this pass is recorded, for good or until another one comes."""
@@ -71,16 +69,6 @@ def _run_in(part: str, whole: object) -> tuple[int, int | None]:
     if found[3] and int(found[3]) < first:
         raise _wrong(whole)
     return first, int(found[3]) + 1 if found[3] else None
-
-
-def _runs_of(part: object, whole: object) -> list[tuple[int, int | None]]:
-    if isinstance(part, range):
-        return [(number, number + 1) for number in part] if part.step != 1 else [(part.start, part.stop)]
-    if isinstance(part, slice) and part.step in (None, 1):
-        return [(part.start or 0, part.stop)]
-    if isinstance(part, int) and not isinstance(part, bool) and part >= 0:
-        return [(part, part + 1)]
-    raise _wrong(whole)
 
 
 def _wrong(given: object) -> ArgumentError:

@@ -47,7 +47,7 @@ def record(
     module: str | Sequence[str] | None = None,
     layer: Numbers = None,
     head: Numbers = None,
-    passes: "int | str | Iterable[int | slice | range] | None" = None,
+    passes: "int | str | Iterable[int] | None" = None,
     examples: int | Sequence[int] | Literal["all"] = 0,
     pool: Literal["mass", "max", "both"] | None = None,
     size: int | None = None,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError, NoSuchItemError
+from mhaviz.errors import ArgumentError, NoSuchItemError
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.records.queries_and_keys import QueriesAndKeys
-from mhaviz.records.shown import Shown
+from mhaviz.records.shown import Shown, require_pandas
 from mhaviz.records.source import Source
 from mhaviz.records.summary import MapSummary
 from mhaviz.records.tokens import Kind
@@ -261,10 +261,7 @@ class Attention(Shown):
 
         Of pooled maps positions are those where cells begin. Raises MhavizError if pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
+        pandas = require_pandas()
         frames = [pandas.DataFrame(m.columns_of_weights(self.recorded_columns)) for m in self.maps]
         return pandas.concat(frames, ignore_index=True)
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import MhavizError
 from mhaviz.records.attention import Attention
 from mhaviz.records.brief import Brief
 from mhaviz.records.probes import Probe
 from mhaviz.records.quantity import NORM, WEIGHT
-from mhaviz.records.shown import Shown
+from mhaviz.records.shown import Shown, require_pandas
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 
@@ -237,8 +236,4 @@ class HeadStatistics(Shown):
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """The same as a table. Raises MhavizError if pandas is not installed."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
-        return pandas.DataFrame(list(self.rows()), columns=list(HEAD_COLUMNS))
+        return require_pandas().DataFrame(list(self.rows()), columns=list(HEAD_COLUMNS))

@@ -3,10 +3,20 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mhaviz.errors import MhavizError
 from mhaviz.records.brief import Brief
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def require_pandas() -> Any:
+    """The module. Raises MhavizError if it is not installed."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MhavizError("a data frame needs pandas; install it with pip install pandas") from error
+    return pandas
 
 
 class Shown(Brief):

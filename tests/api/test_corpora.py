@@ -178,8 +178,6 @@ def test_what_does_not_belong_together(model, tmp_path):
             mhaviz.merge([one, changed(two, **changes), three])
     with pytest.raises(MhavizError, match=r"shards 1/1000000000000000, 3/.*, … are missing"):
         mhaviz.merge([changed(two, shard=replace(part.shard, count=10**15))])
-    with pytest.raises(MhavizError, match="expected parts of diff, got parts of heads"):
-        mhaviz.merge([one, two, three], study="diff")
 
 
 def test_files_of_anybody(model, tmp_path):
