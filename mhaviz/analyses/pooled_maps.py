@@ -16,7 +16,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.map import check_window, pool
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.attention.pooled_map import PooledMap, Wanted, Window
-from mhaviz.attention.tiled_pass import tile_shape
+from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MOST_CELLS
 from mhaviz.records.attention import Attention, AttentionMap

@@ -12,8 +12,8 @@ from mhaviz.attention.blocks import BlockSums, HeadBlocks, Workspace
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.pooled_map import PooledMap, Wanted
 from mhaviz.attention.reducer import CellReducer
-from mhaviz.attention.tiles import Tile, TileShape, causal_queries, choose_tile_shape, cut_into_tiles
-from mhaviz.devices import FreeCores, free_memory
+from mhaviz.attention.tiles import Tile, TileShape, causal_queries, cut_into_tiles, tile_shape
+from mhaviz.devices import FreeCores
 from mhaviz.errors import ArgumentError
 
 _ENOUGH_QUERIES = 32
@@ -38,16 +38,6 @@ class Block:
     rows: CellReducer
     share: Tensor
     begins: bool
-
-
-def tile_shape(
-    device: torch.device, k_length: int, d_key: int, wanted: Wanted, memory: int | None, itemsize: int = 4
-) -> TileShape:
-    """Of the tiles of a map, whose ``bytes`` are taken beside inputs and result."""
-    memory = memory or (free_memory(device) or 2**30) // 4
-    scores_weights_and_products = 3
-    copies = scores_weights_and_products if wanted.entropy else 1
-    return choose_tile_shape(device, k_length, d_key, wanted.cells[1], copies, wanted.received, memory, itemsize)
 
 
 @dataclass

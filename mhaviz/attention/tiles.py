@@ -5,12 +5,14 @@ A tile's scores should stay in a core's cache, and everything in the memory that
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from mhaviz.attention.pooled_map import Wanted
 from mhaviz.attention.reducer import CellReducer
+from mhaviz.devices import free_memory
 
 _TILE, _TILE_ON_GPU = (1024, 4096), (4096, 16384)
 """Queries and keys of a tile: 16 MiB of scores, or 256 on a GPU. With more nothing is faster; with fewer, PyTorch's
@@ -33,67 +35,39 @@ _KEPT, _KEPT_ON_GPU = 2**23, 2**28
 _LEAST = (32, 1024)  # queries and keys of a tile; with fewer, products are many times slower
 
 
-@dataclass(frozen=True)
-class TileShape:
-    """How many queries and keys are computed at once, and how much memory that takes.
-
-    Attributes:
-        queries, keys: of a tile; ``keys`` is all that there are where a tile takes whole rows.
-        copies: how often a tile's scores or weights are held.
-        kept: how many weights of each query are held until all tiles of its block are done.
-        columns: of cells.
-        d_key: of a key, which is copied where keys are hidden or cells are filled up.
-        itemsize: bytes of a number.
-    """
+class TileShape(NamedTuple):
+    """How many queries and keys are computed at once, all keys where a tile takes whole rows, and their memory."""
 
     queries: int
     keys: int
-    copies: int
-    kept: int
-    columns: int
-    d_key: int
-    itemsize: int
-
-    @property
-    def bytes(self) -> int:
-        """What is taken at most, about."""
-        sums = 4 * self.columns
-        of_each_query = self.copies * self.keys + self.kept + sums + self.queries
-        return self.itemsize * (self.queries * of_each_query + self.keys * self.d_key)
+    bytes: int
 
 
-def choose_tile_shape(
-    device: torch.device,
-    k_length: int,
-    d_key: int,
-    columns: int,
-    copies: int,
-    keeps: bool,
-    memory: int,
-    itemsize: int = 4,
+def tile_shape(
+    device: torch.device, k_length: int, d_key: int, wanted: Wanted, memory: int | None, itemsize: int = 4
 ) -> TileShape:
-    """The shape that is fastest, or what ``memory`` bytes hold; a GPU takes more at once.
-
-    ``keeps``: whether the weights of all tiles are needed once more when the last is done.
-    """
-    on_cpu = device.type == "cpu"
+    """The shape that is fastest, or what ``memory`` bytes hold beside inputs and result; a GPU takes more at once."""
+    memory = memory or (free_memory(device) or 2**30) // 4
+    on_cpu, copies = device.type == "cpu", 3 if wanted.entropy else 1  # scores, weights and products
     queries, keys = _TILE if on_cpu else _TILE_ON_GPU
     if k_length <= max(_WHOLE_ROWS, keys * (not on_cpu)):
         fewest, most = _QUERIES if on_cpu else (1, queries)
         weights = _WEIGHTS // (1 + (copies > 1)) if on_cpu else queries * keys
         queries, keys = min(most, max(weights // k_length, fewest)), k_length
-    elif keeps:
+    elif wanted.received:  # the weights of all tiles are needed once more when the last is done
         queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // k_length, _LEAST[0]))
 
-    def shape() -> TileShape:
-        kept = k_length if keeps and keys < k_length else 0
-        return TileShape(queries, keys, copies, kept, columns, d_key, itemsize)
+    def needed() -> int:
+        """At most, about: with sums in cells, and keys that are copied where some are hidden or cells are filled up."""
+        kept = k_length if wanted.received and keys < k_length else 0
+        of_each_query = copies * keys + kept + 4 * wanted.cells[1] + queries
+        return itemsize * (queries * of_each_query + keys * d_key)
 
-    while shape().bytes > memory and queries > _LEAST[0]:
+    while needed() > memory and queries > _LEAST[0]:
         queries = max(queries // 2, _LEAST[0])
-    while shape().bytes > memory and keys > _LEAST[1]:
+    while needed() > memory and keys > _LEAST[1]:
         keys = max(keys // 2, _LEAST[1])
-    return shape()
+    return TileShape(queries, keys, needed())
 
 
 def causal_queries(q_length: int, k_length: int, most: int) -> int:

@@ -22,7 +22,8 @@ from mhaviz.attention import tiles as module
 from mhaviz.attention.blocks import strongest
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.map import attention_map
-from mhaviz.attention.tiles import choose_tile_shape
+from mhaviz.attention.pooled_map import Wanted
+from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError
 
 CLOSE = rounding(size=40, terms=16)
@@ -218,28 +219,17 @@ def test_little_memory_makes_smaller_blocks_of_the_same_map(memory, received):
     np.testing.assert_allclose(found.weights.numpy(), pooled(weights, 9, 700, "mass"), atol=CLOSE)
 
 
-@given(
-    st.integers(1, 10**6),
-    st.integers(1, 4096),
-    st.integers(1, 3),
-    st.booleans(),
-    st.integers(1, 2**30),
-)
-def test_tiles_keep_to_the_memory_there_is(k_length, columns, copies, keeps, memory):
-    shape = choose_tile_shape(torch.device("cpu"), k_length, 64, columns, copies, keeps, memory)
+@given(st.integers(1, 10**6), st.integers(1, 4096), st.booleans(), st.booleans(), st.integers(1, 2**30))
+def test_tiles_keep_to_the_memory_there_is(k_length, columns, entropy, received, memory):
+    wanted = Wanted((0, 1, 0, k_length), columns=columns, entropy=entropy, received=received)
+    shape = tile_shape(torch.device("cpu"), k_length, 64, wanted, memory)
     assert 1 <= shape.queries <= 8192 * 256
     assert 1 <= shape.keys <= max(k_length, 4096)
-    assert shape.kept == (k_length if keeps and shape.keys < k_length else 0)
-    needed = shape.queries * (copies * shape.keys + shape.kept + 4 * columns + shape.queries) + 64 * shape.keys
-    assert shape.bytes == 4 * needed
+    kept = k_length if received and shape.keys < k_length else 0
+    of_each_query = (3 if entropy else 1) * shape.keys + kept + 4 * min(columns, k_length) + shape.queries
+    assert shape.bytes == 4 * (shape.queries * of_each_query + 64 * shape.keys)
     assert shape.bytes <= memory or (shape.queries <= 32 and shape.keys <= 1024)
-    assert shape.queries * shape.kept <= max(2**23, 32 * shape.kept)
-
-
-def test_what_is_kept_is_bounded_however_much_memory_there_is():
-    shape = choose_tile_shape(torch.device("cpu"), 65_536, 64, 512, 3, True, 2**50)
-    assert shape.queries * shape.kept <= 2**23
-    assert shape.queries >= 32
+    assert shape.queries * kept <= max(2**23, 32 * kept)
 
 
 def test_an_interrupt_stops_the_work():
