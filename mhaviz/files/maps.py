@@ -20,7 +20,7 @@ from mhaviz.files.numpy_files import read_npz, read_text_of_npz
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.torch_files import unpacked_bytes
-from mhaviz.files.weights import Layers, read_layers
+from mhaviz.files.weights import read_layers
 from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
@@ -92,7 +92,7 @@ def read_maps(
         attention = _own_maps(path)
     is_own = attention is not None
     if attention is None:
-        attention = _labelled(read_layers(path, about.name), path, about)
+        attention = _labelled(*read_layers(path, about.name), path, about)
     for m in attention.maps:
         _require_weights(m, path)
     return SavedMaps(attention, tuple(_sum_notices(attention.maps, path)), is_own)
@@ -155,11 +155,12 @@ def _stacked(heads: Any) -> NDArray[np.float32]:
         return weights.astype(np.float32)
 
 
-def _labelled(saved: Layers, path: Path, about: About) -> Attention:
-    details = {"kind": "array", "file": path.name} | ({} if saved.name is None else {"array": saved.name})
-    footnote = path.name if saved.name is None else f"{path.name}, {saved.name}"
-    maps = tuple(_labelled_map(weights, layer, about) for layer, weights in enumerate(saved.layers))
-    return Attention(Source(footnote, details), maps)
+def _labelled(layers: Sequence[NDArray[np.float32]], name: str | None, path: Path, about: About) -> Attention:
+    details = {"kind": "array", "file": path.name} | ({} if name is None else {"array": name})
+    footnote = path.name if name is None else f"{path.name}, {name}"
+    return Attention(
+        Source(footnote, details), tuple(_labelled_map(weights, i, about) for i, weights in enumerate(layers))
+    )
 
 
 def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> AttentionMap:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +15,10 @@ from mhaviz.files.saved_array import ArrayList, Numbers, SavedArray, require_roo
 _EXPECTED = "expected floating-point weights, or zeros and ones"
 
 
-@dataclass(frozen=True)
-class Layers:
-    """The weights of each layer, float32, (n_heads, q_length, k_length), and the array's name, if there are several."""
+def read_layers(path: Path, name: str | None = None) -> tuple[list[NDArray[np.float32]], str | None]:
+    """The weights of each layer in a file, or in an array of this name, and the array's name if there are several.
 
-    layers: tuple[NDArray[np.float32], ...]
-    name: str | None = None
-
-
-def read_layers(path: Path, name: str | None = None) -> Layers:
-    """The weights in a file, or those of this name.
+    Each is (n_heads, q_length, k_length).
 
     An array is (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length). In a
     list each is a layer, up to (1, n_heads, q_length, k_length), and so are arrays layer_0, layer_1, … of a file.
@@ -42,7 +35,7 @@ def read_layers(path: Path, name: str | None = None) -> Layers:
         for array in several:
             _check(array, is_layer=arrays is several)
         require_room(several)
-        return Layers(tuple(layer for array in several for layer in _layers(array)), chosen)
+        return [layer for array in several for layer in _layers(array)], chosen
 
 
 def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str | None]:

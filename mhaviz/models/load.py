@@ -175,7 +175,7 @@ def _load_pretrained(
     spread = Spread.of(device_map or "auto", max_memory) if is_spread else None
     with silence(1, 2):
         checkpoint = open_checkpoint(
-            name, where, revision, dtype, request.writes, folder, spread, process.count, request.predicts
+            name, where, dtype, request.writes, folder, spread, process.count, request.predicts
         )
     if checkpoint.notice is not None:
         request.on_notice(checkpoint.notice)

@@ -239,7 +239,6 @@ class Checkpoint:
 def open_checkpoint(
     name: str,
     device: torch.device,
-    revision: str | None = None,
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
     writes: bool = False,
     folder: Path | None = None,
@@ -247,13 +246,13 @@ def open_checkpoint(
     processes: int = 1,
     predicts: bool = False,
 ) -> Checkpoint:
-    """Read all of a model but its weights; see ``find_folder`` for ``name`` and ``revision``.
+    """Read all of a model but its weights.
 
     What libraries print meanwhile, and in ``Checkpoint.load``, is seen, unless the caller sets ``silence`` around it:
     that is of the whole process, and takes what other threads print with it.
 
     Args:
-        name, revision: which model.
+        name: which model; see ``find_folder``.
         device: where it will run.
         dtype: of its numbers; see ``DTYPES``.
         writes: whether it must be able to continue a text.
@@ -270,12 +269,13 @@ def open_checkpoint(
         raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    folder = folder or find_folder(name, revision)
+    folder = folder or find_folder(name)
     fields = read_fields(folder, name)
     with as_one_line(f"{name} cannot be loaded"):  # its files can hold anything, and make libraries raise it
         there = sizes.read_sizes(weight_files(folder))
         sizes.require_fields(fields, there, name)
-        config = _config(folder, name)
+        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
+        config.return_dict = True  # transformers itself goes by it
         tokenizer = _tokenizer(folder, name)
         kind = usual = usual_class(config, name, writes)
         if predicts and not writes:
@@ -296,13 +296,6 @@ def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
     if asked is not None and not AutoHfQuantizer.supports_quant_method(asked):  # type: ignore[no-untyped-call]
         raise MhavizError(f"{name}: transformers knows no weights quantised by {quoted(asked.get('quant_method'))}")
     return asked is not None
-
-
-def _config(folder: Path, name: str) -> PreTrainedConfig:
-    with as_one_line(f"{name}: its config.json is not understood"):
-        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
-    config.return_dict = True  # transformers itself goes by it
-    return config
 
 
 def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:

@@ -91,7 +91,7 @@ def require_model(
     with torch.device("meta"), _at_most(sizes, name):
         model = kind(copied)
     numbers = sum(parameter.numel() for parameter in model.parameters())
-    if numbers > 2.5 * sizes.numbers + _BUILT_ALWAYS:
+    if numbers > 2.5 * sizes.numbers + _BUILT_ALWAYS:  # those that are there may have other names, or be shared
         raise _misfit(name, f"{readable_count(numbers)} numbers", readable_count(sizes.numbers))
     return numbers
 
