@@ -2,6 +2,7 @@
 
 import math
 import operator
+from bisect import bisect
 
 import torch
 from torch import Tensor, nn
@@ -154,8 +155,9 @@ def check_heads(d_model: int, n_heads: int) -> None:
         if size < 1:
             raise ArgumentError(f"{parameter(name)}: expected at least 1, got {size}")
     if d_model % n_heads:
-        divisors = (n for n in range(1, min(d_model, 4096) + 1) if d_model % n == 0)
-        near = sorted(sorted(divisors, key=lambda n: abs(n - n_heads))[:2])
+        divisors = [n for n in range(1, min(d_model, 4096) + 1) if d_model % n == 0]
+        above = bisect(divisors, n_heads)
+        near = divisors[above - 1 : above + 1]
         raise ArgumentError(
             f"expected heads that divide d_model evenly, got d_model {d_model} and {n_heads} heads; "
             f"try {' or '.join(map(str, near))} heads"
