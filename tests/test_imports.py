@@ -33,9 +33,8 @@ PARTS = [
     ("mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
     (
         "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"
-        "import mhaviz.views.terminal.projections, mhaviz.views.figure.projections\n"
         "import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation\n"
-        "import mhaviz.records.report, mhaviz.views.data, mhaviz.views.terminal.report, mhaviz.views.figure.report",
+        "import mhaviz.records.report, mhaviz.views.data",
         {"torch"},
     ),
     ("main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),
