@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.errors import MhavizError
+from mhaviz.recording.functions import functions
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.patches import Patches
@@ -141,21 +143,6 @@ class Layouts:
                 self._layouts.set(x, layout)
         return layout
 
-    def part(self, x: Tensor, axis: int) -> Part | None:
-        """The tokens along an axis of a tensor; None: not known."""
-        return _part(self.of(x).axes[axis])
-
-    def patches(self, x: Tensor) -> Patches | None:
-        """The patches of an image that stand along one axis of a tensor; None: along none."""
-        layout = self.get(x)
-        found = (_patches_along(axis) for axis in layout.axes) if layout is not None else ()
-        return next((patches for patches in found if patches is not None), None)
-
-    def reads_of(self, x: Tensor, axis: int) -> frozenset[int]:
-        """The look-ups that the tokens along an axis come from; none: from others, too, or it is not known."""
-        layout = self.get(x)
-        return frozenset() if layout is None or axis < -len(layout.axes) else _reads_along(layout.axes[axis])
-
     def are_made(self, x: Tensor) -> bool:
         """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
         layout = self.get(x)
@@ -179,9 +166,9 @@ class Layouts:
         product = Product((query, key), (f"{letters}xy", f"{letters[query.ndim - key.ndim :]}zy"), f"{letters}xz")
         return _product(self, product, (*query.shape[:-1], key.shape[-2]))
 
-    def may_follow(self, func: Any, args: Sequence[Any]) -> bool:
-        """Whether a function of these, and of nothing else, may make a tensor of which something is known."""
-        return func in _STARTS or self._layouts.may_hold(args)
+    def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether a function of these may make a tensor of which something is known."""
+        return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args)
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Follow a function that has run."""
@@ -925,48 +912,43 @@ def _is_matrix(product: Product, which: int) -> bool:
     return is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1))
 
 
-def _functions(names: str) -> list[Any]:
-    every = [name for one in names.split() for name in (one, f"{one}_")]
-    return [getattr(home, name) for home in (torch, Tensor, F) for name in every if hasattr(home, name)]
-
-
 _SET_ITEM = Tensor.__setitem__
-_UNBINDS = [*_functions("unbind"), Tensor.__iter__]
-_ROLLS = frozenset(_functions("roll"))
-_FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in _functions(name)}
-_TURNS = _ROLLS | frozenset(_functions("flip"))
-_PARTS = frozenset([Tensor.__getitem__, *_functions("narrow select")])
-_CUTS = {*_functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
+_UNBINDS = [*functions("unbind"), Tensor.__iter__]
+_ROLLS = frozenset(functions("roll"))
+_FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in functions(name)}
+_TURNS = _ROLLS | frozenset(functions("flip"))
+_PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
+_CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _WAYS: dict[Any, Way] = {
     func: way
-    for functions, way in (
-        (_functions("view reshape view_as reshape_as flatten unflatten ravel squeeze unsqueeze"), _reshape),
-        (_functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
+    for several, way in (
+        (functions("view reshape view_as reshape_as flatten unflatten ravel squeeze unsqueeze"), _reshape),
+        (functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
         ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
-        (_functions("expand expand_as broadcast_to repeat tile repeat_interleave"), _expand),
+        (functions("expand expand_as broadcast_to repeat tile repeat_interleave"), _expand),
         ([Tensor.unfold], _unfold),
-        (_functions("hstack"), partial(_joined_along, 1)),
-        (_functions("vstack"), partial(_joined_along, 0)),
-        (_functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
-        (_functions("pad"), _pad),
-        (_functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
-        (_functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
-        (_functions("index_copy"), _index_copy),
-        (_functions("empty_like zeros_like ones_like full_like"), _take),
-        (_functions("masked_scatter"), _put),
+        (functions("hstack"), partial(_joined_along, 1)),
+        (functions("vstack"), partial(_joined_along, 0)),
+        (functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
+        (functions("pad"), _pad),
+        (functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
+        (functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
+        (functions("index_copy"), _index_copy),
+        (functions("empty_like zeros_like ones_like full_like"), _take),
+        (functions("masked_scatter"), _put),
         ([Tensor.copy_], _copy),
         ([Tensor.__getitem__], _index),
-        (_functions("narrow select"), _keep),
+        (functions("narrow select"), _keep),
         ([torch.stack], _stack),
-        (_functions("cat concat concatenate"), _cat),
+        (functions("cat concat concatenate"), _cat),
         ([F.linear], _linear),
-        (_functions("conv1d conv2d conv3d"), _convolve),
+        (functions("conv1d conv2d conv3d"), _convolve),
         ([F.embedding, torch.embedding], _embed),
-        (_functions("view_as_complex view_as_real"), _as_complex),
+        (functions("view_as_complex view_as_real"), _as_complex),
         ([F.scaled_dot_product_attention], _sdpa),
         (PRODUCTS, _multiply),
     )
-    for func in functions
+    for func in several
 }
 
 
@@ -988,7 +970,6 @@ class Order:
         patches: those of an image that queries and keys are of; None: they are not, or it is not known.
         parts: the tokens that queries and keys are; None: not known.
         heads: the first of them, and of how many they are a part; None: all, or not known.
-        why_unknown: it is not known which tokens the keys are; "" if it is not so.
         reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
     """
@@ -1000,7 +981,6 @@ class Order:
     patches: tuple[Patches | None, Patches | None] = None, None
     parts: tuple[Part | None, Part | None] = None, None
     heads: tuple[int, int] | None = None
-    why_unknown: str = ""
     reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
     example: tuple[Origin, Cut] | None = None
 
@@ -1015,6 +995,13 @@ class Order:
     def n_sharing(self) -> int:
         """How many heads share each head of the keys, as they are in the axis of the queries."""
         return math.prod(size for size, is_head in self.query if is_head)
+
+    def of_tokens(self, query: Axis, key: Axis) -> "Order":
+        """The same of the tokens along these axes; of none, nothing is known."""
+        patches = _patches_along(query), _patches_along(key)
+        return replace(
+            self, patches=patches, parts=(_part(query), _part(key)), reads=(_reads_along(query), _reads_along(key))
+        )
 
     def arrange(self, x: Tensor) -> Tensor:
         """x (…, q_length, columns) → (batch_size, n_heads, q_length, columns)."""
@@ -1043,11 +1030,16 @@ NO_ORDER = Order(())
 def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
     """The order of a product of queries and keys; None: it is not known.
 
-    ``places``: of its axes before the queries, of the queries, −1 if there are none, and of the keys.
+    Args:
+        layout: of the product.
+        places: of its axes before the queries, of the queries, −1 if there are none, and of the keys.
+
+    Raises:
+        MhavizError: it is not known which tokens the keys are.
     """
     if layout is None or layout.scores is None:
         return None
-    *before, query, key = (() if place < 0 else layout.axes[place] for place in places)
+    *before, query, key = axes_at(layout, places)
     heads = _heads(before, query, key, layout.scores.summed)
     if heads is None:
         return None
@@ -1062,19 +1054,20 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
         _named(query, 1, heads) if of_query else (),
         channels,
         _windows(before, heads, query),
-        (_patches_along(query), _patches_along(key)),
-        parts_of(layout, places),
+        example=_example(query, key),
     )
     n_heads = math.prod(n for axis in (*order.before, order.query) for n, is_head in axis if is_head)
     of_tokens = (origin for axis in before for origin, n in axis if n > 1 and origin not in heads)
     has_queries = places[-2] >= 0 and layout.shape[places[-2]] > 1
     is_lost = not has_queries and any(o.is_lost for o, _ in key) and any(o.given and o.given[0] for o in of_tokens)
-    return replace(
-        order,
-        heads=_heads_of(layout.scores.summed, n_heads),
-        why_unknown=OWN_KEYS if is_lost else "",
-        example=_example(query, key),
-    )
+    if is_lost:
+        raise MhavizError(OWN_KEYS)
+    return replace(order, heads=_heads_of(layout.scores.summed, n_heads))
+
+
+def axes_at(layout: Layout | None, places: Sequence[int]) -> list[Axis]:
+    """Those at these places; at −1, or of a layout that is not known, there is nothing."""
+    return [() if layout is None or place < 0 else layout.axes[place] for place in places]
 
 
 def _example(query: Axis, key: Axis) -> tuple[Origin, Cut] | None:
@@ -1090,12 +1083,6 @@ OWN_KEYS = (
 )
 
 
-def parts_of(layout: Layout, places: Sequence[int]) -> tuple[Part | None, Part | None]:
-    """The tokens that queries and keys are; None: not known. ``places``: see ``order_of``."""
-    query, key = (None if place < 0 else _part(layout.axes[place]) for place in places[-2:])
-    return query, key
-
-
 def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
     """The first head of so many, and of how many they are, by the features of queries and of keys; None: not known."""
     origins = [axis[0] for axis in summed if len(axis) == 1]
@@ -1109,15 +1096,6 @@ def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
     if cut is None or n_heads != 1 or cut.step != 1 or cut.start % cut.n or cut.size % cut.n:
         return None
     return cut.start // cut.n, cut.size // cut.n
-
-
-def reads_of(layout: Layout | None, places: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """The look-ups that queries and keys come from; see ``order_of``."""
-    query, key = (
-        _reads_along(layout.axes[place]) if layout is not None and place >= 0 else frozenset[int]()
-        for place in places[-2:]
-    )
-    return query, key
 
 
 def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis) -> int:

@@ -97,10 +97,12 @@ class FixedRows:
             return Sides(are_fixed)
         return Sides(are_fixed, why_none(None if roots[1] == WRITTEN else are_fixed[1], roots[2] is not None))
 
-    def may_begin(self, args: Sequence[Any]) -> bool:
+    def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
+        if not args:
+            return False
         first = args[0]
-        if type(first) is nn.Parameter or id(first) in self._roots:
+        if type(first) is nn.Parameter or id(first) in self._roots or "out" in kwargs:
             return True
         if type(first) is str and len(args) > 1:  # torch.einsum
             first = args[1]

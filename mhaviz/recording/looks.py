@@ -26,18 +26,28 @@ class VisitorError(Exception):
 
 def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Look:
     """What runs a function, and lets ``follow`` see it; ``on_error`` is told what that raises."""
+    see = safely(follow, on_error)
 
     def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
+        see(func, args, kwargs, result)
+        return result
+
+    return run
+
+
+def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
+    """``follow``, of which ``on_error`` is told what it raises."""
+
+    def see(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         try:
             follow(func, args, kwargs, result)
         except VisitorError:
             raise
         except Exception as error:
             on_error(error)
-        return result
 
-    return run
+    return see
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class Merging:
         """Note sums of exponentials of scores, or their logarithms."""
         self._marks.set(x, _Made(of_sums=True))
 
-    def may_follow(self, args: Sequence[Any]) -> bool:
+    def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may be an attention, or join some."""
         return hasattr(self._here, "attention") or (len(self._marks) > 0 and self._marks.may_hold(args))
 

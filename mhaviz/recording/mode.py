@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, order_of
+from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, axes_at, order_of
 from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, Mixed, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
@@ -29,7 +29,7 @@ from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import Flex, is_flex
 from mhaviz.recording.fused import Fused
 from mhaviz.recording.inputs import SeenInputs
-from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, unseen
+from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.recording.merging import Merging
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.operators import Operators, Read
@@ -60,7 +60,7 @@ class Watch:
         inputs: the numbers of tokens that were read.
         operations: how many functions were seen.
         looks: what runs each function that has been seen; None: nobody looks at it.
-        may_follow: whether a function of these arguments, without others, may have axes to follow.
+        followers: those who follow the program's tensors, each with what tells soon that a function is not theirs.
         is_active: whether anything is looked at.
         has_forked: whether the program has forked meanwhile.
     """
@@ -77,9 +77,7 @@ class Watch:
         self._modules = RunningModules(model)
         self.inputs = SeenInputs(self._failed)
         self._axes = Layouts(self.inputs.numbers)
-        self.may_follow = self._axes.may_follow
         self._merging = Merging(on_merged)
-        self.may_merge = self._merging.may_follow
         self.fixed = FixedRows()
         self._by_hand = ByHand(
             self._caught_weights,
@@ -93,6 +91,9 @@ class Watch:
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
         self._operators = Operators(self._caught_operator, self.miss, self._failed)
+        self.followers = [
+            (one.may_follow, safely(one.follow, self._failed)) for one in (self.fixed, self._axes, self._merging)
+        ]
         self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
         self._here = threading.local()
         self.is_active = self.has_forked = False
@@ -190,13 +191,6 @@ class Watch:
         if self._modules.running()[0] and type(result) is Tensor:
             self.fixed.make(func, args, kwargs, result)
 
-    def follow_fixed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        """Note what a function has made of fixed tensors."""
-        try:
-            self.fixed.follow(func, args, kwargs, result)
-        except Exception as error:
-            self._failed(error)
-
     def _caught_call(
         self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None, given: Sequence[Tensor]
     ) -> None:
@@ -223,14 +217,9 @@ class Watch:
 
     def _order_of_call(self, call: AttentionCall, place: Place, given: Sequence[Tensor]) -> Order:
         """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
-        order = _known(self._order_of_axes(call, place))
         axis = -2 if given[0] is call.query else 0 if given[0].ndim < 4 else -3
-        return replace(
-            order,
-            patches=(self._axes.patches(given[0]), self._axes.patches(given[1])),
-            parts=(self._axes.part(given[0], axis), self._axes.part(given[1], axis)),
-            reads=(self._axes.reads_of(given[0], axis), self._axes.reads_of(given[1], axis)),
-        )
+        query, key = (self._axes.of(x).axes[axis] for x in given[:2])
+        return self._order_of_axes(call, place).of_tokens(query, key)
 
     def _order_of_axes(self, call: AttentionCall, place: Place) -> Order:
         query, key = call.query, call.key
@@ -243,20 +232,6 @@ class Watch:
         if order is None and query.ndim > 3:
             return Order(tuple(((n, axis == query.ndim - 3),) for axis, n in enumerate(query.shape[:-2])))
         return order or order_by_sizes(query.shape[:-2], place.batch_size)
-
-    def follow_axes(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        """Follow the axes of what a function that has run was given."""
-        try:
-            self._axes.follow(func, args, kwargs, result)
-        except Exception as error:
-            self._failed(error)
-
-    def follow_merging(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        """Follow what becomes of the outputs of attentions."""
-        try:
-            self._merging.follow(func, args, kwargs, result)
-        except Exception as error:
-            self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         """Note what went wrong while the program was followed."""
@@ -294,8 +269,8 @@ class Watch:
         def arranged(place: Place) -> Caught:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
-            order = _known(met.order or order_by_sizes(A.shape[:-2], place.batch_size))
-            order = replace(order, parts=met.parts, reads=met.reads)
+            order = order_of(met.layout, met.places) or order_by_sizes(A.shape[:-2], place.batch_size)
+            order = order.of_tokens(*axes_at(met.layout, met.places[-2:]))
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
@@ -310,12 +285,12 @@ class Watch:
                     if V is None:
                         return None
                     V = order.arrange_keys(V).repeat_interleave(order.n_sharing, dim=1)
-                    return Mixed(V, met.output, lambda x: order.arrange(how.as_mixed(x)), how.have_met_again)
+                    return Mixed(V, met.output, lambda x: order.arrange(how.as_mixed(x)), met.have_met_again)
 
             caught = replace(caught, mixed=mixed)
-            if how.multiply_again is None:
+            if met.multiply_again is None:
                 return caught
-            zero = zero_in_weights(how.weights, lambda x: order.arrange(how.as_weights(x)), how.multiply_again)
+            zero = zero_in_weights(how.weights, lambda x: order.arrange(how.as_weights(x)), met.multiply_again)
             return replace(caught, zero=zero)
 
         self._show((A,), arranged, A.shape[-2:], met.sides)
@@ -379,12 +354,6 @@ class Watch:
         return None
 
 
-def _known(order: Order) -> Order:
-    if order.why_unknown:
-        raise MhavizError(order.why_unknown)
-    return order
-
-
 _MOST_LINES = 1000
 _ONE = (True, False), (False, True)
 
@@ -416,8 +385,7 @@ def _after(first: Look | None, look: Look) -> Look:
 class _Mode(TorchFunctionMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
-        self._watch, self._looks, self._may_fix = watch, watch.looks, watch.fixed.may_begin
-        self._may_follow, self._may_merge = watch.may_follow, watch.may_merge
+        self._watch, self._looks, self._followers = watch, watch.looks, watch.followers
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -431,10 +399,7 @@ class _Mode(TorchFunctionMode):
         except KeyError:
             look = watch.look_for(func)
         result = func(*args, **kwargs) if look is None else look(func, args, kwargs)
-        if args and (self._may_fix(args) or "out" in kwargs):
-            watch.follow_fixed(func, args, kwargs, result)
-        if kwargs or self._may_follow(func, args):
-            watch.follow_axes(func, args, kwargs, result)
-        if self._may_merge(args):
-            watch.follow_merging(func, args, kwargs, result)
+        for may_follow, follow in self._followers:
+            if may_follow(func, args, kwargs):
+                follow(func, args, kwargs, result)
         return result

@@ -48,61 +48,77 @@ class Product:
         changed = [place for place, pair in enumerate(zip(letters, self.result, strict=False)) if pair[0] != pair[1]]
         return len(letters) == len(self.result) and len(changed) == 1 and axis not in changed
 
-    def as_weights(self, A: Tensor, key_axis: int, which: int) -> Tensor:
-        """The factor as weights, (…, q_length, k_length): its axes in their order, but for the queries and the keys.
 
-        Args:
-            A: what has the axes of the factor.
-            key_axis: of the keys, counted from 0.
-            which: factor.
-        """
-        letters = self.axes[which]
-        rest, query, key = self._roles(key_axis, which)
-        return _in_order(A, letters, rest, query, key)
+@dataclass(frozen=True)
+class Weighing:
+    """A product as one of weights and values.
 
-    def places(self, key_axis: int, which: int) -> tuple[int, ...]:
-        """Of the axes of ``as_weights`` in those of the factor; −1: it has no queries."""
-        rest, query, _ = self._roles(key_axis, which)
-        return (*map(self.axes[which].index, rest), self.axes[which].index(query) if query else -1, key_axis)
+    Attributes:
+        product: of the two.
+        which: factor the weights are.
+        axis: of the keys in the weights, counted from 0.
+    """
 
-    def as_values(self, key_axis: int, which: int) -> Tensor | None:
-        """The other factor as values, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
+    product: Product
+    which: int
+    axis: int
+
+    @property
+    def weights(self) -> Tensor:
+        """What was multiplied by the values, in the program's own axes."""
+        return self.product.factors[self.which]
+
+    def as_weights(self, x: Tensor) -> Tensor:
+        """What has the axes of the weights as (…, q_length, k_length): in their order, but for queries and keys."""
+        rest, query, key = self._roles
+        return _in_order(x, self._letters, rest, query, key)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of the axes of ``as_weights`` in those of the weights; −1: they have no queries."""
+        rest, query, _ = self._roles
+        return (*map(self._letters.index, rest), self._letters.index(query) if query else -1, self.axis)
+
+    def values(self) -> Tensor | None:
+        """The other factor, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
 
         None: the product sums over more than the keys, such as over heads, or there are several.
         """
-        if len(self.factors) > 2:
+        if len(self.product.factors) > 2:
             return None
-        rest, _, key = self._roles(key_axis, which)
-        letters, factor = self.axes[1 - which], self.factors[1 - which]
-        features = self._features(which)
-        if set(letters) - {*rest, key, *features} or set(rest) - {*self.result}:
+        rest, _, key = self._roles
+        letters, factor = self.product.axes[1 - self.which], self.product.factors[1 - self.which]
+        if set(letters) - {*rest, key, *self._features} or set(rest) - {*self.product.result}:
             return None
-        there = "".join(letter for letter in rest if letter in letters)
-        V = _in_order(factor, letters, there, key, features)
+        V = _in_order(factor, letters, "".join(letter for letter in rest if letter in letters), key, self._features)
         for place, letter in enumerate(rest):
             V = V if letter in letters else V.unsqueeze(place)
-        sizes = [self.factors[which].shape[self.axes[which].index(letter)] for letter in rest]
+        sizes = [self.weights.shape[self._letters.index(letter)] for letter in rest]
         fits = all(one in (1, size) for one, size in zip(V.shape, sizes, strict=False))
         return V.expand(*sizes, *V.shape[-2:]) if fits else None
 
-    def as_mixed(self, made: Tensor, key_axis: int, which: int) -> Tensor:
-        """What the weights make of values, or what has its axes, as (…, q_length, d_value); see ``as_values``."""
-        rest, query, _ = self._roles(key_axis, which)
-        features = self._features(which)
-        return _in_order(made, self.result, rest, query, features)
+    def as_mixed(self, x: Tensor) -> Tensor:
+        """What has the axes of what came of it as (…, q_length, d_value), where there are values."""
+        rest, query, _ = self._roles
+        return _in_order(x, self.product.result, rest, query, self._features)
 
-    def _roles(self, key_axis: int, which: int) -> tuple[str, str, str]:
-        """The letters of a factor of weights before its queries, that of the queries, if they have one, and of the
-        keys."""
-        letters, other = self.axes[which], self.others(which)
-        key = letters[key_axis]
-        query = self.query or "".join(one for one in letters if one not in other and one in self.result)[-1:]
+    @property
+    def _letters(self) -> str:
+        return self.product.axes[self.which]
+
+    @property
+    def _roles(self) -> tuple[str, str, str]:
+        """The letters of the weights before their queries, that of the queries, if they have one, and of the keys."""
+        letters, product = self._letters, self.product
+        key, other = letters[self.axis], product.others(self.which)
+        query = product.query or "".join(one for one in letters if one not in other and one in product.result)[-1:]
         return "".join(letter for letter in letters if letter not in (key, query)), query, key
 
-    def _features(self, which: int) -> str:
-        """The letters that the factor of values alone brings into the result."""
-        letters = self.axes[which]
-        return "".join(letter for letter in self.others(which) if letter not in letters and letter in self.result)
+    @property
+    def _features(self) -> str:
+        """The letters that the values alone bring into the result."""
+        others, result = self.product.others(self.which), self.product.result
+        return "".join(letter for letter in others if letter not in self._letters and letter in result)
 
 
 def _in_order(x: Tensor, letters: str, before: str, *joined: str) -> Tensor:
@@ -126,8 +142,10 @@ def _of_matrices(a: Tensor, b: Tensor) -> Product | None:
     return Product((a, b), (first, second), f"{batch}{_ROW}{_COLUMN}")
 
 
-def _matmul(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
-    factors = [*args, *(kwargs[name] for name in ("input", "other", "mat2", "tensor2") if name in kwargs)][:2]
+def _matmul(
+    args: Sequence[Any], kwargs: dict[str, Any], names: Sequence[str] = ("input", "other", "mat2", "tensor2")
+) -> Product | None:
+    factors = [*args, *(kwargs[name] for name in names if name in kwargs)][:2]
     return _of_matrices(*factors) if len(factors) == 2 and all(isinstance(x, Tensor) for x in factors) else None
 
 
@@ -136,10 +154,7 @@ def _reversed_matmul(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | N
 
 
 def _baddbmm(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
-    factors = [*args[1:], *(kwargs[name] for name in ("batch1", "batch2") if name in kwargs)][:2]
-    if not args:
-        factors = [kwargs["batch1"], kwargs["batch2"]]
-    return _of_matrices(*factors) if len(factors) == 2 and all(isinstance(x, Tensor) for x in factors) else None
+    return _matmul(args[1:], kwargs, ("batch1", "batch2"))
 
 
 def _einsum(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.recording.axes import Layouts, Order, Part, order_of, parts_of, reads_of
-from mhaviz.recording.descent import ALL_TOKENS, UNKNOWN, Constant, FixedRows, Sides, why_none
+from mhaviz.recording.axes import Layout, Layouts
+from mhaviz.recording.descent import UNKNOWN, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Kept, Made, Mark, Marks, Scores, Weights, version
 from mhaviz.recording.parts import Parts
-from mhaviz.recording.products import Product
+from mhaviz.recording.products import Product, Weighing
 
 
 @dataclass(frozen=True)
@@ -34,61 +34,26 @@ class Meeting:
         weights: what is drawn, (…, q_length, k_length).
         output: what came of them.
         how: None of weights that have met values part by part.
+        layout, places: of its axes; see ``order_of``.
+        sides: what of it is fixed.
         is_changed: whether the program has changed what the softmax made: rows sum to anything.
         visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
         why_unknown: it is not known what the weights of inference are; "" if it is.
-        sides: what of it is fixed.
-        order: of its axes; None: not known.
-        parts: the tokens that queries and keys are; None: not known.
-        reads: see ``Order``.
+        multiply_again: computes what came of them once more, in its place; None: it would be added to what there is.
+        have_met_again: tells, later on, whether the same weights have met other values since.
     """
 
     weights: Tensor
     output: Tensor
-    how: "Multiplied | None" = None
-    is_changed: bool = False
-    visible: Tensor | None = None
-    why_unknown: str = ""
-    sides: Sides = ALL_TOKENS
-    order: Order | None = None
-    parts: tuple[Part | None, Part | None] = None, None
-    reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
-
-
-@dataclass(frozen=True)
-class Multiplied:
-    """The product of weights and values.
-
-    Attributes:
-        product: of the two.
-        axis: of the keys in the weights.
-        which: factor the weights are.
-        multiply_again: computes what came of it once more, in its place; None: it would be added to what there is.
-        have_met_again: tells, later on, whether the same weights have met other values since.
-    """
-
-    product: Product
-    axis: int
-    which: int
+    how: Weighing | None
+    layout: Layout | None
+    places: Sequence[int]
+    sides: Sides
+    is_changed: bool
+    visible: Tensor | None
+    why_unknown: str
     multiply_again: Callable[[], None] | None
     have_met_again: Callable[[], bool]
-
-    @property
-    def weights(self) -> Tensor:
-        """What was multiplied by the values, in the program's own axes: dropped out or cast."""
-        return self.product.factors[self.which]
-
-    def as_weights(self, x: Tensor) -> Tensor:
-        """What has these axes as (…, q_length, k_length)."""
-        return self.product.as_weights(x, self.axis, self.which)
-
-    def values(self) -> Tensor | None:
-        """(…, k_length, d_value), with the axes before that of ``as_weights``; see ``Product.as_values``."""
-        return self.product.as_values(self.axis, self.which)
-
-    def as_mixed(self, x: Tensor) -> Tensor:
-        """What has the axes of what came of it as (…, q_length, d_value), where there are values."""
-        return self.product.as_mixed(x, self.axis, self.which)
 
 
 OnWeights = Callable[[Meeting], None]
@@ -260,15 +225,15 @@ class WeightsByHand:
             letter = product.axes[which][mark.query]
             if letter in product.others(which) and letter in product.result:
                 product = replace(product, query=letter)
-        if made.scores is UNKNOWN and product.places(A.ndim + axis, which)[-2] < 0:
+        how = Weighing(product, which, A.ndim + axis)
+        if made.scores is UNKNOWN and how.places[-2] < 0:
             return  # a router's, with what each token's experts have made of it
-        sides = self._sides(made, product, axis, which)
+        sides = self._sides(made, how)
         adds = any(x is result for x in multiply.args)
 
         def multiply_again() -> None:
             result.copy_(multiply())
 
-        how = Multiplied(product, A.ndim + axis, which, None if adds else multiply_again, lambda: made.has_met_again)
         with unseen():
             kept = None if mark.kept is None else mark.kept.after(mark.views)
             why = made.why_unknown or (_DROPPED if mark.drops and kept is None else "")
@@ -282,7 +247,7 @@ class WeightsByHand:
                 met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
                 layout, places = made.layout, made.parts.order
             else:
-                visible, layout, places = mark.visible(), self._layouts.get(A), product.places(how.axis, which)
+                visible, layout, places = mark.visible(), self._layouts.get(A), how.places
                 visible = None if visible is None else how.as_weights(visible)
                 if made.parts is not None:
                     made.parts.on_complete()
@@ -290,10 +255,10 @@ class WeightsByHand:
             made.forget_unmet()
             if mark.kept is not None:
                 mark.kept.tensor = None
-            shown = None if mark.is_part else how
-            order, reads = order_of(layout, places), reads_of(layout, places)
-            parts = (None, None) if layout is None else parts_of(layout, places)
-            self._on_weights(Meeting(met, result, shown, made.is_changed, visible, why, sides, order, parts, reads))
+            shown, again = None if mark.is_part else how, None if adds else multiply_again
+            changed, met_again = made.is_changed, lambda: made.has_met_again
+            meeting = Meeting(met, result, shown, layout, places, sides, changed, visible, why, again, met_again)
+            self._on_weights(meeting)
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:
         """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""
@@ -315,14 +280,14 @@ class WeightsByHand:
             and not (mark.query is not None and product.summed_over(mark.query, which))
         )
 
-    def _sides(self, made: Made, product: Product, key_axis: int, which: int) -> Sides:
+    def _sides(self, made: Made, how: Weighing) -> Sides:
         """What is fixed of weights that meet values, and whether they are those of attention."""
-        axes, axis = made.scores, made.over
+        axes, axis, product = made.scores, made.over, how.product
         are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) is True
         if all(are_fixed) and not axes.are_fixed:
             return Sides(are_fixed)
-        key = product.axes[which][key_axis]
-        values = [number for number, letters in enumerate(product.axes) if key in letters and number != which]
+        key = product.axes[how.which][how.axis]
+        values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
         fixed = all(self._is_fixed_along(product, number, key) for number in values)
         why = why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
@@ -339,7 +304,7 @@ class WeightsByHand:
             return False  # a matrix of constants mixes tokens, as a running mean does
         return mark.axes.over_fixed(axis) is True
 
-    def _add_part(self, mark: Weights, how: Multiplied, met: Tensor, why_unknown: str) -> None:
+    def _add_part(self, mark: Weights, how: Weighing, met: Tensor, why_unknown: str) -> None:
         made = mark.made
         if made.parts is None:
             made.forget_unmet()
