@@ -14,59 +14,41 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
-from mhaviz.recording.axes import Layouts
-from mhaviz.recording.descent import UNKNOWN, Axes, FixedRows, places_after
+from mhaviz.recording.descent import UNKNOWN, Axes, places_after
 from mhaviz.recording.functions import COPIES, VIEWS, functions
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
-from mhaviz.recording.marks import Exponentials, Logarithms, Mark, Marks, Scores, Weights
 from mhaviz.recording.products import PRODUCTS
-from mhaviz.recording.weights import OnUnmet, OnWeights, WeightsByHand
+from mhaviz.recording.stages import Mark, Scores, Weights
+from mhaviz.recording.weights import WeightsByHand
 
 
 class ByHand:
     """Follows the tensors of a program, function by function.
 
     Args:
-        on_weights: is called with each attention.
-        on_unmet: see ``OnUnmet``.
-        on_unseen: is told, in a line, what looks like attention and is not shown.
-        on_error: is told what goes wrong here.
-        fixed: knows which tensors are no activations.
-        layouts: of the program's tensors.
+        weights: follows them from there on.
         on_sums: is called with sums of exponentials of scores, or their logarithms.
     """
 
-    def __init__(
-        self,
-        on_weights: OnWeights,
-        on_unmet: OnUnmet,
-        on_unseen: Callable[[str], None],
-        on_error: Callable[[Exception], None],
-        fixed: FixedRows,
-        layouts: Layouts,
-        on_sums: Callable[[Tensor], None],
-    ) -> None:
-        self._marks = Marks[Mark]()
-        self._on_unseen, self._fixed, self._layouts = on_unseen, fixed, layouts
-        self._weights = WeightsByHand(self._marks, on_weights, on_unmet, on_unseen, on_error, fixed, layouts)
-        self._on_error, self._on_sums = on_error, on_sums
+    def __init__(self, weights: WeightsByHand, on_sums: Callable[[Tensor], None]) -> None:
+        self._weights, self._on_sums = weights, on_sums
+        self._marks, self._fixed, self._layouts = weights.marks, weights.fixed, weights.layouts
+        self._on_unseen, self._on_error = weights.on_unseen, weights.on_error
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
-        looks: dict[Any, Look] = dict.fromkeys(_ELEMENTWISE, self._unless_unmarked(self._elementwise))
-        for several, follow in (
-            (VIEWS, self._view),
-            (_MAPS, self._map),
-            (_EXPONENTIALS, self._exp),
-            (_SUMS, self._sum),
-            (_LOG_SOFTMAXES, self._log_softmax),
-            (_LOG_SUMS, self._log_sum),
-            (_DIFFERENCES, self._difference),
-            (_GREATER, self._greater),
-            (_LARGESTS, self._largest),
-            (_QUOTIENTS, self._quotient),
-        ):
-            looks |= dict.fromkeys(several, self._unless_unmarked(follow))
+        looks = {
+            func: self._unless_unmarked(follow)
+            for several, follow in (
+                (_ELEMENTWISE, self._elementwise),
+                (VIEWS, self._view),
+                (_MAPS, self._map),
+                (_GREATER, self._greater),
+                (_LARGESTS, self._largest),
+                (_STEPS, self._step),
+            )
+            for func in several
+        }
         follow_linear, linear = guarded(self._linear, self._on_error), looks[F.linear]
         looks[F.linear] = lambda func, args, kwargs: (
             follow_linear if len(args) > 1 and type(args[1]) is Tensor else linear
@@ -103,8 +85,6 @@ class ByHand:
             if isinstance(mark, Weights):
                 self._weights.meet(product, which, result, partial(func, *args, **kwargs))
                 return
-            if isinstance(mark, Exponentials):
-                mark = mark.scores
             if isinstance(mark, Scores) and mark.mapped and not axes.are_fixed and not mark.axes.are_fixed:
                 summed = (axis for axis in range(factor.ndim) if product.summed_over(axis, which))
                 if any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
@@ -119,9 +99,9 @@ class ByHand:
 
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")
-        dim = args[1] if len(args) > 1 else kwargs.get("dim")
-        if isinstance(x, Tensor) and isinstance(result, Tensor) and isinstance(dim, int) and result.ndim > 1:
-            scores, visible, axis = self._marks.get(x), None, dim if dim < 0 else dim - result.ndim
+        axis = _axis((x, *args[1:]), kwargs)
+        if axis is not None and isinstance(x, Tensor) and isinstance(result, Tensor) and result.ndim > 1:
+            scores, visible = self._weights.of(x) or self._scores(x), None
             is_plain = type(x) is Tensor and not x.is_nested and func is not F.softmin
             if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):
                 with unseen():
@@ -140,36 +120,35 @@ class ByHand:
         else:
             self._weights.begin(result, axis, Scores(UNKNOWN), None)
 
-    def _log_softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        self._logarithms(args, kwargs, result, sums=False)
-
-    def _log_sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        self._logarithms(args, kwargs, result, sums=True)
-
-    def _logarithms(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any, sums: bool) -> None:
-        x = args[0] if args else None
-        scores = self._marks.get(x)
-        if isinstance(x, Tensor) and isinstance(scores, Scores):
-            dim = args[1] if len(args) > 1 else kwargs.get("dim")
-            if isinstance(dim, int):
-                self._marks.set(result, Logarithms(scores, dim if dim < 0 else dim - x.ndim, sums))
-            if sums:
-                self._on_sums(result)
-
-    def _difference(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        less = self._marks.get(args[1]) if len(args) > 1 else None
-        if isinstance(less, Logarithms) and less.sums and isinstance(self._marks.get(args[0]), Scores):
-            self._marks.set(result, Logarithms(less.scores, less.axis))
-        else:
+    def _step(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """A step of a softmax that is written out."""
+        marks = [mark for x in args[:2] if isinstance(mark := self._marks.get(x), Scores)]
+        step = _STEPS[func]
+        stage = _NEXT.get((step, *(mark.stage for mark in marks)))
+        axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(args, kwargs)
+        if stage is None and step in ("sub", "div"):
             self._elementwise(func, args, kwargs, result)
+        elif stage == "weights" and axis is not None:
+            self._mark_weights(result, axis, marks[0])
+        elif stage == "exp":
+            self._marks.set(result, replace(marks[0], mapped="exp", stage=stage))
+        elif stage is not None and axis is not None:
+            self._marks.set(result, replace(marks[0], stage=stage, axis=axis))
+        if stage is not None and stage.endswith("sums"):
+            self._on_sums(result)
 
     def _map(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """What maps scores as another attention than that of a softmax does, or before one."""
-        mark = self._marks.get(args[0]) if args else None
-        if isinstance(mark, Scores) and isinstance(result, Tensor):
+        mark = self._scores(args[0]) if args else None
+        if mark is not None and isinstance(result, Tensor):
             self._marks.set(result, replace(mark, mapped=func.__name__.strip("_")))
         else:
             self._elementwise(func, args, kwargs, result)
+
+    def _scores(self, x: object) -> Scores | None:
+        """The mark of scores, before any step of a softmax."""
+        mark = self._marks.get(x)
+        return mark if isinstance(mark, Scores) and mark.stage == "scores" else None
 
     def _greater(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """The greater of two tensors, or the lesser; the greatest element of one is no score in its place."""
@@ -178,35 +157,9 @@ class ByHand:
 
     def _largest(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """The largest scores, of other keys for each query."""
-        mark = self._marks.get(args[0]) if args else None
-        if isinstance(mark, Scores) and not mark.axes.are_fixed:
+        mark = self._scores(args[0]) if args else None
+        if mark is not None and not mark.axes.are_fixed:
             self._marks.set(result[0], replace(mark, mapped=_LARGEST))
-
-    def _exp(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        marked = self._marks.get(args[0]) if args else None
-        if isinstance(marked, Scores):
-            self._marks.set(result, Exponentials(replace(marked, mapped="exp")))
-        elif isinstance(marked, Logarithms) and not marked.sums:
-            self._mark_weights(result, marked.axis, marked.scores)
-
-    def _sum(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        x = args[0] if args else None
-        mark = self._marks.get(x)
-        if isinstance(x, Tensor) and isinstance(mark, Exponentials) and isinstance(result, Tensor):
-            dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
-            if isinstance(dim, list | tuple) and len(dim) == 1:
-                (dim,) = dim
-            if isinstance(dim, int):
-                self._marks.set(result, replace(mark, axis=dim if dim < 0 else dim - x.ndim))
-            self._on_sums(result)
-
-    def _quotient(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        above, below = (self._marks.get(x) for x in (*args[:2], None, None)[:2])
-        if isinstance(above, Exponentials) and isinstance(below, Exponentials):
-            if above.axis is None and below.axis is not None:
-                self._mark_weights(result, below.axis, above.scores)
-        else:
-            self._elementwise(func, args, kwargs, result)
 
     def _elementwise(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Whatever keeps each score or weight in its place."""
@@ -214,14 +167,16 @@ class ByHand:
         if found is None:
             return
         source, mark = found
-        if isinstance(mark, Scores):
+        if isinstance(mark, Scores) and not mark.are_sums:
             mark = replace(mark, sinks=self._sinks(func, args, source, mark, result))
         if isinstance(result, Tensor):
             if func is not F.linear or _mixes_heads(source, result):
                 self._marks.set(result, mark)
         elif result is None and args and args[0] is source:  # x[i] = y
             self._marks.set(source, mark)
-        elif result is None and args and isinstance(mark, Scores) and not mark.axes.are_fixed:
+        elif (
+            result is None and args and isinstance(mark, Scores) and mark.stage == "scores" and not mark.axes.are_fixed
+        ):
             self._marks.set(args[0], replace(mark, axes=replace(mark.axes, factors={})))
 
     def _sinks(self, func: Any, args: Sequence[Any], source: Tensor, mark: Scores, result: Any) -> int:
@@ -238,7 +193,7 @@ class ByHand:
         mark = self._marks.get(source)
         if mark is None or not isinstance(source, Tensor) or not isinstance(result, Tensor):
             return
-        if isinstance(mark, Scores):
+        if isinstance(mark, Scores) and not mark.are_sums:
             places = places_after(func, source, args, kwargs, mark.axes.factors)
             mark = replace(mark, axes=mark.axes.moved(places))
         self._marks.set(result, mark)
@@ -254,6 +209,16 @@ class ByHand:
                 if mark is not None and (found is None or (_is_fixed(found[1]) and not _is_fixed(mark))):
                     found = one, mark
         return found
+
+
+def _axis(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
+    """That over which a function runs, counted from the end; None: not one alone."""
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+    if isinstance(dim, list | tuple) and len(dim) == 1:
+        (dim,) = dim
+    if not isinstance(dim, int) or not isinstance(args[0], Tensor):
+        return None
+    return dim if dim < 0 else dim - args[0].ndim
 
 
 def _is_fixed(mark: Mark) -> bool:
@@ -272,14 +237,30 @@ _LOST = {
 }
 """Scores whose softmax is not drawn."""
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
-_EXPONENTIALS = functions("exp")
-_SUMS = functions("sum")
-_LOG_SOFTMAXES = [torch.log_softmax, Tensor.log_softmax, F.log_softmax, torch.special.log_softmax]
-_LOG_SUMS = [torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp]
-_DIFFERENCES = functions("sub subtract")
+_STEPS = {
+    func: step
+    for step, several in (
+        ("exp", functions("exp")),
+        ("sum", functions("sum")),
+        ("div", functions("div truediv true_divide divide")),
+        ("logsumexp", [*functions("logsumexp"), torch.special.logsumexp]),
+        ("sub", functions("sub subtract")),
+        ("log_softmax", [*functions("log_softmax"), torch.special.log_softmax]),
+    )
+    for func in several
+}
+_NEXT: dict[tuple[str, ...], Any] = {
+    ("exp", "scores"): "exp",
+    ("sum", "exp"): "sums",
+    ("div", "exp", "sums"): "weights",
+    ("logsumexp", "scores"): "log sums",
+    ("sub", "scores", "log sums"): "log weights",
+    ("log_softmax", "scores"): "log weights",
+    ("exp", "log weights"): "weights",
+}
+"""What a step makes of tensors in these stages."""
 _GREATER = functions("max min")
 _LARGESTS = functions("topk")
-_QUOTIENTS = functions("div truediv true_divide divide")
 _JOINTS = functions("cat concat concatenate pad")
 _ELEMENTWISE = [
     *functions(

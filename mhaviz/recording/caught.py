@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,7 +10,28 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.recording.axes import NO_ORDER, Order
-from mhaviz.recording.zeroing import Arrange, Zero
+from mhaviz.recording.zeroing import Arrange, Zero, zero_in_output
+
+
+class Ran(NamedTuple):
+    """What one function of a program that is attention computes with.
+
+    Attributes:
+        call: in the program's own axes, (…, length, features).
+        output: None of one that dropout has changed.
+        reads_itself: see ``Caught``.
+        is_kept: whether the output is the tensor with which the program goes on.
+    """
+
+    call: AttentionCall | AttentionWeights
+    output: Tensor | None = None
+    reads_itself: bool | None = None
+    is_kept: bool = False
+
+
+OnRan = Callable[[Sequence[Tensor], Callable[[str], Ran], tuple[int, int] | None], None]
+"""Is called with the queries, keys and values of an attention, with what reads the rest if it is wanted, at a place of
+this name (it raises MhavizError of what it cannot read), and with the numbers of queries and keys, if known."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +103,16 @@ _ROUNDING = 2**-6
 """How far rows of weights of half precision may be from a sum of 1."""
 
 
-def caught_call(call: AttentionCall, output: Tensor | None, order: Order) -> Caught:
-    """A call in the program's own axes, (…, length, features). The mask broadcasts to (…, q_length, k_length)."""
+def caught_call(ran: Ran, order: Order) -> Caught:
+    """A call in the program's own axes. The mask broadcasts to (…, q_length, k_length)."""
+    call, output = ran.call, ran.output
+    zero = (
+        zero_in_output(output, None if order.is_plain else order.arrange)
+        if ran.is_kept and output is not None
+        else None
+    )
+    if isinstance(call, AttentionWeights):
+        return Caught(replace(call, given=order.arrange(call.given)), output, zero=zero, order=order)
     query, key, value, mask = call.query, call.key, call.value, call.mask
     if not order.is_plain:
         before = query.shape[:-2]
@@ -95,7 +125,8 @@ def caught_call(call: AttentionCall, output: Tensor | None, order: Order) -> Cau
     if mask is not None:
         mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
         mask = mask.expand(*mask.shape[:3], key.shape[2])
-    return Caught(replace(call, query=query, key=key, value=value, mask=mask), output, order=order)
+    call = replace(call, query=query, key=key, value=value, mask=mask)
+    return Caught(call, output, ran.reads_itself, zero=zero, order=order)
 
 
 def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:

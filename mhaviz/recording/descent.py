@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from mhaviz.recording.looks import unseen
+from mhaviz.recording.marks import Marks
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ Root = int | Constant
 WRITTEN = 0
 """Root of a buffer into which activations were written, in a call of its module before: a cache, or a memory."""
 
+ACTIVE = -1
+"""Root of one into which they were written in this call: it is an activation."""
+
 
 class FixedRows:
     """The fixed tensors of a program, each with the one that it comes from, for as long as they live.
@@ -60,7 +64,7 @@ class FixedRows:
     """
 
     def __init__(self) -> None:
-        self._roots: dict[int, tuple[ref[Tensor], Root | None]] = {}
+        self._roots = Marks[Root | None]()
         self._modules: WeakSet[nn.Module] = WeakSet()
 
     def __len__(self) -> int:
@@ -84,9 +88,8 @@ class FixedRows:
         if type(x) is nn.Parameter:
             return id(x)
         base = x._base
-        if (entry := self._entry(x)) is not None:
-            written = None if base is None else self._entry(base)
-            return None if written is not None and written[1] is None else entry[1]
+        if (root := self._roots.get(x)) is not None:
+            return None if ACTIVE in (root, self._roots.get(base)) else root
         return id(base) if type(base) is nn.Parameter else None
 
     def sides(self, query: Tensor, key: Tensor, value: Tensor) -> Sides:
@@ -101,16 +104,10 @@ class FixedRows:
         """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
         if not args:
             return False
-        first = args[0]
-        if type(first) is nn.Parameter or id(first) in self._roots or "out" in kwargs:
-            return True
-        if type(first) is str and len(args) > 1:  # torch.einsum
-            first = args[1]
-        elif (type(first) is list or type(first) is tuple) and first:
-            first = first[0]
-        else:
-            return False
-        return type(first) is nn.Parameter or id(first) in self._roots
+        first = args[1] if type(args[0]) is str and len(args) > 1 else args[0]  # torch.einsum
+        if type(first) is list or type(first) is tuple:
+            first = first[0] if first else None
+        return type(first) is nn.Parameter or self._roots.get(first) is not None or "out" in kwargs
 
     def make(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Note what one of ``MAKERS`` has made, within a module.
@@ -118,10 +115,8 @@ class FixedRows:
         Integers may be the numbers of tokens unless each follows another, and arrays of NumPy may be what is read.
         """
         is_number = not _is_integer(result) or func is torch.arange
-        if is_number and not (func in _TAKERS and not _is_plain(args)):
-            self._set(result, Constant(None if func.__name__ in _UNSET else True))
-        elif not is_number:
-            self._set(result, Constant(None))
+        if not is_number or func not in _TAKERS or _is_plain(args):
+            self._roots.set(result, Constant(None if not is_number or func.__name__ in _UNSET else True))
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Note what a function has made of fixed tensors."""
@@ -145,7 +140,7 @@ class FixedRows:
     def _set_all(self, result: Any, root: Root | None) -> None:
         for x in result if isinstance(result, list | tuple) else (result,):
             if _is_tensor(x) and type(x) is not nn.Parameter:
-                self._set(x, root)
+                self._roots.set(x, root)
 
     def _write(self, name: str, written: Tensor, others: Sequence[Root | None]) -> None:
         """Note that a function has written what comes from others into a tensor."""
@@ -157,23 +152,17 @@ class FixedRows:
             elif root.is_fixed is None and (others or name in _COPYING):
                 root.is_fixed = True
         elif root is not None and not are_fixed and (name in _COPYING or root != id(written)):
-            for x in (written, written._base, self._owner(root, written)):
-                if x is not None and type(x) is not nn.Parameter:
-                    self._set(x, None)
-
-    def _owner(self, root: Root, x: Tensor) -> Tensor | None:
-        """What x comes from, if x is the same memory, as x.data is; None: it is not."""
-        owner = self._roots[root][0]() if isinstance(root, int) and root in self._roots else None
-        return owner if owner is not None and owner.untyped_storage()._cdata == x.untyped_storage()._cdata else None
+            owner = self._roots.tensor(root)  # as x is of x.data
+            is_same = owner is not None and owner.untyped_storage()._cdata == written.untyped_storage()._cdata
+            self._set_all((written, written._base, owner if is_same else None), ACTIVE)
 
     def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         for own in (module._buffers, module._parameters):
             for x in own.values():
                 if x is None or type(x) is nn.Parameter:
                     continue
-                if (entry := self._entry(x)) is None or entry[1] != id(x):
-                    was_written = entry is not None and entry[1] in (None, WRITTEN)
-                    self._set(x, WRITTEN if was_written else id(x))
+                if (root := self._roots.get(x)) != id(x):
+                    self._roots.set(x, WRITTEN if root in (ACTIVE, WRITTEN) else id(x))
         if module in self._modules:
             return
         for one in _parts_of(module):  # all at once: what they are given later on, a forward pass may have made
@@ -181,24 +170,7 @@ class FixedRows:
                 self._modules.add(one)
                 for x in vars(one).values():
                     if type(x) is Tensor:
-                        self._set(x, id(x))
-
-    def _entry(self, x: Tensor) -> tuple[ref[Tensor], Root | None] | None:
-        entry = self._roots.get(id(x))
-        return entry if entry is not None and entry[0]() is x else None
-
-    def _set(self, x: Tensor, root: Root | None) -> None:
-        key, roots = id(x), self._roots
-        if (entry := self._entry(x)) is not None:
-            roots[key] = entry[0], root
-            return
-
-        def forget(dead: "ref[Tensor]") -> None:
-            entry = roots.get(key)
-            if entry is not None and entry[0] is dead:
-                del roots[key]
-
-        roots[key] = ref(x, forget), root
+                        self._roots.set(x, id(x))
 
 
 def _parts_of(module: nn.Module) -> list[nn.Module]:

@@ -11,10 +11,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
-from mhaviz.recording.looks import unseen
-
-OnFlex = Callable[[AttentionCall | AttentionWeights, Tensor, tuple[Tensor, Tensor, Tensor]], None]
-"""Is called with what an attention computes with, with its output, and with its queries, keys and values."""
+from mhaviz.recording.caught import OnRan, Ran
 
 
 def is_flex(func: Any) -> bool:
@@ -22,18 +19,14 @@ def is_flex(func: Any) -> bool:
     return getattr(func, "_name", None) == "flex_attention"
 
 
-class Flex:
-    """Shows what ``flex_attention`` is called with. ``on_call``: see ``OnFlex``."""
+def follow_flex(on_ran: OnRan, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    """Show what the operator was called with."""
+    query, key, value, score_mod, block_mask, scale = args[:6]
 
-    def __init__(self, on_call: OnFlex) -> None:
-        self._on_call = on_call
+    def read(place: str) -> Ran:
+        return Ran(call_of_flex(query, key, value, score_mod, block_mask[-1], scale), result[0], is_kept=True)
 
-    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        """What follows the operator."""
-        query, key, value, score_mod, block_mask, scale = args[:6]
-        with unseen():
-            call = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
-            self._on_call(call, result[0], (query, key, value))
+    on_ran((query, key, value), read, (query.shape[2], key.shape[2]))
 
 
 def call_of_flex(

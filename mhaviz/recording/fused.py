@@ -11,16 +11,12 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
+from mhaviz.recording.caught import OnRan, Ran
 from mhaviz.recording.looks import Look, guarded, unseen
 from mhaviz.recording.replacing import replaced
 
 SDPA = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
-
-OnCall = Callable[[AttentionCall, Tensor | None, bool | None, Sequence[Tensor]], None]
-"""Is called with what an attention computes with, in the program's own axes (…, length, features), with its output
-unless dropout has changed it, with whether it reads itself, if that is known, and with what the program has given as
-queries, keys and values."""
 
 
 def call_of_sdpa(
@@ -52,7 +48,7 @@ class Fused:
     """Runs PyTorch's attention functions, and shows what they are called with.
 
     Args:
-        on_call: see ``OnCall``.
+        on_ran: see ``OnRan``.
         is_passed_over: whether nobody wants an attention of these tensors, of so many queries and keys, or it cannot be
             looked at; it is counted then.
         on_error: is told what goes wrong here.
@@ -60,32 +56,33 @@ class Fused:
 
     def __init__(
         self,
-        on_call: OnCall,
+        on_ran: OnRan,
         is_passed_over: Callable[[Sequence[Tensor], int, int], bool],
         on_error: Callable[[Exception], None],
     ) -> None:
-        self._on_call, self._is_passed_over, self._on_error = on_call, is_passed_over, on_error
+        self._on_ran, self._is_passed_over, self._on_error = on_ran, is_passed_over, on_error
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
         return {SDPA: guarded(self._sdpa, self._on_error), MULTI_HEAD: self._multi_head}
 
-    def _sdpa(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        self._show(args, kwargs, result, None)
-
-    def _show(
+    def _sdpa(
         self,
+        func: Any,
         args: Sequence[Any],
         kwargs: dict[str, Any],
         result: Tensor,
-        reads_itself: bool | None,
-        given: Sequence[Tensor] = (),
+        within: Sequence[Tensor] = (),
     ) -> None:
+        """``within``: the queries, keys and values of a layer of PyTorch's, which has projected its output by now."""
         dropout = kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
-        with unseen():
-            call = call_of_sdpa(*args, **kwargs)
-            given = given or (call.query, call.key, call.value)
-            self._on_call(call, result if not dropout else None, reads_itself, given)
+        given = (*args, *(kwargs[name] for name in ("query", "key", "value") if name in kwargs))[:3]
+
+        def read(place: str) -> Ran:
+            reads_itself = within[0] is within[1] if within else None
+            return Ran(call_of_sdpa(*args, **kwargs), None if dropout else result, reads_itself, not within)
+
+        self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 
     def _multi_head(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """``F.multi_head_attention_forward``, within which no mode sees anything: it would call itself for ever.
@@ -115,7 +112,7 @@ class Fused:
             with unseen(), _hearing(heard):
                 MULTI_HEAD(*given.args, **given.kwargs)
         for called, named, result in heard:
-            self._show(called, named, result, query is key, tensors)
+            self._sdpa(SDPA, called, named, result, tensors)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)

@@ -1,172 +1,13 @@
-"""Marks of a program's tensors: what each has become on the way from queries and keys to values.
+"""Marks of a program's tensors.
 
 They stand in a table beside the tensors, so that nothing of ours is ever saved with a program's tensors.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from torch import Tensor
-
-from mhaviz.recording.descent import Axes
-from mhaviz.recording.parts import Parts
-
-if TYPE_CHECKING:
-    from mhaviz.recording.axes import Layout
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Marks a product, and what has become of it before a softmax.
-
-    Attributes:
-        axes: of it.
-        mapped: by what it has been mapped, if by another function.
-        sinks: so many numbers of its last axis no product has made.
-    """
-
-    axes: Axes
-    mapped: str = ""
-    sinks: int = 0
-
-
-@dataclass(frozen=True)
-class Exponentials:
-    """Marks exp(scores), of a softmax that is written out; with ``axis``: marks their sums over it."""
-
-    scores: Scores
-    axis: int | None = None
-
-
-@dataclass(frozen=True)
-class Logarithms:
-    """Marks the logarithms of weights; ``sums``: marks those of sums of exponentials, to be subtracted from scores."""
-
-    scores: Scores
-    axis: int
-    sums: bool = False
-
-
-@dataclass(eq=False)
-class Kept:
-    """Weights as they were before dropout or a cast.
-
-    Attributes:
-        tensor: with these; None after they have met values, as a mark must not keep it alive.
-        version: of it, which changes with its numbers.
-        n_views: so many views had been made of the weights by then.
-    """
-
-    tensor: Tensor | None
-    version: int
-    n_views: int
-
-    def after(self, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor | None:
-        """Them in the axes that all these views have made; None: they are gone, or have been changed since."""
-        x = self.tensor
-        if x is None or version(x) != self.version:
-            return None
-        for view in views[self.n_views :]:
-            x = view(x)
-        return x
-
-
-@dataclass(eq=False)
-class Made:
-    """Weights as a softmax has made them, or as the program has changed them since.
-
-    Attributes:
-        scores, over: what the softmax was of, and the axis of that over which it ran.
-        shape: of them.
-        axes: of the keys, counted from the end; of several that may be it, values are summed over the right one.
-        sinks: so many columns of the softmax are no keys.
-        is_changed: whether the program has changed them.
-        why_unknown: it is not known which of their keys are which; "" if it is.
-        visible: bool, of their shape: which of the softmax's scores are no hidden keys'; None: not known, or after they
-            have met values.
-        has_met: whether they have met values.
-        has_met_again: whether they have met others since.
-        parts: of them that have met values, while others have not.
-        layout: of all of them; None: not known.
-        unmet: takes back what was noted of the softmaxes that have made them, while these had met no values.
-    """
-
-    scores: Axes
-    over: int
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    sinks: int = 0
-    is_changed: bool = False
-    why_unknown: str = ""
-    visible: Tensor | None = None
-    has_met: bool = False
-    has_met_again: bool = False
-    parts: Parts | None = None
-    layout: "Layout | None" = None
-    unmet: tuple[Callable[[], None], ...] = ()
-
-    def forget_unmet(self) -> None:
-        """Note that they have met values, or a part of them has."""
-        for forget in self.unmet:
-            forget()
-
-    def is_without_sinks(self, x: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
-        """Whether a part of them, ``x``, lacks of another, ``source``, what are no keys, and nothing else."""
-        if not self.sinks or len(axes) != 1 or x.ndim != source.ndim:
-            return False
-        n_keys, n_before = x.shape[axes[0]], source.shape[axes[0]]
-        return n_keys == self.shape[self.axes[0]] - self.sinks and x.numel() * n_before == source.numel() * n_keys
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Marks weights.
-
-    Attributes:
-        made: what they are.
-        axes: of the keys in the marked tensor; see ``Made``.
-        query: the axis of the queries; None: not known.
-        views: how the marked tensor is viewed from what was made; dropout and casts are no views.
-        is_part: whether it holds a part of that alone.
-        kept: what it would be without dropout and casts; None: what it is.
-        version: of the marked tensor; see ``Kept``.
-        drops: whether dropout has changed it, or what it was made of.
-    """
-
-    made: Made
-    axes: tuple[int, ...]
-    query: int | None = None
-    views: tuple[Callable[[Tensor], Tensor], ...] = ()
-    is_part: bool = False
-    kept: Kept | None = None
-    version: int = 0
-    drops: bool = False
-
-    def visible(self) -> Tensor | None:
-        """That of what was made, as the marked tensor is viewed."""
-        x = self.made.visible
-        if x is not None:
-            for view in self.views:
-                x = view(x)
-        return x
-
-
-def _memory(x: Tensor) -> int | None:
-    try:
-        return x.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):  # it has none
-        return None
-
-
-def version(x: Tensor) -> int:
-    """Changes whenever the numbers of a tensor do; those of inference mode know no versions."""
-    return 0 if x.is_inference() else x._version
-
-
-Mark = Scores | Exponentials | Logarithms | Weights
-
 
 T = TypeVar("T")
 
@@ -184,6 +25,11 @@ class Marks(Generic[T]):
         """The mark of a tensor, if it has one."""
         entry = self._marks.get(id(x))
         return entry[1] if entry is not None and entry[0]() is x else None
+
+    def tensor(self, number: object) -> Tensor | None:
+        """The marked tensor that has this ``id``."""
+        entry = self._marks.get(number) if isinstance(number, int) else None
+        return None if entry is None else entry[0]()
 
     def of_memory(self, x: Tensor) -> list[tuple[Tensor, T]]:
         """All marked tensors that share the memory of this one, with their marks."""
@@ -209,3 +55,10 @@ class Marks(Generic[T]):
                 del marks[key]
 
         marks[key] = ref(x, forget), mark
+
+
+def _memory(x: Tensor) -> int | None:
+    try:
+        return x.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):  # it has none
+        return None

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -22,21 +23,21 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, axes_at, order_of
 from mhaviz.recording.by_hand import ByHand
-from mhaviz.recording.caught import Caught, Mixed, caught_call, caught_weights, order_by_sizes
+from mhaviz.recording.caught import Caught, Mixed, Ran, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
 from mhaviz.recording.descent import ALL_TOKENS, MAKERS, FixedRows, Sides
 from mhaviz.recording.fast_path import beside_fast_path
-from mhaviz.recording.flex import Flex, is_flex
+from mhaviz.recording.flex import follow_flex, is_flex
 from mhaviz.recording.fused import Fused
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.recording.merging import Merging
 from mhaviz.recording.modules import Place, RunningModules
-from mhaviz.recording.operators import Operators, Read
+from mhaviz.recording.operators import Operators
 from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
-from mhaviz.recording.weights import Meeting
-from mhaviz.recording.zeroing import zero_in_output, zero_in_weights
+from mhaviz.recording.weights import Meeting, WeightsByHand
+from mhaviz.recording.zeroing import zero_in_weights
 
 OnCaught = Callable[[Place, Caught], int | None]
 """Is called with each attention, while its tensors are what they were: they are the program's own. What it returns
@@ -79,18 +80,11 @@ class Watch:
         self._axes = Layouts(self.inputs.numbers)
         self._merging = Merging(on_merged)
         self.fixed = FixedRows()
-        self._by_hand = ByHand(
-            self._caught_weights,
-            self._unmet,
-            self._unseen,
-            self._failed,
-            self.fixed,
-            self._axes,
-            self._merging.add_sums,
-        )
+        weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self._failed, self.fixed, self._axes)
+        self._by_hand = ByHand(weights, self._merging.add_sums)
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
-        self._flex = guarded(Flex(self._caught_flex).follow, self._failed)
-        self._operators = Operators(self._caught_operator, self.miss, self._failed)
+        self._flex = guarded(partial(follow_flex, self._caught_call), self._failed)
+        self._operators = Operators(self._caught_call, self.miss, self._failed)
         self.followers = [
             (one.may_follow, safely(one.follow, self._failed)) for one in (self.fixed, self._axes, self._merging)
         ]
@@ -192,37 +186,26 @@ class Watch:
             self.fixed.make(func, args, kwargs, result)
 
     def _caught_call(
-        self, call: AttentionCall, output: Tensor | None, reads_itself: bool | None, given: Sequence[Tensor]
+        self, given: Sequence[Tensor], read: Callable[[str], Ran], lengths: tuple[int, int] | None
     ) -> None:
         def arranged(place: Place) -> Caught:
-            order = self._order_of_call(call, place, given)
-            caught = caught_call(call, output, order)
-            if reads_itself is not None or output is None:  # within a layer of PyTorch's, it has been projected by now
-                return replace(caught, reads_itself=reads_itself)
-            return replace(caught, zero=zero_in_output(output, None if order.is_plain else order.arrange))
+            ran = read(place.name)
+            return caught_call(ran, self._order_of_call(ran.call, place, given))
 
-        lengths = call.query.shape[-2], call.key.shape[-2]
-        self._show((call.query, call.key), arranged, lengths, self.fixed.sides(*given))
+        self._show(given, arranged, lengths, self.fixed.sides(*given))
 
     def _is_passed_over(self, tensors: Sequence[Tensor], q_length: int, k_length: int) -> bool:
         """Whether nobody wants the attention that has run, and it has been counted, or it cannot be looked at."""
         return self._place_to_show(tensors, (q_length, k_length)) is None
 
-    def _caught_operator(self, tensors: Sequence[Tensor], read: Read) -> None:
-        def arranged(place: Place) -> Caught:
-            call, output = read(place.name)
-            return caught_call(call, output, self._order_of_call(call, place, tensors))
-
-        self._show(tensors, arranged, sides=self.fixed.sides(*tensors))
-
-    def _order_of_call(self, call: AttentionCall, place: Place, given: Sequence[Tensor]) -> Order:
+    def _order_of_call(self, call: AttentionCall | AttentionWeights, place: Place, given: Sequence[Tensor]) -> Order:
         """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
-        axis = -2 if given[0] is call.query else 0 if given[0].ndim < 4 else -3
-        query, key = (self._axes.of(x).axes[axis] for x in given[:2])
-        return self._order_of_axes(call, place).of_tokens(query, key)
+        query, key = (call.query, call.key) if isinstance(call, AttentionCall) else given[:2]
+        axis = -2 if given[0] is query else 0 if given[0].ndim < 4 else -3
+        tokens = (self._axes.of(x).axes[axis] for x in given[:2])
+        return self._order_of_axes(query, key, place).of_tokens(*tokens)
 
-    def _order_of_axes(self, call: AttentionCall, place: Place) -> Order:
-        query, key = call.query, call.key
+    def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
         if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
             order = None
         else:
@@ -242,12 +225,6 @@ class Watch:
             return
         if place is not None:
             self.miss(f"{place.name}: not followed, {one_line(error)}")
-
-    def _caught_flex(
-        self, call: AttentionCall | AttentionWeights, output: Tensor, given: tuple[Tensor, Tensor, Tensor]
-    ) -> None:
-        sides = self.fixed.sides(*given)
-        self._show((output,), lambda place: Caught(call, output, zero=zero_in_output(output)), sides=sides)
 
     def _unmet(self, why: str) -> Callable[[], None]:
         """Say of weights, by where they are, why they are not drawn, until they have met values; see ``OnUnmet``."""

@@ -17,30 +17,21 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import MhavizError
+from mhaviz.recording.caught import OnRan, Ran
 from mhaviz.recording.looks import Look, guarded
-
-Read = Callable[[str], tuple[AttentionCall, Tensor | None]]
-"""Reads what an operator has computed with, (batch_size, n_heads, length, features), and its output unless dropout has
-changed it; is given the name of the place for what it says. Raises MhavizError of what it cannot read."""
-
-OnOperator = Callable[[Sequence[Tensor], Read], None]
-"""Is called with the queries, keys and values of an operator that has run, and with what reads the rest, if it is
-wanted."""
 
 
 class Operators:
     """Runs the operators that are attention, shows those that are known, and says of the others that they are not.
 
     Args:
-        on_operator: see ``OnOperator``.
+        on_ran: see ``OnRan``.
         miss: is told what is not seen, in a line.
         on_error: is told what goes wrong here.
     """
 
-    def __init__(
-        self, on_operator: OnOperator, miss: Callable[[str], None], on_error: Callable[[Exception], None]
-    ) -> None:
-        self._on_operator, self._miss, self._on_error = on_operator, miss, on_error
+    def __init__(self, on_ran: OnRan, miss: Callable[[str], None], on_error: Callable[[Exception], None]) -> None:
+        self._on_ran, self._miss, self._on_error = on_ran, miss, on_error
 
     def look_for(self, func: Any) -> Look | None:
         """What runs this function; None: it is no such operator."""
@@ -62,13 +53,11 @@ class Operators:
             if output is None:
                 output = result[0] if isinstance(result, tuple | list) else result
             if all(isinstance(x, Tensor) for x in (*tensors, output)):
-                self._on_operator(tensors, lambda place: self._read(name, form, given, output, place))
+                self._on_ran(tensors, lambda place: self._read(name, form, given, output, place), None)
 
         return guarded(follow, self._on_error)
 
-    def _read(
-        self, name: str, form: "_Form", given: "_Given", output: Tensor, place: str
-    ) -> tuple[AttentionCall, Tensor | None]:
+    def _read(self, name: str, form: "_Form", given: "_Given", output: Tensor, place: str) -> Ran:
         unread = [argument for argument in _UNREAD if isinstance(x := given(argument), Tensor) or x]
         if unread:
             raise MhavizError(f"{name} runs with {', '.join(unread)}, and is not recorded so")
@@ -99,7 +88,7 @@ class Operators:
             given("softcap") or None,
             given("s_aux", "sinks", "sink"),
         )
-        return call, None if given("dropout_p", "p_dropout", "p") else output
+        return Ran(call, None if given("dropout_p", "p_dropout", "p") else output)
 
 
 @dataclass(frozen=True)

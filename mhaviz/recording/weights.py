@@ -21,9 +21,10 @@ from mhaviz.recording.axes import Layout, Layouts
 from mhaviz.recording.descent import UNKNOWN, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
-from mhaviz.recording.marks import Kept, Made, Mark, Marks, Scores, Weights, version
+from mhaviz.recording.marks import Marks
 from mhaviz.recording.parts import Parts
 from mhaviz.recording.products import Product, Weighing
+from mhaviz.recording.stages import Kept, Made, Mark, Scores, Weights, version
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,19 @@ class WeightsByHand:
     """Follows weights, function by function.
 
     Args:
-        marks: of the program's tensors.
         on_weights: is called with each attention.
         on_unmet: see ``OnUnmet``.
         on_unseen: is told, in a line, what looks like attention and is not shown.
         on_error: is told what goes wrong here.
         fixed: knows which tensors are no activations.
         layouts: of the program's tensors.
+
+    Attributes:
+        marks: of the program's tensors.
     """
 
     def __init__(
         self,
-        marks: Marks[Mark],
         on_weights: OnWeights,
         on_unmet: OnUnmet,
         on_unseen: Callable[[str], None],
@@ -85,8 +87,8 @@ class WeightsByHand:
         fixed: FixedRows,
         layouts: Layouts,
     ) -> None:
-        self._on_unseen, self._fixed, self._layouts = on_unseen, fixed, layouts
-        self._marks, self._on_weights, self._on_unmet, self._on_error = marks, on_weights, on_unmet, on_error
+        self.on_unseen, self.on_error, self.fixed, self.layouts = on_unseen, on_error, fixed, layouts
+        self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
     def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
         """Follow what a softmax of scores over this axis, counted from the end, has made; ``visible``: see ``Made``."""
@@ -109,7 +111,7 @@ class WeightsByHand:
                 with unseen():
                     kept = found[0][0].clone()
         except Exception as error:  # such as a lack of memory, which would not have been the program's
-            self._on_error(error)
+            self.on_error(error)
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
         try:
@@ -118,7 +120,7 @@ class WeightsByHand:
         except VisitorError:
             raise
         except Exception as error:
-            self._on_error(error)
+            self.on_error(error)
         return result
 
     def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, Weights]]:
@@ -130,7 +132,7 @@ class WeightsByHand:
 
     def of(self, x: object) -> Weights | None:
         """The mark of weights; None of other tensors."""
-        mark = self._marks.get(x)
+        mark = self.marks.get(x)
         if not isinstance(mark, Weights):
             return None
         assert isinstance(x, Tensor)
@@ -177,13 +179,13 @@ class WeightsByHand:
 
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:
-            self._marks.set(x, replace(mark, version=version(x)))
+            self.marks.set(x, replace(mark, version=version(x)))
 
     def _viewed(
         self, mark: Weights, func: Any, view: Callable[[Tensor], Tensor], source: Tensor, x: Tensor
     ) -> Weights | None:
         if not mark.views:
-            mark.made.layout = self._layouts.get(source)
+            mark.made.layout = self.layouts.get(source)
         axes = tuple(axis_after(func, view, source, x, axis) for axis in mark.axes)
         known = tuple(axis for axis in axes if axis is not None)
         if not known:
@@ -214,7 +216,7 @@ class WeightsByHand:
                 for axis in range(-A.ndim, 0)
                 if product.summed_over(A.ndim + axis, which)
             ):
-                self._on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
+                self.on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
             return
         if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
             return  # they are multiplied by a factor for each key as well
@@ -247,7 +249,7 @@ class WeightsByHand:
                 met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
                 layout, places = made.layout, made.parts.order
             else:
-                visible, layout, places = mark.visible(), self._layouts.get(A), how.places
+                visible, layout, places = mark.visible(), self.layouts.get(A), how.places
                 visible = None if visible is None else how.as_weights(visible)
                 if made.parts is not None:
                     made.parts.on_complete()
@@ -297,10 +299,10 @@ class WeightsByHand:
     def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool:
         """Whether what stands along an axis of a factor is fixed: its rows, or the parameters that have made it."""
         factor = product.factors[number]
-        if self._fixed.root(factor) is not None:
+        if self.fixed.root(factor) is not None:
             return True
-        mark, axis = self._marks.get(factor), product.axes[number].index(letter) - factor.ndim
-        if not isinstance(mark, Scores) or any(isinstance(root, Constant) for root in mark.axes.roots):
+        mark, axis = self.marks.get(factor), product.axes[number].index(letter) - factor.ndim
+        if not isinstance(mark, Scores) or mark.are_sums or any(isinstance(root, Constant) for root in mark.axes.roots):
             return False  # a matrix of constants mixes tokens, as a running mean does
         return mark.axes.over_fixed(axis) is True
 

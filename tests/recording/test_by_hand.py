@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from watched import watch
 
-from mhaviz.recording import by_hand
-from mhaviz.recording.descent import Axes
-from mhaviz.recording.marks import Marks, Scores
+from mhaviz.recording.descent import Axes, FixedRows
+from mhaviz.recording.marks import Marks
+from mhaviz.recording.stages import Scores
 
 B, H, L, K, D = 2, 3, 5, 7, 4
 STYLES = {}
@@ -353,7 +353,7 @@ def test_a_look_that_fails_is_no_concern_of_the_programs(monkeypatch):
     def fail(*_):
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(by_hand.FixedRows, "root", fail)
+    monkeypatch.setattr(FixedRows, "root", fail)
     seen, (output, _) = watch(STYLES["operators"], *qkv())
     assert output.shape == (B, H, L, D)
     assert "not followed, RuntimeError: ours" in seen.missed[0]

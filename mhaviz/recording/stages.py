@@ -1,0 +1,147 @@
+"""What a program's tensors have become on the way from queries and keys to values."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from mhaviz.recording.axes import Layout
+from mhaviz.recording.descent import Axes
+from mhaviz.recording.parts import Parts
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Marks a product, and what has become of it before a softmax.
+
+    Attributes:
+        axes: of it.
+        mapped: by what it has been mapped, if by another function.
+        sinks: so many numbers of its last axis no product has made.
+        stage: of a softmax that is written out: "sums" are of exponentials, logarithms of these or of weights.
+        axis: over which "sums" and logarithms are; None: of no such stage, or not known.
+    """
+
+    axes: Axes
+    mapped: str = ""
+    sinks: int = 0
+    stage: Literal["scores", "exp", "sums", "log sums", "log weights"] = "scores"
+    axis: int | None = None
+
+    @property
+    def are_sums(self) -> bool:
+        """Whether the axes are those of what was summed up."""
+        return self.stage in ("sums", "log sums")
+
+
+@dataclass(eq=False)
+class Kept:
+    """Weights as they were before dropout or a cast.
+
+    Attributes:
+        tensor: with these; None after they have met values, as a mark must not keep it alive.
+        version: of it, which changes with its numbers.
+        n_views: so many views had been made of the weights by then.
+    """
+
+    tensor: Tensor | None
+    version: int
+    n_views: int
+
+    def after(self, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor | None:
+        """Them in the axes that all these views have made; None: they are gone, or have been changed since."""
+        x = self.tensor
+        if x is None or version(x) != self.version:
+            return None
+        for view in views[self.n_views :]:
+            x = view(x)
+        return x
+
+
+@dataclass(eq=False)
+class Made:
+    """Weights as a softmax has made them, or as the program has changed them since.
+
+    Attributes:
+        scores, over: what the softmax was of, and the axis of that over which it ran.
+        shape: of them.
+        axes: of the keys, counted from the end; of several that may be it, values are summed over the right one.
+        sinks: so many columns of the softmax are no keys.
+        is_changed: whether the program has changed them.
+        why_unknown: it is not known which of their keys are which; "" if it is.
+        visible: bool, of their shape: which of the softmax's scores are no hidden keys'; None: not known, or after they
+            have met values.
+        has_met: whether they have met values.
+        has_met_again: whether they have met others since.
+        parts: of them that have met values, while others have not.
+        layout: of all of them; None: not known.
+        unmet: takes back what was noted of the softmaxes that have made them, while these had met no values.
+    """
+
+    scores: Axes
+    over: int
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    sinks: int = 0
+    is_changed: bool = False
+    why_unknown: str = ""
+    visible: Tensor | None = None
+    has_met: bool = False
+    has_met_again: bool = False
+    parts: Parts | None = None
+    layout: Layout | None = None
+    unmet: tuple[Callable[[], None], ...] = ()
+
+    def forget_unmet(self) -> None:
+        """Note that they have met values, or a part of them has."""
+        for forget in self.unmet:
+            forget()
+
+    def is_without_sinks(self, x: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
+        """Whether a part of them, ``x``, lacks of another, ``source``, what are no keys, and nothing else."""
+        if not self.sinks or len(axes) != 1 or x.ndim != source.ndim:
+            return False
+        n_keys, n_before = x.shape[axes[0]], source.shape[axes[0]]
+        return n_keys == self.shape[self.axes[0]] - self.sinks and x.numel() * n_before == source.numel() * n_keys
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Marks weights.
+
+    Attributes:
+        made: what they are.
+        axes: of the keys in the marked tensor; see ``Made``.
+        query: the axis of the queries; None: not known.
+        views: how the marked tensor is viewed from what was made; dropout and casts are no views.
+        is_part: whether it holds a part of that alone.
+        kept: what it would be without dropout and casts; None: what it is.
+        version: of the marked tensor; see ``Kept``.
+        drops: whether dropout has changed it, or what it was made of.
+    """
+
+    made: Made
+    axes: tuple[int, ...]
+    query: int | None = None
+    views: tuple[Callable[[Tensor], Tensor], ...] = ()
+    is_part: bool = False
+    kept: Kept | None = None
+    version: int = 0
+    drops: bool = False
+
+    def visible(self) -> Tensor | None:
+        """That of what was made, as the marked tensor is viewed."""
+        x = self.made.visible
+        if x is not None:
+            for view in self.views:
+                x = view(x)
+        return x
+
+
+def version(x: Tensor) -> int:
+    """Changes whenever the numbers of a tensor do; those of inference mode know no versions."""
+    return 0 if x.is_inference() else x._version
+
+
+Mark = Scores | Weights
