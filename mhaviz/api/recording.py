@@ -364,7 +364,10 @@ class Recording(ContextDecorator):
                 run.caught.order.reads,
             )
             if not run.first_query:
-                queries, keys = map(_placed, (queries, keys), rows, run.caught.order.parts)
+                own, of_keys = run.caught.order.parts
+                if run.site.kind == "masked" and of_keys is not None and of_keys.step and of_keys.start < 0:
+                    of_keys = None  # lined up at their ends, as with a cache: see ``_queries_of``
+                queries, keys = map(_placed, (queries, keys), rows, (own, of_keys))
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(site, of.call, heads, queries, keys, of.output, padding=of_places)
 
@@ -599,7 +602,8 @@ def _placed(several: Sequence[Tokens], called: str, part: Part | None) -> tuple[
     """The names of tokens that are known by their positions alone, if they are a part of a sequence."""
     if called or part is None or part.is_first:
         return tuple(several)
-    names = tuple(map(str, part.places)) or tuple(f"row {place}" for place in range(part.n))
+    places = part.places or [-1] * part.n
+    names = tuple(f"row {row}" if place < 0 else str(place) for row, place in enumerate(places))
     return tuple(
         Tokens(names) if not tokens.ids and tokens.grid is None and len(tokens) == part.n else tokens
         for tokens in several

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +44,7 @@ class Origin:
         whole: what it was cut from; None: nothing was.
         reads: of the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
         example: what was cut from another axis, with that axis: one of several examples; None: nothing.
+        joined: what was joined to it, and it to: each axis, where it begins, and the length of all.
     """
 
     size: int
@@ -58,6 +59,7 @@ class Origin:
     beside: "Cut | None" = None
     whole: "Origin | None" = None
     example: "tuple[Origin, Cut] | None" = None
+    joined: "tuple[tuple[Axis, int, int], ...]" = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Origin) and (self.whole or self) is (other.whole or other)
@@ -69,7 +71,8 @@ class Origin:
         """What is left of it."""
         if beside:
             return replace(self, beside=cut, whole=self.whole or self)
-        return replace(self, cuts=(*self.cuts, cut), whole=self.whole or self)
+        joined = tuple((axis, at - cut.start, cut.n) for axis, at, _ in self.joined if cut.step == 1)
+        return replace(self, cuts=(*self.cuts, cut), whole=self.whole or self, joined=joined)
 
 
 class Cut(NamedTuple):
@@ -83,7 +86,7 @@ class Cut(NamedTuple):
 
 class Part(NamedTuple):
     """Tokens: every ``step``-th of a sequence from ``start`` on, ``n`` in all; or, with a step of 0, those of a part of
-    that number, of which nothing else is known."""
+    that number, of which nothing else is known. Places below 0 are of what stands before the sequence."""
 
     of: Origin
     start: int
@@ -186,6 +189,12 @@ class Layouts:
             for one in copy(result):  # a loop over a tensor has yet to take from it
                 named = args[1] if func in _UNBINDS and len(args) > 1 else dim
                 self._layouts.set(one, _as_part(source, args[0], _cut(source, one.shape, named), one))
+        elif func in _SORTS and self.get(args[0]) is not None:
+            source = self.of(args[0])
+            dim = kwargs.get("dim", next(iter(args[_SORTS[func] :]), -1)) % len(source.shape)
+            if dim < len(source.shape) - 1:
+                source = _cut(source, result[0].shape)
+                self._layouts.set(result[0], _with_unordered(_in_any_order(source, source), {dim}))
         elif func in _SEVERAL and type(result) is tuple and self.get(args[0]) is not None:
             self._layouts.set(result[0], _cut(self.of(args[0]), result[0].shape))
         elif result is None and func is _SET_ITEM:
@@ -280,7 +289,8 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
         is_first = place == 0 and (origin.is_lost or (origin.given or (1,))[0] == 0)
         is_example = not may_be_head and (is_first or own < 0)
         for one, factors in enumerate(axes):
-            axes[one] = _with_cut(factors, origin, cut, beside=one != own)
+            if one == own or scores is None or size * dict(factors).get(origin, 1) <= origin.size:  # no other side
+                axes[one] = _with_cut(factors, origin, cut, beside=one != own)
             if is_example:
                 axes[one] = tuple((replace(o, example=(origin, cut), whole=o.whole or o), n) for o, n in axes[one])
         if scores is not None:
@@ -308,6 +318,23 @@ def _part(axis: Axis) -> Part | None:
     elif origin.cuts or n != origin.size:
         return None
     return Part(origin, start, step, n)
+
+
+def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
+    """The tokens along queries and keys, which may be those of the queries with others joined to them, or mixtures."""
+    own, part = _part(query), _part(key)
+    if len(key) != 1 or len(query) != 1 or query[0][1] < 2:
+        return own, part
+    ((of, _),), ((origin, n),) = query, key
+    for axis, at, size in origin.joined:
+        if axis == query and size == n and _part(axis) == own and (own is None or own.is_first):
+            return own, Part(of, -at, 1, n)
+    if origin == of:
+        is_known = part is not None or key == query
+    else:
+        is_mixed = origin.maker is not None and of.maker is None
+        is_known = not is_mixed and all(of not in _origins(axis, all_of=True) for axis, _, _ in origin.joined)
+    return own, part if is_known else Part(origin, -1, 0, n)
 
 
 def _uncut(axis: Axis) -> Axis:
@@ -614,7 +641,20 @@ def _index_copy(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str,
 
 def _scatter(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
     layout = axes.alike(args, kwargs, result.shape)
-    return None if layout is None else _in_any_order(layout, layout)
+    if layout is None:
+        return None
+    layout = _in_any_order(layout, layout)
+    if func not in _SCATTERS:
+        return layout
+    dim, index = (*args[1:3], *(kwargs[name] for name in ("dim", "index") if name in kwargs))[:2]
+    if dim % result.ndim == result.ndim - 1:
+        return layout
+    with unseen():
+        rows = (index.movedim(dim, -1) if index.ndim > 1 else index[None]).flatten(0, -2)
+        least, most = rows.amin(0), rows.amax(0)
+    first, last = _slice_of(least), _slice_of(most)
+    in_order = type(first) is type(last) is slice and first == last
+    return layout if in_order else _with_unordered(layout, {dim % result.ndim})
 
 
 def _put(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -677,6 +717,12 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
             tokens = _first(source.axes[dim], result.shape[dim])
         if tokens is not None:
             layout = layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
+        if len(layout.axes[dim]) == 1:
+            n = result.shape[dim]
+            starts = accumulate(sizes, initial=0)
+            joined = tuple((_with_joined(axis), at, n) for axis, at in zip(along, starts, strict=False) if axis)
+            tokens = _with_joined(layout.axes[dim], joined)
+            layout = layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
         in_order = _are_in_order(sizes, along)
         return layout if in_order else _with_unordered(_in_any_order(layout, layout), {dim})
     place, number, each = found
@@ -715,6 +761,10 @@ def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
     return all(
         several == (list(range(of.size)) if of in shifted else sorted(several)) for of, several in places.items()
     )
+
+
+def _with_joined(axis: Axis, joined: tuple[tuple[Axis, int, int], ...] = ()) -> Axis:
+    return tuple((replace(origin, joined=joined, whole=origin.whole or origin), n) for origin, n in axis)
 
 
 def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
@@ -917,6 +967,8 @@ _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _ROLLS = frozenset(functions("roll"))
 _FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in functions(name)}
 _TURNS = _ROLLS | frozenset(functions("flip"))
+_SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
+_SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in functions(name)}
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _WAYS: dict[Any, Way] = {
@@ -1000,7 +1052,7 @@ class Order:
         """The same of the tokens along these axes; of none, nothing is known."""
         patches = _patches_along(query), _patches_along(key)
         return replace(
-            self, patches=patches, parts=(_part(query), _part(key)), reads=(_reads_along(query), _reads_along(key))
+            self, patches=patches, parts=_parts_along(query, key), reads=(_reads_along(query), _reads_along(key))
         )
 
     def arrange(self, x: Tensor) -> Tensor:

@@ -456,7 +456,9 @@ def _kind(name: str, caught: Caught) -> Kind:
     is_causal = isinstance(caught.call, AttentionCall) and caught.call.causal
     # Of a decoder that begins to write, the next step will tell.
     is_masked = (q_length > 1 or is_causal) and _sees_no_later(caught, k_length)
-    return "masked" if is_masked else "cross" if q_length < k_length else "self"
+    query, key = caught.order.parts
+    is_other = q_length > 1 and key is not None and not key.step and key != query
+    return "masked" if is_masked else "cross" if q_length < k_length or is_other else "self"
 
 
 def _sees_no_later(caught: Caught, end: int) -> bool:

@@ -331,6 +331,19 @@ ORDERS = [
     lambda x: x[:, :, :4].repeat(1, 1, 2, 1),
     lambda x: x[:, :, :4].repeat_interleave(2, 2),
     lambda x: x.unfold(2, 4, 4)[:, :, 1].mT,
+    lambda x: torch.cat([x[:, :, :1], torch.zeros(B, H, 2, D), x[:, :, 1:]], 2),
+    lambda x: F.pad(x, (0, 0, 1, 0)),
+    lambda x: x.sort(2).values,
+    lambda x: x.topk(4, dim=2).values,
+    lambda x: torch.zeros_like(x).scatter_(2, torch.tensor(REVERSED)[:, None].expand_as(x), x),
+    lambda x: torch.zeros_like(x).index_add(2, torch.tensor(REVERSED), x),
+    lambda x: torch.eye(T)[REVERSED] @ x,
+    lambda x: torch.einsum("nt,bhtd->bhnd", torch.eye(T)[REVERSED], x),
+    lambda x: nn.Linear(T, 3)(x.mT).mT,
+    lambda x: x.unflatten(2, (4, 2)).mean(3),
+    lambda x: F.avg_pool1d(x.flatten(0, 1).mT, 2).mT.unflatten(0, (B, H)),
+    lambda x: F.interpolate(x.flatten(0, 1).mT, size=16).mT.unflatten(0, (B, H)),
+    lambda x: F.conv1d(x.flatten(0, 1).mT, torch.ones(D, D, 2), stride=2).mT.unflatten(0, (B, H)),
 ]
 
 
@@ -349,6 +362,7 @@ def test_tokens_in_another_order_are_rows(take):
     recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
     (m,) = recording.attention.maps
     assert m.keys == tuple(f"row {place}" for place in range(len(m.keys)))
+    assert m.kind == "cross"  # no statistics along a diagonal
 
 
 @pytest.mark.parametrize(
@@ -356,8 +370,8 @@ def test_tokens_in_another_order_are_rows(take):
     [
         lambda x: torch.cat([x[:, :, :3], x[:, :, 3:]], 2),
         lambda x: torch.cat([torch.zeros(B, H, 1, D), x[:, :, 1:]], 2),
-        lambda x: torch.cat([torch.zeros(B, H, 2, D), x], 2),
-        lambda x: torch.cat([x[:, :, :1], torch.zeros(B, H, 2, D), x[:, :, 1:]], 2),
+        lambda x: torch.cat([x, torch.zeros(B, H, 2, D)], 2),
+        lambda x: torch.zeros_like(x).scatter(2, torch.arange(T)[:, None].expand_as(x), x),
         lambda x: copied(x.clone(), slice(2, 5), x[:, :, 2:5] * 2),
         lambda x: torch.stack([x[:, :, i] for i in range(T)], 2),
         lambda x: written(torch.zeros(B, H, T, D), (..., slice(2), slice(None)), x[:, :, :2]),
@@ -367,6 +381,36 @@ def test_tokens_that_are_joined_in_their_order_are_no_rows(take):
     recording, _ = recorded(lambda q, k, v: F.scaled_dot_product_attention(q, take(k), take(v)))
     (m,) = recording.attention.maps
     assert m.keys == tuple(map(str, range(len(m.keys))))
+
+
+def with_sink(q, k, v):
+    S = q @ k.mT
+    return torch.cat([torch.zeros(B, H, T, 1), S], -1).softmax(-1)[..., 1:] @ v
+
+
+def with_rows(q, k, v, rows=None, mask=None):
+    rows = torch.zeros(B, H, 2, D) if rows is None else rows
+    return F.scaled_dot_product_attention(q, *(torch.cat([rows, x], 2) for x in (k, v)), mask)
+
+
+CAUSAL = torch.ones(T, T + 2, dtype=torch.bool).tril(2)
+
+
+@pytest.mark.parametrize(
+    ("attend", "first", "rows"),
+    [
+        (with_sink, 0, 0),
+        (with_rows, 0, 2),
+        (lambda *qkv: with_rows(*qkv, torch.zeros(1, 1, 2, D).expand(B, H, 2, D)), 0, 2),
+        (lambda *qkv: with_rows(*qkv, torch.zeros(B, H, 9, D).exp()), 0, 9),
+        (lambda *qkv: with_rows(*qkv, mask=CAUSAL), 2, 0),
+    ],
+)
+def test_tokens_have_the_same_names_behind_rows_that_only_keys_have(attend, first, rows):
+    recording, _ = recorded(attend)
+    (m,) = recording.attention.maps
+    assert m.queries == tuple(map(str, range(first, first + T)))
+    assert m.keys == (*(f"row {i}" for i in range(rows)), *map(str, range(first + T)))
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,12 @@ def test_nor_in_the_other(comparison):
 
 def inside(sheet):
     renderer = sheet.canvas.get_renderer()
-    for text in [*sheet.page.texts, *(label for axes in sheet.axes[1:] for label in axes.get_xticklabels())]:
+    ticks = (
+        (axes, *tick) for axes in sheet.axes[1:] for tick in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    )
+    labels = [label for axes, tick, label in ticks if axes.viewLim.x0 <= tick <= axes.viewLim.x1]
+    assert labels
+    for text in [*sheet.page.texts, *labels]:
         extent = text.get_window_extent(renderer)
         assert extent.x0 >= 0, text
         assert extent.y0 >= 0, text

@@ -1,17 +1,15 @@
 """Plots of curves side by side, each with a legend, or all with one key."""
 
-import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
 from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, QUIET, SMALL, Sheet, fit_text, text_width
-from mhaviz.views.labels import every
 
 # Apart for eyes of every kind, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
 _COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
@@ -19,7 +17,7 @@ _MARKERS = ("o", "s", "^", "D", "v")
 _LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
 _LEADER = 0.42  # inches from a plot to the names in its legend
-_MOST_TICKS = 7
+_MOST_TICKS, _FEW_DECADES = 7, 3
 _TITLE, _KEYS, _OVER_REMARKS = 0.21, 0.3, 0.08  # inches: over axes, over all plots for keys, over remarks on keys
 
 
@@ -113,7 +111,7 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) 
                 markersize=3.5 if has_names else 3, clip_on=False, label=series.name,
             )  # fmt: skip
     if has_names:
-        _finish_with_names(sheet, axes, box, plot)
+        _finish_with_names(sheet, axes, plot)
     else:
         _finish(axes, plot)
 
@@ -141,89 +139,55 @@ def _finish(axes: Axes, plot: Plot) -> None:
         axes.grid(True, color=_GRID, linewidth=0.6)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where axes stand on their sheet, in inches, and what they show; both are logarithmic."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    x_limits: tuple[float, float]
-    y_limits: tuple[float, float]
-
-    def of(self, x: float, y: float) -> tuple[float, float]:
-        """A point of the plot in inches on the sheet."""
-        across = math.log(x / self.x_limits[0]) / math.log(self.x_limits[1] / self.x_limits[0])
-        up = math.log(y / self.y_limits[0]) / math.log(self.y_limits[1] / self.y_limits[0])
-        return self.left + across * self.width, self.top + (1 - up) * self.height
-
-
-def _finish_with_names(sheet: Sheet, axes: Axes, box: tuple[float, float, float, float], plot: Plot) -> None:
+def _finish_with_names(sheet: Sheet, axes: Axes, plot: Plot) -> None:
     """Logarithmic axes that end a little beyond the points, the names of curves, and marks.
 
     If none of the curves has points, that is said.
     """
-    points = [point for series in plot.series for point in _points(series, plot.y)]
-    ys = [y for _, y in points] or [1.0]
-    xs = [x for x, _ in points] or list(plot.x.ticks)
-    place = _Place(*box, (min(xs) / 1.12, max(xs) * 1.12), (min(ys) / 1.6, max(ys) * 1.6))
-    axes.set_xlim(place.x_limits)
-    axes.set_ylim(place.y_limits)
+    points = {series.name: there for series in plot.series if (there := _points(series, plot.y))}
+    xs = [x for there in points.values() for x, _ in there] or list(plot.x.ticks)
+    ys = [y for there in points.values() for _, y in there] or [1.0]
+    limits = min(ys) / 1.6, max(ys) * 1.6
+    axes.set_xlim(min(xs) / 1.12, max(xs) * 1.12)
+    axes.set_ylim(limits)
     axes.set_xlabel(plot.x.label, size=SMALL, labelpad=2)
-    _label_x(axes, place, [x for x in plot.x.ticks if place.x_limits[0] <= x <= place.x_limits[1]])
-    _label_y(axes, place.y_limits, plot.y)
+    base, unit = plot.y.log or 10, plot.y.unit or "{:g}".format
+    is_short = base == 10 and limits[1] < 10**_FEW_DECADES * limits[0]
+    powers = plot.x.log or 10
+    has_power = max(xs) >= powers * min(xs)
+    axes.xaxis.set_major_locator(LogLocator(powers) if has_power else FixedLocator(sorted(set(xs)), nbins=4))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if is_short else (1.0,), numticks=_MOST_TICKS))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+ ", " ", unit(y))))
+    axes.xaxis.minorticks_off()
+    axes.yaxis.minorticks_off()
     axes.grid(True, color=_GRID, linewidth=0.6)
     if points:
-        ends = {series.name: place.of(*there[-1])[1] for series in plot.series if (there := _points(series, plot.y))}
-        handles, names = axes.get_legend_handles_labels()
-        by_end = sorted(zip(handles, names, strict=True), key=lambda one: ends[one[1]])  # as their curves end
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        names = sorted(handles, key=lambda name: -points[name][-1][1])  # as their curves end
         axes.legend(
-            *zip(*by_end, strict=True), loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=SMALL,
-            handlelength=1.6, labelspacing=0.5,
+            [handles[name] for name in names], names, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
+            fontsize=SMALL, handlelength=1.6, labelspacing=0.5,
         )  # fmt: skip
     else:
-        left, top, width, height = box
-        sheet.write(left + width / 2, top + height / 2, "nothing was measured", BODY, colour=QUIET, align="center")
+        middle = _place(sheet, axes.transAxes.transform((0.5, 0.5)))
+        sheet.write(*middle, "nothing was measured", BODY, colour=QUIET, align="center")
     for x, y, text in plot.marks:
-        _mark(sheet, place, x, y, text)
+        if axes.viewLim.contains(x, y):
+            _mark(sheet, axes, x, y, text)
 
 
-def _mark(sheet: Sheet, place: _Place, x: float, y: float, text: str) -> None:
-    """A ring around a point, a thin line from it down to its x, and a remark beside that; nothing outside the plot."""
-    if not (place.x_limits[0] <= x <= place.x_limits[1] and place.y_limits[0] <= y <= place.y_limits[1]):
-        return
-    across, down = place.of(x, y)
-    bottom = place.top + place.height
+def _mark(sheet: Sheet, axes: Axes, x: float, y: float, text: str) -> None:
+    """A ring around a point, a thin line from it down to its x, and a remark beside that."""
+    across, down = _place(sheet, axes.transData.transform((x, y)))
+    right, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
     sheet.page.plot([across, across], [down, bottom], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
     sheet.page.plot([across], [down], "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
-    beside = 0.09 if across + 0.2 < place.left + place.width else -0.09
+    beside = 0.09 if across + 0.2 < right else -0.09
     sheet.write(across + beside, bottom - 0.05, text, SMALL, rotation=90)
 
 
-def _label_x(axes: Axes, place: _Place, ticks: Sequence[float]) -> None:
-    """As many of the lengths as fit beside each other."""
-    labels = [f"{tick:,.0f}" for tick in ticks]
-    places = [place.of(tick, place.y_limits[0])[0] for tick in ticks]
-    fitting = 0
-    for fitting in range(len(ticks), 0, -1):
-        step = every(len(ticks), fitting)
-        ends = [(x, text_width(label, SMALL) / 2) for x, label in zip(places, labels, strict=True)][::step]
-        if all(x - half > before + other + 0.06 for (before, other), (x, half) in pairwise(ends)):
-            break
-    step = every(len(ticks), fitting)
-    axes.set_xticks(ticks[::step], labels[::step])
-    axes.xaxis.minorticks_off()
-
-
-def _label_y(axes: Axes, limits: tuple[float, float], axis: PlotAxis) -> None:
-    base, unit = axis.log or 10, axis.unit or "{:g}".format
-    first, last = (math.log(limit, base) for limit in limits)
-    powers = range(math.ceil(first), math.floor(last) + 1)
-    step = next(step for step in (1, 2, 3, 5, 10, 20, 50, 100, 200) if len(powers) <= _MOST_TICKS * step)
-    ticks = [float(base) ** power for power in powers if power % step == 0]
-    if len(ticks) < 3 and base == 10:  # too few to read the scale by
-        finer = [digit * 10.0**power for power in range(math.floor(first), powers.stop) for digit in (1, 2, 5)]
-        ticks = [tick for tick in finer if limits[0] <= tick <= limits[1]]
-    axes.set_yticks(ticks, [re.sub(r"\.0+ ", " ", unit(tick)) for tick in ticks])
-    axes.yaxis.minorticks_off()
+def _place(sheet: Sheet, pixels: NDArray[np.float64]) -> tuple[float, float]:
+    """Where on the sheet a pixel is, in inches."""
+    x, y = sheet.page.transData.inverted().transform(pixels)
+    return float(x), float(y)
