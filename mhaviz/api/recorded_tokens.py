@@ -146,7 +146,8 @@ class TokenNames:
         positions = Tokens(tuple(str(first + place) for place in range(length)))
         if read is None:
             return positions
-        n_rows = len(read.ids)
+        n_rows, replaced = len(read.ids), read.replaced
+        gone = [] if replaced is None else replaced[min(example, len(replaced) - 1)].nonzero()[:, 0].tolist()
         if n_rows == 1 or (
             n_rows != batch_size and batch_size % n_rows == 0 and not example
         ):  # several beams of each example
@@ -154,7 +155,11 @@ class TokenNames:
         elif n_rows != batch_size:
             return positions
         ids = tuple(read.ids[example].tolist())
-        return replace(positions, ids=ids, special=self._special(ids))
+        tokens = replace(positions, ids=ids, special=self._special(ids))
+        if not (lost := {*gone} - {*tokens.special}):  # special ones stand for what takes their place
+            return tokens
+        named = enumerate(zip(positions.texts, self.name(tokens).texts, strict=True))
+        return Tokens(tuple(old if place in lost else new for place, (old, new) in named), tokens.special)
 
     def _read(self, numbers: frozenset[int], length: int) -> ReadIds | None:
         """The numbers of so many tokens, among what was read of them: neither their positions nor their types.

@@ -21,6 +21,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.errors import MhavizError
 from mhaviz.recording.functions import functions
+from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.patches import Patches
@@ -127,10 +128,10 @@ class Layout(NamedTuple):
 
 
 class Layouts:
-    """The layouts of a program's tensors. ``reads``: the numbers of what look-ups have made."""
+    """The layouts of a program's tensors. ``inputs``: what look-ups have read."""
 
-    def __init__(self, reads: Marks[int]) -> None:
-        self._layouts, self.reads = Marks[Layout](), reads
+    def __init__(self, inputs: SeenInputs) -> None:
+        self._layouts, self.inputs = Marks[Layout](), inputs
 
     def get(self, x: Tensor) -> Layout | None:
         """The layout of a tensor; None: nothing is known of it."""
@@ -183,6 +184,8 @@ class Layouts:
                 layout = _as_part(self.of(_source(args, kwargs)), _source(args, kwargs), layout, result)
             if layout is not None:
                 self._layouts.set(result, layout)
+                if func in _REPLACES:
+                    self._replace(func, (*args, *kwargs.values()), result)
         elif func in _CUTS and args and isinstance(args[0], Tensor):
             source = self.of(args[0])
             dim = kwargs.get("dim", 0 if func in _UNBINDS else None)
@@ -200,6 +203,7 @@ class Layouts:
         elif result is None and func is _SET_ITEM:
             self.write(*args)
             self._layouts.set(args[0], _put(self, func, args, kwargs, args[0]))
+            self._replace(func, args, args[0])
 
     def write(self, x: Tensor, index: Any, values: Any) -> None:
         """Note that values were written into a part of a tensor: tokens that are not their own lose their names.
@@ -228,6 +232,33 @@ class Layouts:
         for one, layout in self._layouts.of_memory(x) if moved or named or x._is_view() else ():
             places = {place for place, axis in enumerate(layout.axes) if _origins(axis) & moved}
             self._layouts.set(one, _with_unordered(_in_any_order(layout, layout), places))
+
+    def _replace(self, func: Any, args: Sequence[Any], result: Tensor) -> None:
+        """Note which tokens a mask has replaced by what no layer has made, such as a learned vector."""
+        layout = self.of(result)
+        reads = _reads_along(layout.axes[-2]) if len(layout.axes) in (2, 3) and layout.scores is None else None
+        if not reads or (result.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return
+        x, mask, values = args[:3]
+        if func in _WHERES:
+            mask, one, values = (x, mask, values) if func is torch.where else (mask, x, values)
+            source = self.get(one) if isinstance(one, Tensor) else None
+            if source and any(map(_reads_along, source.axes)):
+                mask = ~mask
+            else:
+                values = one
+        made = self.get(values) if isinstance(values, Tensor) else None
+        is_made = made is not None and any(origin.maker is not None for origin in _origins(*made.axes))
+        is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool and not mask.is_meta
+        if not is_mask or is_made or torch._C._functorch.is_functorch_wrapped_tensor(mask):
+            return
+        with unseen():
+            mask = mask[..., None] if func is _SET_ITEM and mask.ndim < result.ndim else mask
+            replaced = mask.expand(result.shape).all(-1).view(-1, result.shape[-2])
+            if replaced.any():
+                reads = self.inputs.replace(reads, replaced)
+        tokens = tuple((replace(o, reads=reads, whole=o.whole or o) if o.reads else o, n) for o, n in layout.axes[-2])
+        self._layouts.set(result, layout._replace(axes=(*layout.axes[:-2], tokens, layout.axes[-1])))
 
     def _after(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
         way = _WAYS.get(func)
@@ -858,7 +889,7 @@ def _mixes(source: Layout, result: Tensor) -> bool:
 def _embed(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
     *before, tokens = axes.of(ids).axes or ((),)
-    number = axes.reads.get(result)
+    number = axes.inputs.numbers.get(result)
     if number is not None and ids.ndim:
         ((origin, n),) = tokens if len(tokens) == 1 else _lost(ids.shape[-1])
         tokens = ((replace(origin, size=n, reads=frozenset([number])), n),)
@@ -969,6 +1000,8 @@ _FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", 
 _TURNS = _ROLLS | frozenset(functions("flip"))
 _SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
 _SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in functions(name)}
+_WHERES = frozenset(functions("where"))
+_REPLACES = _WHERES | frozenset(functions("masked_fill masked_scatter"))
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _WAYS: dict[Any, Way] = {

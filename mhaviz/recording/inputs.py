@@ -1,5 +1,6 @@
 """Sees the numbers of tokens that a program's models read."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +24,14 @@ class ReadIds:
         ids: (batch_size, length), where the program has them.
         vocabulary: how many tokens it has.
         number: counts what was read.
+        replaced: bool, (batch_size or 1, length): True where a mask has put something else in place of a token since;
+            None: nowhere.
     """
 
     ids: Tensor
     vocabulary: int
     number: int
+    replaced: Tensor | None = None
 
 
 class SeenInputs:
@@ -47,6 +51,18 @@ class SeenInputs:
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
         return {F.embedding: guarded(self._embedding, self._on_error)}
+
+    def replace(self, numbers: frozenset[int], replaced: Tensor) -> frozenset[int]:
+        """The numbers of the same look-ups where tokens were replaced; see ``ReadIds``."""
+        for read in [read for read in self.ids if read.number in numbers]:
+            every = replaced if read.replaced is None else read.replaced | replaced
+            if read.replaced is not None and torch.equal(every, read.replaced):  # as padding is in each layer
+                continue
+            self.n_read += 1
+            self.ids.append(dataclasses.replace(read, number=self.n_read, replaced=every))
+            numbers = numbers - {read.number} | {self.n_read}
+        del self.ids[:-_MOST_READ]
+        return numbers
 
     def _embedding(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]

@@ -77,7 +77,7 @@ class Watch:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model)
         self.inputs = SeenInputs(self._failed)
-        self._axes = Layouts(self.inputs.numbers)
+        self._axes = Layouts(self.inputs)
         self._merging = Merging(on_merged)
         self.fixed = FixedRows()
         weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self._failed, self.fixed, self._axes)

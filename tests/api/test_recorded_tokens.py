@@ -11,6 +11,7 @@ from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.records.attention import Attention
 from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +98,9 @@ KEPT = {
     "others behind them": lambda p, x: torch.cat([x, SOUND], 1)[:, :6][:, :4],
     "list of heads": lambda p, x: p.k(p.q(x).unflatten(-1, (2, 4))[..., [1], :].repeat(1, 1, 2, 1).flatten(2)),
     "zeros": lambda p, x: torch.zeros_like(x) + x,
+    "nothing masked": lambda p, x: x.masked_fill(torch.zeros(1, 4, 1, dtype=torch.bool), 0),
+    "features masked": lambda p, x: x.masked_fill(torch.arange(8) > 3, 0),
+    "masked by a layer": lambda p, x: torch.where(MASK[..., None], p.q(SOUND), x),
 }
 
 
@@ -110,12 +114,18 @@ def test_what_keeps_tokens_in_their_places_keeps_their_names(name, attend):
     assert read_by(sides, attend=attend) == pairs(ONE, ONE)
 
 
-def _set(x, y):
-    x[:, :] = y
+def _set(x, y, index=(slice(None), slice(None))):
+    x[index] = y
     return x
 
 
+MASK = torch.tensor([[False, True, False, False]])
 LOST = {
+    "set by mask": lambda p, x: _set(x + 0, p.q.bias, MASK),
+    "where": lambda p, x: torch.where(MASK[..., None], p.q.bias, x),
+    "where not": lambda p, x: x.where(~MASK[..., None], p.q.bias) + p.places(PLACES),
+    "filled": lambda p, x: (x + 0).masked_fill_(MASK[..., None], 0),
+    "scattered": lambda p, x: x.masked_scatter(MASK[..., None], p.q.bias),
     "sound": lambda p, x: SOUND * 2,
     "sound by a layer": lambda p, x: p.q(SOUND),
     "sum of two texts": lambda p, x: x + p.words(OTHER),
@@ -144,6 +154,27 @@ def test_what_has_other_tokens_or_moves_them_has_no_names(name):
     for attend in ("by hand", "fused", "module"):
         found = read_by(alone(LOST[name]), attend=attend)
         assert {ids for pair in found for ids in pair} == {()}, attend
+
+
+class Letters:
+    """As much of a tokenizer as names need."""
+
+    vocab_size, all_special_ids, special_tokens_map = 9, [8], {"mask_token": "[mask]"}
+    unk_token = unk_token_id = None
+
+    def __len__(self):
+        return 9
+
+
+def test_words_that_a_mask_has_replaced_alone_lose_their_names(monkeypatch):
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Letters)
+    monkeypatch.setattr(
+        "mhaviz.models.pretrained.reading.name_tokens", lambda _, ids: Tokens(tuple("abcdefgh"[i - 1] for i in ids))
+    )
+    program = Program(alone(lambda p, x: x.masked_fill(torch.tensor([[False, True, True, False]])[..., None], 0)))
+    with mhaviz.record(program) as recording:
+        program(ONE, OTHER)
+    assert recording.attention.maps[0].keys == ("e", "1", "h", "a")  # 8 is special: it says that something is there
 
 
 def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
