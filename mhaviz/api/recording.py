@@ -39,6 +39,9 @@ from mhaviz.records.tokens import Tokens
 if TYPE_CHECKING:
     from torch import nn
 
+_Found = tuple[int, int, int, AttentionMap]
+"""A map with the numbers of its attention, its pass and its example."""
+
 
 def record(
     model: "nn.Module | None" = None,
@@ -133,6 +136,7 @@ class Recording(ContextDecorator):
         self._device = "cpu"
         self._remarks: dict[str, None] = {}
         self._left_out = 0
+        self._batch_sizes: dict[tuple[int, int], int] = {}  # by the numbers of an attention and its pass
         self._told: set[str] = set()
         self._stack: list[ExitStack] = []
         self._follows_caches = False
@@ -211,7 +215,10 @@ class Recording(ContextDecorator):
         if self.is_empty:
             raise MhavizError(self._why_empty())
         layers = self._layers()
-        found = self._maps.result()
+        found = [one for one in self._maps.result() if wanted is None or layers[one[0]] in wanted]
+        if not found:
+            raise self._no_such_layer(layers)
+        found, remark = self._of_one_batch(found)
         several = {place: len({one[place] for one in found}) > 1 for place in (1, 2)}
         named: dict[Tokens, Tokens] = {}
 
@@ -223,8 +230,6 @@ class Recording(ContextDecorator):
         maps = []
         for number, pass_number, one, m in found:
             layer, site = layers[number], self._sites.all[number]
-            if wanted is not None and layer not in wanted:
-                continue
             maps.append(
                 replace(
                     m,
@@ -238,9 +243,32 @@ class Recording(ContextDecorator):
                 )
             )
         self._names.finish()
-        if not maps:
-            raise self._no_such_layer(layers)
-        return Attention(self._source(), _with_heads_joined(maps))
+        return Attention(self._source(remark), _with_heads_joined(maps))
+
+    def _of_one_batch(self, found: list[_Found]) -> tuple[list[_Found], str]:
+        """Keep the first example alone of a pass whose batch axes differ in length: which others match is not known.
+
+        Returns these maps, and what is to be said of them.
+
+        Raises:
+            MhavizError: nothing is left.
+        """
+        sizes: dict[int, dict[int, str]] = {}
+        for number, pass_number, *_ in found:
+            of_pass = sizes.setdefault(pass_number, {})
+            of_pass.setdefault(self._batch_sizes[number, pass_number], _name_of(self._sites.all[number]))
+        lengths = next((one for one in sizes.values() if len(one) > 1), {})
+        if not lengths:
+            return found, ""
+        hold = f"batch axes hold {' and '.join(f'{size:,} ({name})' for size, name in lengths.items())} examples"
+        mixed = {pass_number for pass_number, one in sizes.items() if len(one.keys() - {1}) > 1}
+        kept = [one for one in found if one[2] == 0 or one[1] not in mixed]
+        why = f"{hold}, and which of them match is not known; {parameter('module')} chooses those of one length"
+        if not kept:
+            raise MhavizError(why)
+        if len(kept) < len(found):
+            self._watch.miss(f"{why}; drawn is the first")
+        return kept, hold
 
     def require_rollout(self) -> None:
         """Raise ArgumentError unless all modules and all heads are recorded, as a rollout goes through all."""
@@ -441,6 +469,8 @@ class Recording(ContextDecorator):
         self._queries[number] += len(whole.queries) * whole.call.shape[2] - n_padded
 
     def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
+        if not run.first_query:
+            self._batch_sizes[run.site.number, run.pass_number] = batch_size
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
         there = [place for place in wanted if place < batch_size]
         if len(there) < batch_size:
@@ -503,7 +533,7 @@ class Recording(ContextDecorator):
             f"{parameter('layer')}: there is no layer {wanted}; what is recorded has {listed_numbers('layer', there)}"
         )
 
-    def _source(self) -> Source:
+    def _source(self, *remarks: str) -> Source:
         counted: Counter[int] = Counter()
         for site in self._sites.all:
             if site.number in self._n_heads and not site.is_part:
@@ -523,7 +553,7 @@ class Recording(ContextDecorator):
             "n_heads": max(n_heads),
             "device": self._device,
         }
-        return Source(", ".join(parts), details, "; ".join(self._remarks))
+        return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
 
     def _source_of_statistics(self) -> Source:
         """With the passes that were averaged, and what was left out of them."""

@@ -207,6 +207,36 @@ def test_examples_are_chosen(gpt):
     np.testing.assert_allclose(every.attention[6].weights, alone.attention[0].weights, atol=CLOSE)
 
 
+class Beams(nn.Module):
+    """Two beams of each text."""
+
+    def __init__(self):
+        super().__init__()
+        self.enc, self.cross = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, x, y):
+        x = self.enc(x, x, x)[0].repeat_interleave(2, 0)
+        return self.cross(y, x, x)[0]
+
+
+def test_examples_of_batches_of_other_lengths_are_never_taken_for_the_same():
+    beams, x, y = Beams(), torch.randn(2, 5, 8), torch.randn(4, 3, 8)
+    hold = "batch axes hold 2 (enc) and 4 (cross) examples"
+    for examples in (0, "all"):
+        with mhaviz.record(beams, examples=examples) as recording:
+            beams(x, y)
+        assert [(m.module, m.sentence) for m in recording.attention] == [("enc", None), ("cross", None)]
+        assert recording.attention.source.remark == hold
+        assert any(hold in line for line in recording.notices) is (examples == "all")
+    with mhaviz.record(beams, examples=1) as recording:
+        beams(x, y)
+    with pytest.raises(mhaviz.MhavizError, match=r"which of them match is not known; `module` chooses"):
+        _ = recording.attention
+    with mhaviz.record(beams, examples="all") as recording:
+        beams(x[:1], y[:2])
+    assert [(m.module, m.sentence) for m in recording.attention] == [("enc", 0), ("cross", 0), ("cross", 1)]
+
+
 def test_a_visitor_gets_all_examples_and_its_errors_come_through(gpt):
     shapes = []
     with mhaviz.record(gpt, on_attention=lambda seen: shapes.append(seen.call.shape)):
