@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
-from mhaviz.recording.descent import UNKNOWN, Axes, places_after
-from mhaviz.recording.functions import COPIES, VIEWS, functions
+from mhaviz.recording.descent import UNKNOWN, Axes
+from mhaviz.recording.functions import COPIES, VIEWS, again, axis_after, functions
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.products import PRODUCTS
 from mhaviz.recording.stages import Mark, Scores, Weights
@@ -194,8 +194,8 @@ class ByHand:
         if mark is None or not isinstance(source, Tensor) or not isinstance(result, Tensor):
             return
         if isinstance(mark, Scores) and not mark.are_sums:
-            places = places_after(func, source, args, kwargs, mark.axes.factors)
-            mark = replace(mark, axes=mark.axes.moved(places))
+            view = again(func, args, kwargs)
+            mark = replace(mark, axes=mark.axes.moved(partial(axis_after, func, view, source, result)))
         self._marks.set(result, mark)
 
     def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, Mark] | None:

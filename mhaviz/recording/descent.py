@@ -5,7 +5,7 @@ of these alone. Queries may be fixed: they are learned, and the softmax runs ove
 router, a codebook or a memory.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
 
 
@@ -284,32 +283,11 @@ class Axes:
         holders = self.factors.get(axis, frozenset(range(len(self.roots))))
         return max((one for one, factors in self.factors.items() if not factors & holders), default=None)
 
-    def moved(self, places: dict[int, int]) -> "Axes":
-        """Where a view has put them; see ``places_after``."""
-        return replace(self, factors={places[axis]: held for axis, held in self.factors.items() if axis in places})
+    def moved(self, place_of: Callable[[int], int | None]) -> "Axes":
+        """Where a view has put each; None: nowhere, or it is not known."""
+        places = ((place_of(axis), held) for axis, held in self.factors.items())
+        return replace(self, factors={place: held for place, held in places if place is not None})
 
 
 UNKNOWN = Axes({}, (None, 0))
 """Those of scores that were not seen to be a product."""
-
-
-def places_after(
-    func: Any, source: Tensor, args: Sequence[Any], kwargs: dict[str, Any], axes: Iterable[int]
-) -> dict[int, int]:
-    """Where a view puts those of these axes that it keeps whole, counted from the end.
-
-    They are known again by their strides in a tensor without data.
-    """
-    with unseen():
-        before = torch.empty(source.shape, device="meta")
-        try:
-            after: Tensor = func(before, *args[1:], **kwargs)
-        except Exception:  # such as an index by a tensor of this device
-            return {}
-    places = {}
-    for axis in axes:
-        known = before.shape[axis], before.stride(axis)
-        found = [one for one in range(-after.ndim, 0) if (after.shape[one], after.stride(one)) == known]
-        if len(found) == 1:
-            places[axis] = found[0]
-    return places

@@ -44,8 +44,9 @@ def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, resu
     None: it has been joined with others, or it is not known.
     """
     if func in RESHAPES:
-        tail = source.shape[axis:]
-        return axis if result.shape[axis:] == tail and result.ndim >= len(tail) else None
+        n, size = source.shape[axis], source.shape[axis:].numel()
+        found = [at for at in range(-result.ndim, 0) if (result.shape[at], result.shape[at:].numel()) == (n, size)]
+        return axis if axis in found else found[0] if len(found) == 1 else None
     strides = [0] * source.ndim
     strides[axis] = 1
     probe = torch.empty_strided(source.shape, strides, device="meta")
@@ -57,6 +58,12 @@ def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, resu
         found = [place - after.ndim for place, stride in enumerate(after.stride()) if stride and after.shape[place] > 1]
         return found[0] if len(found) == 1 else None
     return axis if result.ndim == source.ndim else None  # some rows were copied
+
+
+def again(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[Tensor], Any]:
+    """What does to other tensors what a function has done to its first argument, and does not hold that."""
+    rest = args[1:]
+    return lambda x: func(x, *rest, **kwargs)
 
 
 def is_in_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

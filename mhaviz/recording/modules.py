@@ -1,5 +1,6 @@
 """Knows which module of a program runs, what it is called, and which forward pass this is."""
 
+import math
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -99,7 +100,7 @@ class RunningModules:
             root,
             self._local.forward,
             next((one.shape[0] for one in stack if one.shape), None),
-            _product(shape[1:-1]) if shape and len(shape) > 2 else None,
+            math.prod(shape[1:-1]) if shape and len(shape) > 2 else None,
             call=stack[-1].call,
         )
 
@@ -216,10 +217,3 @@ class _Names:
             id(module): (ref(module), ".".join(part for part in name.split(".") if part != "_orig_mod"))
             for name, module in root.named_modules()
         }
-
-
-def _product(sizes: Sequence[int]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product

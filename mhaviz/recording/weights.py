@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.axes import Layout, Layouts
 from mhaviz.recording.descent import UNKNOWN, Constant, FixedRows, Sides, why_none
-from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions, is_in_place
+from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.parts import Parts
@@ -172,7 +172,7 @@ class WeightsByHand:
             if axes:
                 changed = _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes)))
                 if func in _REORDERS and (
-                    func in _SORTS or args[0] is not source or _is_reordered(_again(func, args, kwargs), source, mark)
+                    func in _SORTS or args[0] is not source or _is_reordered(again(func, args, kwargs), source, mark)
                 ):
                     changed.made.why_unknown = _REORDERED
                 self._set(made, changed)
@@ -257,9 +257,9 @@ class WeightsByHand:
             made.forget_unmet()
             if mark.kept is not None:
                 mark.kept.tensor = None
-            shown, again = None if mark.is_part else how, None if adds else multiply_again
+            shown, repeat = None if mark.is_part else how, None if adds else multiply_again
             changed, met_again = made.is_changed, lambda: made.has_met_again
-            meeting = Meeting(met, result, shown, layout, places, sides, changed, visible, why, again, met_again)
+            meeting = Meeting(met, result, shown, layout, places, sides, changed, visible, why, repeat, met_again)
             self._on_weights(meeting)
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:
@@ -370,18 +370,12 @@ def _views(
     """Each tensor that a view has made, with what makes it of others of the same shape, and holds none of them."""
     if not args or args[0] is not source:
         return
-    again = _again(func, args, kwargs)
+    view = again(func, args, kwargs)
     if isinstance(result, Tensor):
-        yield result, again
+        yield result, view
         return
     for number, x in enumerate(copy(result)):  # a loop over a tensor has yet to take from it
-        yield x, partial(_one_of, again, number)
-
-
-def _again(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[Tensor], Any]:
-    """What does to other tensors what a function has done to its first argument, and does not hold that."""
-    rest = args[1:]
-    return lambda x: func(x, *rest, **kwargs)
+        yield x, partial(_one_of, view, number)
 
 
 def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:
