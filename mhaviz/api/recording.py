@@ -635,7 +635,9 @@ def _placed(several: Sequence[Tokens], called: str, part: Part | None) -> tuple[
     places = part.places or [-1] * part.n
     names = tuple(f"row {row}" if place < 0 else str(place) for row, place in enumerate(places))
     return tuple(
-        Tokens(names) if not tokens.ids and tokens.grid is None and len(tokens) == part.n else tokens
+        Tokens(names)
+        if len(tokens) == part.n and not tokens.ids and (tokens.grid is None or "row 0" in names)
+        else tokens
         for tokens in several
     )
 

@@ -354,12 +354,14 @@ def _part(axis: Axis) -> Part | None:
 def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
     """The tokens along queries and keys, which may be those of the queries with others joined to them, or mixtures."""
     own, part = _part(query), _part(key)
-    if len(key) != 1 or len(query) != 1 or query[0][1] < 2:
+    if len(key) != 1 or math.prod(n for _, n in query) < 2:
         return own, part
-    ((of, _),), ((origin, n),) = query, key
+    ((origin, n),), of = key, query[0][0]
     for axis, at, size in origin.joined:
         if axis == query and size == n and _part(axis) == own and (own is None or own.is_first):
             return own, Part(of, -at, 1, n)
+    if len(query) > 1:
+        return own, part
     if origin == of:
         is_known = part is not None or key == query
     else:

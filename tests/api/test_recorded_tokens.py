@@ -235,6 +235,19 @@ def test_patches_stand_where_the_program_joins_them_with_other_tokens(name, opti
         assert m.columns.tokens.grid == (4, 4)
 
 
+def test_rows_that_are_joined_to_keys_of_an_image_are_no_class_token():
+    def sides(p, one, other):
+        x = F.conv2d(IMAGE, torch.ones(8, 3, 8, 8), stride=8).flatten(2).mT
+        return x, torch.cat([SOUND, x], 1)
+
+    program = Program(sides)
+    program.attend = lambda x, y: F.scaled_dot_product_attention(*(one[:, None] for one in (x, y, y)))
+    with mhaviz.record(program) as recording:
+        program(ONE, OTHER)
+    assert recording.attention.maps[0].queries == PATCHES
+    assert recording.attention.maps[0].keys == (*(f"row {i}" for i in range(4)), *map(str, range(16)))
+
+
 def _llava():
     from transformers import LlavaConfig, LlavaForConditionalGeneration
 
