@@ -891,8 +891,8 @@ def _mixes(source: Layout, result: Tensor) -> bool:
 def _embed(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
     *before, tokens = axes.of(ids).axes or ((),)
-    number = axes.inputs.numbers.get(result)
-    if number is not None and ids.ndim:
+    number = axes.inputs.read(ids, weight.shape[0])
+    if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else _lost(ids.shape[-1])
         tokens = ((replace(origin, size=n, reads=frozenset([number])), n),)
     return Layout(tuple(result.shape), (*before, tokens, _made(result.shape[-1], weight, ())))
@@ -1030,7 +1030,7 @@ _WAYS: dict[Any, Way] = {
         (functions("cat concat concatenate"), _cat),
         ([F.linear], _linear),
         (functions("conv1d conv2d conv3d"), _convolve),
-        ([F.embedding, torch.embedding], _embed),
+        ([F.embedding], _embed),
         (functions("view_as_complex view_as_real"), _as_complex),
         ([F.scaled_dot_product_attention], _sdpa),
         (PRODUCTS, _multiply),

@@ -1,19 +1,18 @@
 """Sees what programs take back from transformers' caches of keys, as of drafts that they reject."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor
 
-from mhaviz.recording.replacing import replaced
+from mhaviz.recording.replacing import followed
 
 OnCrop = Callable[[Sequence[tuple[Tensor, Tensor]]], None]
 """Is called with the keys and the values that are left in each layer, (batch_size, n_heads, k_length, features)."""
 
 _CACHES = "transformers.cache_utils"
-_followings: list[OnCrop] = []
 
 
 def may_crop() -> bool:
@@ -21,23 +20,17 @@ def may_crop() -> bool:
     return _CACHES in sys.modules
 
 
-@contextmanager
-def crops_followed(on_crop: OnCrop) -> Iterator[None]:
-    """Tell of each cache from which keys were taken back; several recordings may follow at a time."""
-    with replaced(sys.modules[_CACHES].Cache, "crop", _followed):
-        _followings.append(on_crop)
-        try:
-            yield
-        finally:
-            _followings.remove(on_crop)
+def crops_followed(on_crop: OnCrop) -> AbstractContextManager[None]:
+    """Tell of each cache from which keys were taken back."""
+    return followed(sys.modules[_CACHES].Cache, "crop", _followed, on_crop)
 
 
-def _followed(crop: Callable[..., None]) -> Callable[..., None]:
+def _followed(crop: Callable[..., None], followers: list[OnCrop]) -> Callable[..., None]:
     def crop_followed(cache: Any, *args: Any, **kwargs: Any) -> None:
         crop(cache, *args, **kwargs)
         pairs = ((getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in cache.layers)
         layers = [(keys, values) for keys, values in pairs if isinstance(keys, Tensor) and isinstance(values, Tensor)]
-        for following in list(_followings):
-            following(layers)
+        for follower in list(followers):
+            follower(layers)
 
     return crop_followed

@@ -60,9 +60,13 @@ class FixedRows:
     What is computed from a fixed tensor and an activation is an activation, and so is a buffer once activations were
     copied into it, such as a cache, until its module runs again. One to which they are added, such as a codebook of
     running means, stays fixed.
+
+    Args:
+        is_within: whether a module runs: what a program makes outside, it may give them to read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_within: Callable[[], bool]) -> None:
+        self._is_within = is_within
         self._roots = Marks[Root | None]()
         self._modules: WeakSet[nn.Module] = WeakSet()
 
@@ -101,26 +105,21 @@ class FixedRows:
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
-        if not args:
-            return False
+        if not args or func in MAKERS:
+            return func in MAKERS
         first = args[1] if type(args[0]) is str and len(args) > 1 else args[0]  # torch.einsum
         if type(first) is list or type(first) is tuple:
             first = first[0] if first else None
         return type(first) is nn.Parameter or self._roots.get(first) is not None or "out" in kwargs
 
-    def make(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        """Note what one of ``MAKERS`` has made, within a module.
-
-        Integers may be the numbers of tokens unless each follows another, and arrays of NumPy may be what is read.
-        """
-        is_number = not _is_integer(result) or func is torch.arange
-        if not is_number or func not in _TAKERS or _is_plain(args):
-            self._roots.set(result, Constant(None if not is_number or func.__name__ in _UNSET else True))
-
     def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Note what a function has made of fixed tensors."""
-        if func in MAKERS and isinstance(self._root(result), Constant):
-            return
+        if func in MAKERS and type(result) is Tensor and self._is_within():
+            # Integers may be the numbers of tokens unless each follows another; arrays of NumPy may be what is read.
+            is_number = not _is_integer(result) or func is torch.arange
+            if not is_number or func not in _TAKERS or _is_plain(args):
+                self._roots.set(result, Constant(None if not is_number or func.__name__ in _UNSET else True))
+                return
         name = getattr(func, "__name__", "")
         given = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
         tensors = [x for one in given for x in (one if isinstance(one, list | tuple) else (one,)) if _is_tensor(x)]

@@ -25,7 +25,7 @@ from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, axes_at, order_of
 from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, Mixed, Ran, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
-from mhaviz.recording.descent import ALL_TOKENS, MAKERS, FixedRows, Sides
+from mhaviz.recording.descent import ALL_TOKENS, FixedRows, Sides
 from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import follow_flex, is_flex
 from mhaviz.recording.fused import Fused
@@ -76,10 +76,10 @@ class Watch:
     ) -> None:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model)
-        self.inputs = SeenInputs(self._failed)
+        self.inputs = SeenInputs()
         self._axes = Layouts(self.inputs)
         self._merging = Merging(on_merged)
-        self.fixed = FixedRows()
+        self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
         weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self._failed, self.fixed, self._axes)
         self._by_hand = ByHand(weights, self._merging.add_sums)
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
@@ -95,8 +95,6 @@ class Watch:
         self._missed: dict[str, None] = {}
         self._unfinished: Counter[str] = Counter()
         self.looks: dict[Any, Look | None] = {**self._by_hand.looks(), **self._fused.looks()}
-        self.looks |= {func: _after(self.looks.get(func), look) for func, look in self.inputs.looks().items()}
-        self.looks |= dict.fromkeys(MAKERS, guarded(self._made, self._failed))
         _watches.add(self)
 
     @contextmanager
@@ -179,11 +177,6 @@ class Watch:
         """Say, once, what looks like attention and is not shown."""
         if torch._C._current_graph_task_id() == -1 and (place := self._modules.place()) is not None:
             self.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
-
-    def _made(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        """What a program makes outside modules, it may give them to read."""
-        if self._modules.running()[0] and type(result) is Tensor:
-            self.fixed.make(func, args, kwargs, result)
 
     def _caught_call(
         self, given: Sequence[Tensor], read: Callable[[str], Ran], lengths: tuple[int, int] | None
@@ -349,14 +342,6 @@ def _forked_in_parent() -> None:
 
 if hasattr(os, "register_at_fork"):  # what a process that was forked records, nobody would ever read
     os.register_at_fork(after_in_child=_forked_in_child, after_in_parent=_forked_in_parent)
-
-
-def _after(first: Look | None, look: Look) -> Look:
-    """Looks at a function that somebody else looks at as well."""
-    if first is None:
-        return look
-    inner = first
-    return lambda func, args, kwargs: look(lambda *given, **named: inner(func, given, named), args, kwargs)
 
 
 class _Mode(TorchFunctionMode):

@@ -24,6 +24,7 @@ class _Replaced:
 
 _lock = threading.RLock()
 _replaced: dict[tuple[int, str], _Replaced] = {}
+_followers: dict[tuple[int, str], list[Any]] = {}
 
 
 @contextmanager
@@ -47,6 +48,18 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
                 del _replaced[key]
                 if getattr(owner, name) is one.ours:  # else the program has replaced it, too
                     setattr(owner, name, one.before)
+
+
+@contextmanager
+def followed(owner: Any, name: str, make: Callable[[Any, list[Any]], Any], follower: Any) -> Iterator[None]:
+    """The same by what ``make`` makes of it and of all who follow it: several recordings may at a time."""
+    followers = _followers.setdefault((id(owner), name), [])
+    with replaced(owner, name, lambda before: make(before, followers)):
+        followers.append(follower)
+        try:
+            yield
+        finally:
+            followers.remove(follower)
 
 
 @contextmanager

@@ -1,32 +1,26 @@
 """Lets threads that a program starts be followed as the one that starts them."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from mhaviz.recording.replacing import replaced
+from mhaviz.recording.replacing import followed
 
 Following = Callable[[], Callable[[], AbstractContextManager[Any]]]
 """Is called where a thread is started; what it returns is called in the thread, and runs around all of it."""
 
-_followings: list[Following] = []
+
+def threads_followed(following: Following) -> AbstractContextManager[None]:
+    """Run each thread that is started within what ``following`` gives."""
+    return followed(threading.Thread, "start", _followed, following)
 
 
-@contextmanager
-def threads_followed(following: Following) -> Iterator[None]:
-    """Run each thread that is started within what ``following`` gives; several recordings may follow at a time."""
-    with replaced(threading.Thread, "start", _followed):
-        _followings.append(following)
-        try:
-            yield
-        finally:
-            _followings.remove(following)
-
-
-def _followed(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+def _followed(
+    start: Callable[[threading.Thread], None], followers: list[Following]
+) -> Callable[[threading.Thread], None]:
     def start_followed(thread: threading.Thread) -> None:
-        run, withins = thread.run, [following() for following in list(_followings)]
+        run, withins = thread.run, [following() for following in list(followers)]
 
         def run_followed() -> None:
             del thread.run
