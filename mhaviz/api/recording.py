@@ -210,8 +210,6 @@ class Recording(ContextDecorator):
 
     def _attention_of(self, wanted: tuple[int, ...] | None) -> Attention:
         """All heads of these layers; None: of all."""
-        for site in self._sites.all:
-            self._sites.settle(site)
         if self.is_empty:
             raise MhavizError(self._why_empty())
         layers = self._layers()
@@ -412,6 +410,8 @@ class Recording(ContextDecorator):
                 self._count(self._study, whole)
             elif run.first_query:
                 self._steps[run.site.number] += batch_size * q_length
+            elif self._study is not None and q_length != k_length:
+                self._watch.miss(f"{_name_of(run.site)}: begins with fewer queries than keys; statistics count no such")
             if is_wanted:
                 self._keep(run, seen_of, name, batch_size)
         except MhavizError as error:

@@ -8,7 +8,7 @@ steps are one pass.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product, takewhile
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -48,9 +48,6 @@ class SeenSite:
         keys: a few numbers of each of these, (batch_size, k_length, numbers), by which they are known again; None: not
             known.
         is_followed: whether the pass that goes on is looked at; of others steps are counted by their numbers of keys.
-        rejects: whether queries of the pass that goes on have been rejected by the program, as drafts are.
-        n_drafts: queries at the end of the pass that goes on that may be drafts: of a program that has rejected others.
-        is_lost: whether a step of the pass that goes on was not known to be one; see ``Sites``.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
         parts: the tokens that queries and keys of its last run are; None: not known.
@@ -72,9 +69,6 @@ class SeenSite:
     k_length: int = 0
     keys: Tensor | None = None
     is_followed: bool = True
-    is_lost: bool = False
-    rejects: bool = False
-    n_drafts: int = 0
     forward: int = -1
     call: int = 0
     is_block: bool = False
@@ -92,8 +86,7 @@ class Run:
     Attributes:
         site: which.
         pass_number: which of its passes, counted from 0.
-        first_query: where its queries begin: above 0 of a step that goes on with its pass. What the pass had from there
-            on was rejected by the program, as drafts are, and is replaced.
+        first_query: where its queries begin: above 0 of a step that goes on with its pass.
         caught: what it computed with, without keys that are not there yet (of a cache that is filled bit by bit).
     """
 
@@ -109,11 +102,12 @@ class Sites:
     Args:
         miss: is told what is not told apart, in a line.
         is_drawn: whether the pass of an attention that goes on is wanted; of others nothing is told.
-        on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had.
+        on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had, as the
+            program has taken drafts back from its cache.
         on_part: is called with an attention that turns out to have been a part of one; see ``SeenSite.is_part``.
 
-    A step of a decoder is known by its keys: those before its own are a run of the keys that its pass has had. Where
-    that run ends, its queries begin. A pass ends where the keys are others, or where several runs are the same.
+    A step of a decoder is known by its keys: those before its own are the last keys that its pass has had. Where they
+    are others, such as fewer, a pass begins: of another text, after learned keys, or of a copy of a cache.
     """
 
     def __init__(
@@ -128,8 +122,8 @@ class Sites:
         self._miss = miss
         self._forward = -1
         self._repeats: dict[tuple[int, str], int] = {}
-        self._joined: tuple[int, int, int | None] | None = None
-        """Forward pass of the last step, its queries, and where they begin; None: that is not known."""
+        self._joined: tuple[int, int, int] | None = None
+        """Forward pass of the last step, its queries, and where they begin."""
 
     @property
     def all(self) -> tuple[SeenSite, ...]:
@@ -151,37 +145,33 @@ class Sites:
             return False
         self._repeats[name] = site.repeat + 1
         site.passes, site.forward = site.passes + 1, place.forward
-        site.length, site.k_length, site.is_followed, site.is_lost = *lengths, False, False
+        site.length, site.k_length, site.is_followed = *lengths, False
         site.keys = None
         return True
 
     def crop(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Take back what a program has taken back from a cache, known by the keys that are left; see ``OnCrop``."""
-        there = [s for s in self.all if s.forward == self._forward and s.kind != "cross" and s.is_followed]
-        for site, pair in product(there[:_MOST_TRIED], layers):
-            for x in pair:
-                ends = _ends(site.keys, _few(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []
-                if len(ends) == 1:
-                    n_queries, before = site.k_length - ends[0], (site.kind, site.length)
-                    for one in self.all:
-                        is_decoder = one.kind == "cross" or (one.kind, one.length) == before
-                        if (one.root, one.forward) == (site.root, self._forward) and is_decoder:
-                            one.n_drafts = n_queries
-                            self._take_back(one)
-                    return
+        """Take back what a program has taken back from a cache, known by the keys that are left; see ``OnCrop``.
 
-    def settle(self, site: SeenSite) -> None:
-        """Take back what may be drafts, as nothing more is coming that would tell; say so."""
-        if site.n_drafts and not site.is_lost and self._is_drawn(site):
-            self._miss(
-                f"{site.name}: the last {site.n_drafts} queries are left out, as nothing tells whether the program, "
-                f"which rejected others before, has kept them"
-            )
-        self._take_back(site)
+        All layers have to be known: a model that drafts may share some with the one that reads.
+        """
+        decoders: dict[tuple[int, int, Kind, int], list[SeenSite]] = {}
+        for site in self.all:
+            if site.kind != "cross" and site.is_followed:
+                decoders.setdefault((site.root, site.forward, site.kind, site.k_length), []).append(site)
+        found = []
+        for (root, forward, _, k_length), sites in decoders.items():
+            pairs = zip(sites, layers, strict=True) if len(sites) == len(layers) else ()
+            ends = {_end_left(site, pair) for site, pair in pairs}
+            if len(ends) == 1 and (end := ends.pop()):
+                crossed = (s for s in self.all if s.kind == "cross" and (s.root, s.forward) == (root, forward))
+                found.append(([*sites, *crossed], k_length - end))
+        if len(found) == 1:
+            for one in found[0][0]:
+                self._take_back(one, found[0][1])
 
-    def _take_back(self, site: SeenSite) -> None:
-        n_queries, site.n_drafts = min(site.n_drafts, site.length - 1), 0
-        if n_queries > 0 and not site.is_lost:
+    def _take_back(self, site: SeenSite, n_queries: int) -> None:
+        n_queries = min(n_queries, site.length - 1)
+        if n_queries > 0:
             site.length -= n_queries
             if site.kind != "cross":
                 site.k_length -= n_queries
@@ -199,12 +189,11 @@ class Sites:
         name = place.root, place.name
         keys = takewhile(self._sites.__contains__, ((*name, repeat) for repeat in range(MOST_REPEATS)))
         sites = [self._sites[key] for key in keys]
+        repeat = self._repeats.get(name, 0)
         for one in sites:  # one module may be the attention of all layers: each has a site
             if (step := self._step(one, place, caught)) is not None:
-                return None if one.is_lost else step
-        if any(self._is_lost(one, place, caught) for one in sites):
-            return None
-        repeat = self._repeats.get(name, 0)
+                self._repeats[name] = max(repeat, one.repeat + 1)
+                return step
         self._repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
         caught = _without_unfilled(caught, caught.call.shape[2])
@@ -224,11 +213,9 @@ class Sites:
             self._join_heads(
                 site, [one for one in sites if one.call == place.call and one.forward == place.forward], caught
             )
-        self.settle(site)
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
-        site.is_lost = site.rejects = False
         site.call = place.call
         self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place, caught)
         if self._is_some_examples(site, place, caught):
@@ -315,54 +302,27 @@ class Sites:
         if not (0 < n_before <= site.k_length and (q_length == 1 or _sees_no_later(caught, k_length))):
             return None
         ends = _ends(site.keys, now, n_before) if site.is_followed else [n_before]
-        no_query = site.k_length - site.length  # keys before the first query's
-        joined = self._joined
-        if len(ends) > 1 and joined is not None and joined[:2] == (place.forward, q_length) and joined[2] is not None:
-            ends = [end for end in ends if end - no_query == joined[2]]
-        if len(ends) != 1 or ends[0] < no_query:
+        if site.k_length not in ends:
             return None
-        run = Run(site, site.passes - 1, ends[0] - no_query, caught)
         if site.keys is not None and now is not None:
-            site.keys = torch.cat([site.keys[:, : ends[0]], now[:, n_before:]], dim=1)
-        site.kind, self._joined = "masked", (place.forward, q_length, run.first_query)
-        site.rejects |= run.first_query < site.length
-        site.n_drafts = (q_length - 1) * site.rejects
-        site.length, site.k_length, site.forward = run.first_query + q_length, ends[0] + q_length, place.forward
-        return run
+            site.keys = torch.cat([site.keys, now[:, n_before:]], dim=1)
+        site.kind, self._joined = "masked", (place.forward, q_length, site.length)
+        site.k_length += q_length
+        return self._go_on(site, place, q_length, caught)
 
     def _cross_step(self, site: SeenSite, place: Place, caught: Caught) -> Run | None:
         """The same of an attention to other tokens: its queries are those of the step that came before."""
         _, _, q_length, k_length = caught.call.shape
-        if self._joined is None or self._joined[:2] != (place.forward, q_length) or k_length != site.k_length:
+        if self._joined != (place.forward, q_length, site.length) or k_length != site.k_length:
             return None
-        first = self._joined[2]
-        site.is_lost |= first is None or first > site.length
-        if site.is_followed and not site.is_lost:
-            site.is_lost = not _ends(site.keys, _known_by(caught, k_length), k_length)
-        run = Run(site, site.passes - 1, first or 0, caught)
-        site.rejects |= run.first_query < site.length
-        site.n_drafts = (q_length - 1) * site.rejects
-        site.length, site.forward = run.first_query + q_length, place.forward
-        return run
+        if site.is_followed and not _ends(site.keys, _known_by(caught, k_length), k_length):
+            return None
+        return self._go_on(site, place, q_length, caught)
 
-    def _is_lost(self, site: SeenSite, place: Place, caught: Caught) -> bool:
-        """Whether the run seems to be a step of the pass of a site, but of which tokens nothing tells; say so then."""
-        _, _, q_length, k_length = caught.call.shape
-        if q_length >= k_length or site.kind != "masked" or not site.is_followed:
-            return False
-        n_before = _end(caught, site.k_length) - q_length
-        is_own = site.forward != place.forward or (q_length == 1 and n_before == site.k_length)
-        if not is_own or not 0 < n_before < k_length:
-            return False
-        if q_length > 1 and not _sees_no_later(caught, n_before + q_length):
-            return False
-        if not site.is_lost and self._is_drawn(site):
-            self._miss(
-                f"{site.name}: drawn as far as token {site.length}, where the keys of earlier tokens changed or cannot "
-                f"be told apart, as in a search with beams; record it with one beam, or the whole text in one pass"
-            )
-        site.is_lost, site.forward, self._joined = True, place.forward, (place.forward, q_length, None)
-        return True
+    def _go_on(self, site: SeenSite, place: Place, q_length: int, caught: Caught) -> Run:
+        run = Run(site, site.passes - 1, site.length, caught)
+        site.length, site.forward = site.length + q_length, place.forward
+        return run
 
 
 _SAME_KEY = 0.1
@@ -370,9 +330,6 @@ _SAME_KEY = 0.1
 
 _SAME_NUMBER = 1e-4
 """Where keys have moved within a cache, or some are gone, they are the same but for rounding."""
-
-_MOST_TRIED = 4
-"""So many attentions are tried to know a cache by, as the keys of one may not be told apart."""
 
 _MOST_ENDS = 64
 """So many places are tried at which keys may have stood."""
@@ -415,6 +372,15 @@ def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
         for start in found
         if bool((known[:, start : start + n_keys] - now).abs().amax() <= _SAME_NUMBER * most)
     ]
+
+
+def _end_left(site: SeenSite, layer: tuple[Tensor, Tensor]) -> int:
+    """Where among the keys of an attention those end that are left in the cache of a layer; 0: they are others."""
+    for x in layer:
+        ends = _ends(site.keys, _few(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []
+        if len(ends) == 1:
+            return ends[0]
+    return 0
 
 
 def _end(caught: Caught, k_length: int) -> int:

@@ -1,5 +1,7 @@
 """Runs of attentions that are told apart: steps of generation where layers share a module, and kinds."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -239,7 +241,10 @@ def test_statistics_of_an_attention_whose_kind_changes_while_it_runs():
         reader(x, 2)
     averages = recording.head_statistics.kinds
     assert [(one.kind, one.layers) for one in averages] == [("self", (0,)), ("masked", (0,))]
-    assert recording.notices == ["drawn is the first of 3 forward passes; `passes` chooses others"]
+    assert recording.notices == [
+        "LastReads: begins with fewer queries than keys; statistics count no such",
+        "drawn is the first of 3 forward passes; `passes` chooses others",
+    ]
 
 
 def _tiny(kind="Mistral", **sizes):
@@ -312,55 +317,104 @@ def test_drafts_that_were_rejected_are_no_text(drafts, attention):
 
 
 class Drafting(nn.Module):
-    """A cache that grows by any number of tokens and is cut at any length, as a program of one's own has it."""
+    """Reads on with a cache, whose keys may begin with learned ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_learned: int = 0) -> None:
         super().__init__()
-        self.qkv, self.cached = nn.Linear(8, 24), torch.zeros(2, 1, 2, 0, 4)
+        self.qkv, self.cache = nn.Linear(8, 24), None
+        self.learned = nn.Parameter(torch.randn(2, 1, 2, n_learned, 4))
+
+    def begin(self) -> None:
+        self.cache = pytest.importorskip("transformers").DynamicCache()
+        self.cache.update(*self.learned, 0)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
-        self.cached = torch.cat([self.cached, torch.stack([k, v])], dim=-2)
-        keys, values = self.cached
-        start = keys.shape[2] - x.shape[1]
-        mask = torch.arange(keys.shape[2]) <= torch.arange(start, keys.shape[2])[:, None]
+        keys, values = self.cache.update(k, v, 0)
+        mask = torch.ones(x.shape[1], keys.shape[2], dtype=torch.bool).tril(keys.shape[2] - x.shape[1])
         return F.scaled_dot_product_attention(q, keys, values, mask)
 
+    def expected(self, text: Tensor) -> Tensor:
+        """Of all tokens in one pass."""
+        q, k = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(text).chunk(3, dim=-1)[:2])
+        S = q @ torch.cat([self.learned[0], k], dim=2).mT / 2
+        return (S + torch.full(S.shape, -torch.inf).triu(1 + S.shape[-1] - S.shape[-2])).softmax(dim=-1)[0].detach()
 
-def _draft(model, text, goes_on):
-    """Three drafts beside the prompt, the first of which is right, and three wrong ones at the end."""
-    model.cached, wrong = torch.zeros(2, 1, 2, 0, 4), torch.randn(1, 5, 8)
+
+def _draft(model, text):
+    """Three drafts beside the prompt, the first of which is right, and three wrong ones."""
+    wrong = torch.randn(1, 5, 8)
+    model.begin()
     with torch.no_grad():
         model(torch.cat([text[:, :5], wrong[:, :2]], dim=1))
-        model.cached = model.cached[..., :5, :]
+        model.cache.crop(-2)
         model(text[:, 5:8])
         model(torch.cat([text[:, 8:9], wrong[:, 2:]], dim=1))
-        if goes_on:
-            model.cached = model.cached[..., :9, :]
-            model(text[:, 9:])
+        model.cache.crop(-3)
+        model(text[:, 9:])
+
+
+def test_drafts_that_a_program_of_ones_own_rejects_are_no_text():
+    torch.manual_seed(0)
+    model, text = Drafting(), torch.randn(1, 10, 8)
+    with record(model) as recording:
+        _draft(model, text)
+    np.testing.assert_allclose(recording.attention.maps[0].weights, model.expected(text), atol=1e-6)
+    assert not recording.notices
+
+
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 1), (1, 4)])
+@pytest.mark.parametrize("trains", [False, True])
+def test_texts_after_the_same_learned_keys_are_passes_of_their_own(lengths, trains):
+    torch.manual_seed(0)
+    model, texts = Drafting(2), [torch.randn(1, n, 8) for n in lengths]
+    expected = []
+    with record(model, passes="0-") as recording:
+        for text in texts:
+            model.begin()
+            model(text)
+            expected.append(model.expected(text))
+            model.learned.data += 0.1 * trains
+    for m, A in zip(recording.attention.maps, expected, strict=True):
+        np.testing.assert_allclose(m.weights, A, atol=1e-6)
+    assert not recording.notices
 
 
 @torch.no_grad()
-def test_drafts_of_a_program_without_transformers():
+def test_texts_that_go_on_with_copies_of_a_cache_are_passes_of_their_own():
     torch.manual_seed(0)
-    model, text = Drafting(), torch.randn(1, 10, 8)
-    q, k = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in model.qkv(text).chunk(3, dim=-1)[:2])
-    expected = (q @ k.mT / 2 + torch.full((10, 10), -torch.inf).triu(1)).softmax(dim=-1)[0]
-    with record(model) as recording:
-        _draft(model, text, goes_on=True)
-    np.testing.assert_allclose(recording.attention.maps[0].weights, expected, atol=1e-6)
+    model, prompt, texts = Drafting(), torch.randn(1, 4, 8), torch.randn(2, 1, 3, 8)
+    with record(model, passes="0-") as recording:
+        model.begin()
+        model(prompt)
+        cache = model.cache
+        for text in texts:
+            model.cache = deepcopy(cache)
+            model(text)
+    first, second = (model.expected(torch.cat([prompt, text], dim=1)) for text in texts)
+    for m, A in zip(recording.attention.maps, (first, second[:, 4:]), strict=True):
+        np.testing.assert_allclose(m.weights, A, atol=1e-6)
+    assert list(recording.attention.maps[1].queries) == ["4", "5", "6"]
     assert not recording.notices
-    with record(model) as recording:
-        _draft(model, text, goes_on=False)
-    np.testing.assert_allclose(recording.attention.maps[0].weights, expected[:, :9, :9], atol=1e-6)
-    assert "the last 3 queries are left out, as nothing tells whether the program" in recording.notices[0]
+
+
+@torch.no_grad()
+def test_drafts_of_a_model_that_shares_layers_with_the_one_that_reads_are_no_text():
+    model, drafts = _tiny("Llama"), _tiny("Llama", num_hidden_layers=1)
+    drafts.load_state_dict(model.state_dict(), strict=False)
+    with record() as recording:
+        written = model.generate(REPEATING[:, :6], assistant_model=drafts, max_new_tokens=10, do_sample=False)
+    model.set_attn_implementation("eager")
+    expected = model(written[:, :-1], output_attentions=True, use_cache=False).attentions
+    for m, A in zip(recording.attention.maps[-2:], expected, strict=True):
+        np.testing.assert_allclose(m.weights, A[0], atol=1e-5)
 
 
 def test_drafts_in_cells_with_others_are_not_drawn():
     torch.manual_seed(0)
     model = Drafting()
     with record(model, size=4) as recording:
-        _draft(model, torch.randn(1, 10, 8), goes_on=True)
+        _draft(model, torch.randn(1, 10, 8))
     assert recording.is_empty
     assert "rejected 2 tokens that are in cells with others, and its map is left out" in recording.notices[0]
 
@@ -369,17 +423,17 @@ def test_drafts_in_cells_with_others_are_not_drawn():
 def test_drafts_of_the_last_step_are_replaced_in_pooled_cells():
     torch.manual_seed(0)
     model, text, wrong = Drafting(), torch.randn(1, 12, 8), torch.randn(1, 2, 8)
+    model.begin()
     with record(model, size=4) as recording:
         model(text[:, :8])
         model(torch.cat([text[:, 8:10], wrong], dim=1))
-        model.cached = model.cached[..., :10, :]
+        model.cache.crop(-2)
         model(text[:, 10:])
-        model.cached = model.cached[..., :11, :]
+        model.cache.crop(-1)
         model(text[:, 11:])
     m = recording.attention.maps[0]
     assert m.rows.edges.tolist() == [0, 4, 8, 12]
-    q, k = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in model.qkv(text).chunk(3, dim=-1)[:2])
-    A = (q @ k.mT / 2 + torch.full((12, 12), -torch.inf).triu(1)).softmax(dim=-1)[0]
+    A = model.expected(text)
     np.testing.assert_allclose(m.weights, A.unflatten(1, (3, 4)).mean(dim=2).unflatten(2, (3, 4)).sum(dim=3), atol=1e-6)
 
 
@@ -403,12 +457,12 @@ def test_a_cache_whose_keys_are_in_another_order_is_not_joined():
 
 
 @torch.no_grad()
-def test_a_search_with_beams_is_not_drawn_past_where_eager_attention_reorders_values():
+def test_a_search_with_beams_is_a_pass_as_far_as_eager_attention_reorders_values():
     model = _tiny("Llama")
     model.set_attn_implementation("eager")
     with record(model) as recording:
         model.generate(REPEATING[:, :4], max_new_tokens=20, do_sample=False, num_beams=4)
-    assert any("as in a search with beams; record it with one beam" in line for line in recording.notices)
+    assert any(line.startswith("drawn is the first of") for line in recording.notices)
     assert all(len(m.rows) < 23 for m in recording.attention)
 
 
