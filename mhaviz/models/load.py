@@ -30,23 +30,13 @@ Notice = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Request:
-    """Which model is asked for; the arguments of ``load_model``."""
-
-    name: str
-    device: str
-    writes: bool
-    on_notice: Notice
-    predicts: bool = False
-
-
-@dataclass(frozen=True)
 class ModelKind:
     """A kind of model.
 
     Attributes:
         called: what messages call such a model.
-        load: imports what the kind needs, and makes the model of a request and the options given.
+        load: imports what the kind needs, and makes the model of its name, its device, whether it must write and
+            predict, who is told what was assumed, and the options given.
         options: what may be asked of it beside its device; it brings all else with it.
         name: names a model of this kind, unless there is a file of that name; "random" always does.
         expected, is_of_kind: of kinds that are files or folders: what messages call them, and whether there is one of
@@ -67,10 +57,10 @@ def _suffix(name: str) -> str:
     return Path(name).suffix.lower()
 
 
-def _load_random(request: Request, **sizes: Any) -> "Model":
+def _load_random(name: str, device: str, *needs: Any, **sizes: Any) -> "Model":
     from mhaviz.models.single_layer import RandomLayer
 
-    return RandomLayer(device_name=request.device, **sizes)
+    return RandomLayer(device_name=device, **sizes)
 
 
 def _is_checkpoint(name: str) -> bool:
@@ -86,11 +76,11 @@ def _is_checkpoint(name: str) -> bool:
     return "mhaviz" in metadata
 
 
-def _load_trained(request: Request) -> "Model":
+def _load_trained(name: str, device: str, *needs: Any) -> "Model":
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.loading import load_checkpoint
 
-    return TrainedModel(load_checkpoint(request.name), request.device)
+    return TrainedModel(load_checkpoint(name), device)
 
 
 def _has_parameters(name: str) -> bool:
@@ -98,7 +88,11 @@ def _has_parameters(name: str) -> bool:
 
 
 def _load_parameters(
-    request: Request,
+    name: str,
+    device: str,
+    writes: bool,
+    predicts: bool,
+    on_notice: Notice,
     prefix: str | None = None,
     n_heads: int | None = None,
     seed: int | None = None,
@@ -114,14 +108,14 @@ def _load_parameters(
         raise ArgumentError(f"{parameter('input')} takes the place of random embeddings; leave out {parameter('seed')}")
     if input_name is not None and input is None:
         raise ArgumentError(f"{parameter('input_name')} chooses among the tensors of a file; add {parameter('input')}")
-    saved = read_attention(Path(request.name), prefix)
+    saved = read_attention(Path(name), prefix)
     inputs = None if input is None else read_inputs(Path(input), input_name)
     if n_heads is None:
-        request.on_notice(
+        on_notice(
             f"parameters do not tell how many heads they are for; took {_USUAL_HEADS}, see {parameter('n_heads')}"
         )
     heads = _USUAL_HEADS if n_heads is None else n_heads
-    return SavedLayer(saved, heads, seed or 0, request.device, causal, inputs, assumed=n_heads is None)
+    return SavedLayer(saved, heads, seed or 0, device, causal, inputs, assumed=n_heads is None)
 
 
 def _is_pretrained(name: str) -> bool:
@@ -143,14 +137,17 @@ def require_transformers(what: str) -> None:
 
 
 def _load_pretrained(
-    request: Request,
+    name: str,
+    device: str,
+    writes: bool,
+    predicts: bool,
+    on_notice: Notice,
     revision: str | None = None,
     dtype: Any = "auto",
     device_map: str | None = None,
     max_memory: Any = None,
     tensor_parallel: bool = False,
 ) -> "Model":
-    name = request.name
     require_transformers(name)
     try:
         folder = find_folder(name, revision)  # before all that takes seconds to load
@@ -160,30 +157,24 @@ def _load_pretrained(
             raise
         raise MhavizError(f"there is no model {shortened(name)}; did you mean {near[0]}?") from error
     is_spread = device_map is not None or max_memory is not None
-    if is_spread and request.device != "auto":
+    if is_spread and device != "auto":
         raise ArgumentError(f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}")
     process = this_process() if tensor_parallel else Process()
     from mhaviz.devices import resolve_device
 
-    where = resolve_device(process.device(request.device))
-    from mhaviz.models.pretrained.loading import open_checkpoint
+    where = resolve_device(process.device(device))
+    from mhaviz.models.pretrained.loading import load_checkpoint
     from mhaviz.models.pretrained.model import PretrainedModel
     from mhaviz.models.pretrained.silence import silence
     from mhaviz.models.pretrained.sites import find_sites
     from mhaviz.models.pretrained.spread import Spread
 
     spread = Spread.of(device_map or "auto", max_memory) if is_spread else None
-    with silence(1, 2):
-        checkpoint = open_checkpoint(
-            name, where, dtype, request.writes, folder, spread, process.count, request.predicts
-        )
-    if checkpoint.notice is not None:
-        request.on_notice(checkpoint.notice)
-    with silence(1, 2):
-        loaded = checkpoint.load()
+    loaded = load_checkpoint(name, where, dtype, writes, predicts, folder, spread, process.count, on_notice)
     for remark in loaded.remarks:
-        request.on_notice(remark)
-    return PretrainedModel(*find_sites(loaded))
+        on_notice(remark)
+    with silence(1, 2):
+        return PretrainedModel(*find_sites(loaded))
 
 
 KINDS = (
@@ -263,7 +254,7 @@ def load_model(
     kind = kind_of(name)
     given = {key: value for key, value in asked.items() if value is not None and value is not False}
     _refuse_settled(name, kind, given)
-    return kind.load(Request(name, device, writes, on_notice, predicts), **given)
+    return kind.load(name, device, writes, predicts, on_notice, **given)
 
 
 def _refuse_settled(name: str, kind: ModelKind, given: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.api.corpora import count_batch
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
-from mhaviz.models.pretrained.loading import open_checkpoint
+from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.views.showing import figure_of
@@ -38,7 +38,7 @@ DRAWING, MEMORY, HEADS = 1 / 15, 0.1, 0.5
 
 
 def open_model(folder: Path) -> PretrainedModel:
-    return PretrainedModel(*find_sites(open_checkpoint(str(folder), torch.device("cpu")).load()))
+    return PretrainedModel(*find_sites(load_checkpoint(str(folder), torch.device("cpu"))))
 
 
 def drawing(repeat: int) -> Row:

@@ -8,7 +8,7 @@ from mhaviz.models.load import ModelKind, kind_of, load_model
 
 
 def test_a_new_kind_is_a_row_of_the_table(monkeypatch):
-    kind = ModelKind("uniform weights", lambda request, width=1: (request.name, width), ("width",), name="uniform")
+    kind = ModelKind("uniform weights", lambda name, *needs, width=1: (name, width), ("width",), name="uniform")
     monkeypatch.setattr(load, "KINDS", (*load.KINDS[:-1], kind, load.KINDS[-1]))
     assert kind_of("uniform") is kind
     assert load_model("uniform", width=3) == ("uniform", 3)

@@ -2,7 +2,7 @@
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +29,9 @@ from transformers.utils import logging
 
 from mhaviz.models.pretrained import capture, sharing, sizes
 from mhaviz.models.pretrained.classes import is_encoder_alone, predicting_class, usual_class
-from mhaviz.models.pretrained.forecast import Forecast, forecast
 from mhaviz.models.pretrained.growth import require_sound_steps
-from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, where_it_lies
+from mhaviz.models.pretrained.silence import silence
+from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
@@ -166,104 +166,33 @@ def _configs(model: PreTrainedModel) -> list[PreTrainedConfig]:
     return list(found.values())
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint of which all has been read and checked but its weights; ``load`` reads these.
-
-    Attributes:
-        name, folder: what it is called, and where it is.
-        config, tokenizer, kind: as transformers makes them.
-        device, spread, processes, dtype, writes: as in ``open_checkpoint``.
-        attention: the attention function that it will run with.
-        forecast: the memory that it takes.
-        otherwise: the class that reads it if its files lack what stands on top of the model in ``kind``; None: that is
-            an error.
-    """
-
-    name: str
-    folder: Path
-    config: PreTrainedConfig
-    tokenizer: PreTrainedTokenizerBase
-    kind: type[PreTrainedModel]
-    device: torch.device
-    spread: Spread | None
-    processes: int
-    dtype: str
-    writes: bool
-    attention: str
-    forecast: Forecast
-    otherwise: type[PreTrainedModel] | None = None
-
-    @property
-    def notice(self) -> str | None:
-        """What the user should know before it is loaded."""
-        return self.forecast.notice(self.name)
-
-    def load(self) -> Loaded:
-        """The model, on its device or spread over several.
-
-        Raises:
-            ArgumentError: a model that cannot write.
-            MhavizError: it cannot be read, or does not fit into memory.
-        """
-        self.forecast.require_fit(self.name)
-        with as_one_line(f"{self.name} cannot be loaded"):
-            return self._load()
-
-    def _load(self) -> Loaded:
-        model, missing = _model(self)
-        if self.otherwise and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
-            return replace(self, kind=self.otherwise, otherwise=None)._load()
-        _require_weights(model, missing, self.name, self.writes)
-        remarks = _ignored_code(model, self.tokenizer)
-        if not self._is_apart:
-            nn.Module.to(model, self.device)
-        captured = bool(self.kind._can_set_attn_implementation())
-        return Loaded(
-            self.name,
-            nn.Module.eval(model),
-            self.tokenizer,
-            input_device(model) if self._is_apart else self.device,
-            captured,
-            remarks=tuple(remarks),
-            processes=self.processes,
-            shared=sharing.shared_attentions(model) if self.processes > 1 else frozenset(),
-        )
-
-    @property
-    def _is_apart(self) -> bool:
-        """Whether its weights are not all on one device."""
-        return self.spread is not None or self.processes > 1
-
-
-def open_checkpoint(
+def load_checkpoint(
     name: str,
     device: torch.device,
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
     writes: bool = False,
+    predicts: bool = False,
     folder: Path | None = None,
     spread: Spread | None = None,
     processes: int = 1,
-    predicts: bool = False,
-) -> Checkpoint:
-    """Read all of a model but its weights.
-
-    What libraries print meanwhile, and in ``Checkpoint.load``, is seen, unless the caller sets ``silence`` around it:
-    that is of the whole process, and takes what other threads print with it.
+    on_notice: Callable[[str], None] = lambda notice: None,
+) -> Loaded:
+    """Read and check all of a model but its weights, then these. What libraries print meanwhile is not seen.
 
     Args:
         name: which model; see ``find_folder``.
         device: where it will run.
         dtype: of its numbers; see ``DTYPES``.
         writes: whether it must be able to continue a text.
+        predicts: with what predicts tokens, next or masked ones, if its files have that.
         folder: where it is, if that has been found out.
         spread: how it is spread over several devices; None: it is on ``device``.
         processes: how many share it, each a part of its heads; each must call this.
-        predicts: with what predicts tokens, next or masked ones, if its files have that.
+        on_notice: is told the memory that a large model takes, before it is loaded.
 
     Raises:
         ArgumentError: an unknown dtype, a model that cannot write.
-        MhavizError: there is no such model, or it cannot be read.
+        MhavizError: there is no such model, it cannot be read, or does not fit into memory.
     """
     if dtype not in DTYPES:
         raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
@@ -271,7 +200,7 @@ def open_checkpoint(
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name)
     fields = read_fields(folder, name)
-    with as_one_line(f"{name} cannot be loaded"):  # its files can hold anything, and make libraries raise it
+    with silence(1, 2), as_one_line(f"{name} cannot be loaded"):  # its files can make libraries raise anything
         there = sizes.read_sizes(weight_files(folder))
         sizes.require_fields(fields, there, name)
         config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
@@ -282,11 +211,27 @@ def open_checkpoint(
             kind = predicting_class(config) or usual
         attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
         there = replace(there, is_packed=_is_quantised(config, name))
-        numbers = sizes.require_model(kind, config, attention, there, name)
-        taken = forecast(numbers, there, config, dtype, device, spread, processes)
-    otherwise = None if kind is usual else usual
-    where = (device, spread, processes)
-    return Checkpoint(name, folder, config, tokenizer, kind, *where, dtype, writes, attention, taken, otherwise)
+        needed = there.bytes_of(sizes.require_model(kind, config, attention, there, name), config.dtype, dtype)
+    require_fit(name, needed // processes, device, spread, on_notice)
+    with silence(1, 2), as_one_line(f"{name} cannot be loaded"):
+        options = {"config": config, "dtype": dtype, "attn_implementation": attention, **_FROM_FILES}
+        model, missing = _model(kind, folder, name, options, spread, processes)
+        if kind is not usual and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
+            model, missing = _model(usual, folder, name, options, spread, processes)
+        _require_weights(model, missing, name, writes)
+        is_apart = spread is not None or processes > 1
+        if not is_apart:
+            nn.Module.to(model, device)
+        return Loaded(
+            name,
+            nn.Module.eval(model),
+            tokenizer,
+            input_device(model) if is_apart else device,
+            bool(type(model)._can_set_attn_implementation()),
+            remarks=tuple(_ignored_code(model, tokenizer)),
+            processes=processes,
+            shared=sharing.shared_attentions(model) if processes > 1 else frozenset(),
+        )
 
 
 def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
@@ -320,27 +265,31 @@ def _ignored_code(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     return told
 
 
-def _model(checkpoint: Checkpoint) -> tuple[PreTrainedModel, list[str]]:
+def _model(
+    kind: type[PreTrainedModel],
+    folder: Path,
+    name: str,
+    options: Mapping[str, Any],
+    spread: Spread | None,
+    processes: int,
+) -> tuple[PreTrainedModel, list[str]]:
     """The model, and the parameters that its files have no weights for."""
     model: PreTrainedModel
     loading: dict[str, Any]
     with ExitStack() as temporary:
-        apart = checkpoint.spread.options(temporary) if checkpoint.spread else {}
-        if checkpoint.processes > 1:
+        apart = spread.options(temporary) if spread else {}
+        if processes > 1:
             apart |= sharing.options()
-        model, loading = checkpoint.kind.from_pretrained(  # type: ignore[misc]
-            checkpoint.folder,
-            config=checkpoint.config,
-            dtype=checkpoint.dtype,
-            attn_implementation=checkpoint.attention,
+        model, loading = kind.from_pretrained(  # type: ignore[misc]
+            folder,
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
-            **apart,
-            **_FROM_FILES,
             output_loading_info=True,
+            **options,
+            **apart,
         )
         if others := sorted(loading["mismatched_keys"]):
-            raise sizes.mismatch(others, checkpoint.name)
+            raise sizes.mismatch(others, name)
         weakref.finalize(model, temporary.pop_all().close)
     return model, sorted(loading["missing_keys"])
 

@@ -61,6 +61,13 @@ class FileSizes:
         """As many as those that are stored may stand for."""
         return self.stored * (_PACKED if self.is_packed else 1)
 
+    def bytes_of(self, parameters: int, own: object, dtype: str) -> int:
+        """Of so many parameters, as they will be in memory; ``own``: what the configuration says of "auto"."""
+        if self.is_packed:
+            return self.bytes
+        own = own if isinstance(own, torch.dtype) else getattr(torch, self.dtype)
+        return parameters * int((own if dtype == "auto" else getattr(torch, dtype)).itemsize)
+
 
 def read_sizes(files: Sequence[Path]) -> FileSizes:
     """What the headers of safetensors tell, which do not say if they are packed. Raises MhavizError of a broken one."""

@@ -4,7 +4,7 @@ What lies on the disk is read from the model's own files, layer by layer, whenev
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +13,14 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from mhaviz.errors import ArgumentError, as_one_line, parameter, quoted, reason
+from mhaviz.devices import free_memory
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, reason
+from mhaviz.memory import shortage
 from mhaviz.models.pretrained.sharing import whole_weight
+from mhaviz.units import readable_bytes
+
+_LARGE = 2**30
+"""Bytes; of smaller models nobody asks how much memory they take."""
 
 MaxMemory = Mapping[str | int, str | int]
 """The most bytes on each device: {"cpu": "2GiB", 0: 10**10}, where 0 is cuda:0."""
@@ -40,10 +46,10 @@ class Spread:
             ArgumentError: memory that accelerate cannot read.
             MhavizError: accelerate is not installed.
         """
+        with as_one_line("spreading a model needs accelerate", 'install it with pip install "mhaviz[large]"'):
+            from accelerate.utils import get_max_memory
         if max_memory is None:
             return cls(way)
-        with as_one_line(f"{parameter('max_memory')} needs accelerate", 'install it with pip install "mhaviz[large]"'):
-            from accelerate.utils import get_max_memory
         try:
             pairs: Any = max_memory
             if isinstance(max_memory, str):
@@ -56,10 +62,42 @@ class Spread:
                 f"cuda:0, got {quoted(max_memory)} ({reason(error)})"
             ) from error
 
+    @property
+    def free(self) -> dict[str, int | None]:
+        """Bytes by device that may be had."""
+        from accelerate.utils import get_max_memory
+
+        there = get_max_memory()
+        most = self.most or there
+        free = {place: free_memory(torch.device(_name(place))) for place in there if place in most}
+        return {_name(place): min(most[place], size or most[place]) for place, size in free.items()}
+
     def options(self, temporary: ExitStack) -> dict[str, Any]:
         """For ``from_pretrained``; what is not in the files as it is used lies in a folder until ``temporary`` ends."""
         folder = temporary.enter_context(tempfile.TemporaryDirectory(prefix="mhaviz-", ignore_cleanup_errors=True))
         return {"device_map": self.way, "max_memory": self.most and dict(self.most), "offload_folder": folder}
+
+
+def require_fit(
+    name: str, needed: int, device: torch.device, spread: Spread | None, on_notice: Callable[[str], None]
+) -> None:
+    """Say how much memory a large model takes, and how much there is, by device.
+
+    Raises:
+        MhavizError: it is not spread, and does not fit.
+    """
+    if needed >= _LARGE:
+        free = {str(device): free_memory(device)} if spread is None else spread.free
+        known = [f"{readable_bytes(there)} on {place}" for place, there in free.items() if there is not None]
+        on_notice(
+            f"{name} needs about {readable_bytes(needed)} of memory{'; free: ' * bool(known)}{', '.join(known)}"
+            + ", and the disk" * (spread is not None)
+        )
+    if spread is None and (short := shortage(needed, free_memory(device), str(device))):
+        raise MhavizError(
+            f"the model {name} needs {short}; spread it over all devices and the disk by {parameter('device_map')}, or "
+            f"take a smaller {parameter('dtype')}"
+        )
 
 
 def is_spread(model: nn.Module) -> bool:

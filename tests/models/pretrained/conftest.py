@@ -5,7 +5,7 @@ import torch
 @pytest.fixture(scope="session")
 def pretrained(model_folder):
     """A family's small model as a source, loaded once."""
-    from mhaviz.models.pretrained.loading import open_checkpoint
+    from mhaviz.models.pretrained.loading import load_checkpoint
     from mhaviz.models.pretrained.model import PretrainedModel
     from mhaviz.models.pretrained.sites import find_sites
 
@@ -13,7 +13,7 @@ def pretrained(model_folder):
 
     def load(name, generate=0, **wanted):
         if name not in loaded:
-            loaded[name] = find_sites(open_checkpoint(str(model_folder(name)), torch.device("cpu")).load())
+            loaded[name] = find_sites(load_checkpoint(str(model_folder(name)), torch.device("cpu")))
         return PretrainedModel(*loaded[name], generate).select(**wanted)
 
     return load

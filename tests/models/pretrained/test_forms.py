@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from mhaviz.analyses.rollout import rollout
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.hooks import field_of
-from mhaviz.models.pretrained.loading import open_checkpoint
+from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
 
@@ -46,7 +46,7 @@ def test_a_layer_that_runs_again_and_again_is_counted(tmp_path, model_folder):
     transformers.AlbertModel(config).save_pretrained(tmp_path / "albert")
     for path in model_folder("bert").glob("token*"):
         shutil.copy(path, tmp_path / "albert")
-    _, sites = find_sites(open_checkpoint(str(tmp_path / "albert"), torch.device("cpu")).load())
+    _, sites = find_sites(load_checkpoint(str(tmp_path / "albert"), torch.device("cpu")))
     assert [site.layer for site in sites] == [0, 1, 2]
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_shown(pretrained, name, message):
 
 def test_why_a_model_cannot_be_run(model_folder):
     with pytest.raises(MhavizError, match=r"\(xlnet\) cannot be run \(expected .* Float but found BFloat16\)"):
-        find_sites(open_checkpoint(str(model_folder("xlnet")), torch.device("cpu"), dtype="bfloat16").load())
+        find_sites(load_checkpoint(str(model_folder("xlnet")), torch.device("cpu"), dtype="bfloat16"))
 
 
 def test_the_output_of_a_gate_is_not_that_of_the_attention(pretrained):
@@ -135,7 +135,7 @@ def broken(model_folder, tmp_path):
         tensors = load_file(folder / "model.safetensors")
         tensors[parameter][row] = number
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        return PretrainedModel(*find_sites(open_checkpoint(str(folder), torch.device("cpu")).load()))
+        return PretrainedModel(*find_sites(load_checkpoint(str(folder), torch.device("cpu"))))
 
     return make
 

@@ -13,7 +13,7 @@ from rounding import rounding
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
-from mhaviz.models.pretrained.loading import open_checkpoint
+from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.records.quantity import ROLLOUT
@@ -26,7 +26,7 @@ TEXTS = ["The animal didn't cross the street because it was too tired.", "Tokeni
 
 @pytest.fixture(scope="module")
 def minilm():
-    return PretrainedModel(*find_sites(open_checkpoint(str(MINILM), torch.device("cpu")).load()))
+    return PretrainedModel(*find_sites(load_checkpoint(str(MINILM), torch.device("cpu"))))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import transformers as hf
 from families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
 
 import mhaviz
-from mhaviz.models.pretrained.loading import open_checkpoint
+from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
 
@@ -44,7 +44,7 @@ def saved(folder, model, masks=True):
 def test_what_predicts_tokens_is_read_if_it_is_there(tmp_path, make, name, prediction):
     torch.manual_seed(0)
     folder = saved(tmp_path / "model", make())
-    loaded, sites = find_sites(open_checkpoint(str(folder), torch.device("cpu"), predicts=True).load())
+    loaded, sites = find_sites(load_checkpoint(str(folder), torch.device("cpu"), predicts=True))
     assert (type(loaded.model).__name__, PretrainedModel(loaded, sites).prediction) == (name, prediction)
     assert not any(parameter.isnan().any() for parameter in loaded.model.parameters())
 

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModel
 
 import mhaviz
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained import forecast as forecasts
+from mhaviz.models.pretrained import spread as spreading
 from mhaviz.models.pretrained.spread import Spread
 from mhaviz.units import readable_bytes
 from mhaviz.views.data import document, write_json
@@ -142,38 +142,37 @@ def test_the_memory_that_a_model_needs_is_told_before_it_is_loaded(model_folder,
     folder = model_folder("bert")
     needed = size * parameters_of(folder)
     notices = []
-    monkeypatch.setattr(forecasts, "_LARGE", needed)
-    monkeypatch.setattr(forecasts, "free_memory", lambda device: 3 * 2**30)
+    monkeypatch.setattr(spreading, "_LARGE", needed)
+    monkeypatch.setattr(spreading, "free_memory", lambda device: 3 * 2**30)
     mhaviz.load(str(folder), dtype=dtype, on_notice=notices.append)
     assert notices == [f"{folder} needs about {readable_bytes(needed)} of memory; free: 3.0 GiB on cpu"]
-    monkeypatch.setattr(forecasts, "_LARGE", needed + 1)
+    monkeypatch.setattr(spreading, "_LARGE", needed + 1)
     mhaviz.load(str(folder), dtype=dtype, on_notice=notices.append)
     assert len(notices) == 1
 
 
 def test_a_model_that_does_not_fit_names_what_would(model_folder, monkeypatch):
     folder = model_folder("bert")
-    monkeypatch.setattr(forecasts, "free_memory", lambda device: 4 * parameters_of(folder) - 1)
+    monkeypatch.setattr(spreading, "free_memory", lambda device: 4 * parameters_of(folder) - 1)
     with pytest.raises(
         MhavizError,
         match=r"memory on cpu, where .* are free; spread it .* by `device_map`, or take a smaller `dtype`",
     ):
         mhaviz.load(str(folder))
     mhaviz.load(str(folder), dtype="bfloat16")
-    monkeypatch.setattr(forecasts, "free_memory", lambda device: 10)
+    monkeypatch.setattr(spreading, "free_memory", lambda device: 10)
     with pytest.raises(MhavizError, match="spread it over all devices and the disk"):
         mhaviz.load(str(folder), dtype="bfloat16")
     spread(folder)
 
 
-def test_each_device_is_named(monkeypatch, model_folder):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(forecasts, "free_memory", lambda device: 2**30 if device.type == "cuda" else 2**33)
-    free = forecasts._free(Spread("auto", {0: 2**20, "cpu": 2**40}))
-    assert free == {"cuda:0": 2**20, "cpu": 2**33}
-    told = forecasts.Forecast(2**34, free, True).notice("it")
-    assert told == "it needs about 16.0 GiB of memory; free: 1.0 MiB on cuda:0, 8.0 GiB on cpu, and the disk"
+def test_each_device_is_named(monkeypatch):
+    monkeypatch.setattr(spreading, "free_memory", lambda device: 2**30 if device.type == "cuda" else 2**33)
+    there = {0: 2**30, 1: 2**30, "cpu": 2**34}
+    monkeypatch.setattr("accelerate.utils.get_max_memory", lambda most=None: most or there)
+    notices = []
+    spreading.require_fit("it", 2**34, torch.device("cpu"), Spread("auto", {0: 2**20, "cpu": 2**40}), notices.append)
+    assert notices == ["it needs about 16.0 GiB of memory; free: 1.0 MiB on cuda:0, 8.0 GiB on cpu, and the disk"]
 
 
 def test_the_command_line_spreads_and_names_its_options(mhaviz, model_folder, temporary):

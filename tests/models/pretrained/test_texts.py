@@ -32,9 +32,9 @@ def given(texts, target=None):
 @pytest.fixture(scope="module")
 def writer(model_folder):
     """GPT-2 with what writes text."""
-    from mhaviz.models.pretrained.loading import open_checkpoint
+    from mhaviz.models.pretrained.loading import load_checkpoint
 
-    return open_checkpoint(str(model_folder("gpt2")), torch.device("cpu"), writes=True).load()
+    return load_checkpoint(str(model_folder("gpt2")), torch.device("cpu"), writes=True)
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_positions_that_are_computed_never_end(model_class, config_class, option
 @pytest.fixture(scope="module")
 def small_bart(model_folder, tmp_path_factory):
     """BART with learnt positions for 12 tokens, and a decoder that ends no sentence."""
-    from mhaviz.models.pretrained.loading import open_checkpoint
+    from mhaviz.models.pretrained.loading import load_checkpoint
 
     folder = Path(shutil.copytree(model_folder("bart"), tmp_path_factory.mktemp("small") / "bart"))
     config = hf.AutoConfig.from_pretrained(folder)
@@ -231,7 +231,7 @@ def small_bart(model_folder, tmp_path_factory):
     model = hf.BartForConditionalGeneration(config)
     model.generation_config.eos_token_id = None
     model.save_pretrained(folder)
-    return open_checkpoint(str(folder), torch.device("cpu")).load()
+    return load_checkpoint(str(folder), torch.device("cpu"))
 
 
 def test_a_target_needs_positions(small_bart):
