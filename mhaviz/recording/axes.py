@@ -152,6 +152,21 @@ class Layouts:
         layout = self.get(x)
         return layout is not None and len(layout.axes) == 2 and _has_rows(layout.axes)
 
+    def are_tokens(self, x: Tensor, axis: int) -> bool:
+        """Whether an axis is known, and of no features that layers have made."""
+        layout = self.get(x)
+        return layout is not None and -axis <= len(layout.axes) and _are_of_tokens(layout.axes[axis])
+
+    def sum_tokens_and_features(self, x: Tensor, places: Sequence[int]) -> bool:
+        """Whether, of a product and one of it over these axes, one sums over features of layers, the other not."""
+        layout = self.get(x)
+        if layout is None or layout.scores is None:
+            return False
+        sums = layout.scores.summed, [layout.axes[place] for place in places]
+        return {all(map(_are_of_tokens, axes)) for axes in sums} == {True, False} and not any(
+            origin.is_lost for axes in sums for origin in _origins(*axes)
+        )
+
     def take(self, result: Any, seen: Any) -> None:
         """Let what nobody saw being computed have the layouts of the same that was seen."""
         for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
@@ -979,6 +994,10 @@ def _alone(product: Product, which: int) -> set[str]:
 def _longer(product: Product, which: int) -> set[str]:
     pairs = zip(product.axes[which], product.factors[which].shape, strict=True)
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
+
+
+def _are_of_tokens(axis: Axis) -> bool:
+    return all(origin.maker is None and not origin.is_lost for origin in _origins(axis))
 
 
 def _has_rows(axes: Sequence[Axis]) -> bool:

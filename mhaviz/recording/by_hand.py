@@ -19,7 +19,7 @@ from mhaviz.recording.functions import COPIES, VIEWS, again, axis_after, functio
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.products import PRODUCTS
 from mhaviz.recording.stages import Mark, Scores, Weights
-from mhaviz.recording.weights import WeightsByHand
+from mhaviz.recording.weights import POOLS, WeightsByHand
 
 
 class ByHand:
@@ -85,10 +85,12 @@ class ByHand:
             if isinstance(mark, Weights):
                 self._weights.meet(product, which, result, partial(func, *args, **kwargs))
                 return
-            if isinstance(mark, Scores) and mark.mapped and not axes.are_fixed and not mark.axes.are_fixed:
-                summed = (axis for axis in range(factor.ndim) if product.summed_over(axis, which))
-                if any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
-                    self._on_unseen(f"{mark.mapped} of a product of activations is multiplied by others")
+            if isinstance(mark, Scores) and not axes.are_fixed and not mark.axes.are_fixed:
+                summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
+                is_one = mark.mapped or self._layouts.sum_tokens_and_features(factor, summed)
+                if is_one and any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
+                    how = f"by {mark.mapped} and no" if mark.mapped else "without a"
+                    self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
         self._marks.set(result, Scores(axes))
 
     def _linear(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
@@ -125,6 +127,8 @@ class ByHand:
         marks = [mark for x in args[:2] if isinstance(mark := self._marks.get(x), Scores)]
         step = _STEPS[func]
         stage = _NEXT.get((step, *(mark.stage for mark in marks)))
+        if step == "sum" and marks and marks[0].stage == "weighed" and _axis(args, kwargs) in marks[0].axes.factors:
+            self._on_unseen(POOLS)
         axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(args, kwargs)
         if stage is None and step in ("sub", "div"):
             self._elementwise(func, args, kwargs, result)
@@ -141,7 +145,7 @@ class ByHand:
         """What maps scores as another attention than that of a softmax does, or before one."""
         mark = self._scores(args[0]) if args else None
         if mark is not None and isinstance(result, Tensor):
-            self._marks.set(result, replace(mark, mapped=func.__name__.strip("_")))
+            self._marks.set(result, replace(mark, mapped=_then(mark.mapped, func.__name__.strip("_"))))
         else:
             self._elementwise(func, args, kwargs, result)
 
@@ -221,6 +225,10 @@ def _axis(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
     return dim if dim < 0 else dim - args[0].ndim
 
 
+def _then(*names: str) -> str:
+    return " and ".join(dict.fromkeys(filter(None, names)))
+
+
 def _is_fixed(mark: Mark) -> bool:
     return isinstance(mark, Scores) and mark.axes.roots.count(None) < len(mark.axes.roots)
 
@@ -232,8 +240,8 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
 
 _LINEAR, _LARGEST = "F.linear", "topk"
 _LOST = {
-    _LINEAR: f"a product of activations by {_LINEAR}",
-    _LARGEST: "the largest of a product of activations",
+    _LINEAR: f"queries times keys by {_LINEAR}",
+    _LARGEST: "the largest of queries times keys",
 }
 """Scores whose softmax is not drawn."""
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]

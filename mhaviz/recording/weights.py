@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.axes import Layout, Layouts
-from mhaviz.recording.descent import UNKNOWN, Constant, FixedRows, Sides, why_none
+from mhaviz.recording.descent import UNKNOWN, Axes, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, functions, is_in_place
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Marks
@@ -166,7 +166,10 @@ class WeightsByHand:
                 mark = replace(mark, kept=Kept(before, version(before), len(mark.views)))
             self._set(made, replace(mark, drops=mark.drops or drops))
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
-            return  # it is multiplied by values element by element
+            if func in _MULTIPLIES and mark.made.scores is UNKNOWN and self.fixed.root(source) is None:
+                values = next(x for x in (*args, *kwargs.values()) if x is not source)
+                of_tokens = {axis: frozenset({0}) for axis in mark.axes if self.layouts.are_tokens(values, axis)}
+                self.marks.set(made, Scores(Axes(of_tokens, (None,)), stage="weighed"))
         elif func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
@@ -216,7 +219,9 @@ class WeightsByHand:
                 for axis in range(-A.ndim, 0)
                 if product.summed_over(A.ndim + axis, which)
             ):
-                self.on_unseen("a softmax of a product is multiplied by others, which sums over another axis than it")
+                self.on_unseen(
+                    "a softmax of queries times keys runs over another axis than that by which it meets values"
+                )
             return
         if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
             return  # they are multiplied by a factor for each key as well
@@ -228,8 +233,12 @@ class WeightsByHand:
             if letter in product.others(which) and letter in product.result:
                 product = replace(product, query=letter)
         how = Weighing(product, which, A.ndim + axis)
-        if made.scores is UNKNOWN and how.places[-2] < 0:
-            return  # a router's, with what each token's experts have made of it
+        if made.scores is UNKNOWN and how.places[-2] < 0:  # a router's, or a pool's
+            pairs = zip(product.factors, product.axes, strict=True)
+            keys = [(x, axes.find(product.axes[which][how.axis]) - x.ndim) for x, axes in pairs if x is not A]
+            if any(place >= -x.ndim and self.layouts.are_tokens(x, place) for x, place in keys):
+                self.on_unseen(POOLS)
+            return
         sides = self._sides(made, how)
         adds = any(x is result for x in multiply.args)
 
@@ -318,7 +327,8 @@ class WeightsByHand:
             made.parts.add(met, how.as_weights(places))
 
 
-_UNMET = "a softmax of a product met no values that were seen, and is not drawn"
+POOLS = "tokens are weighed by a softmax over them, and summed"
+_UNMET = "a softmax of queries times keys is not seen to be multiplied by values, and is not drawn"
 _IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
 _DROPPED = (
     "its weights are changed after dropout, and those of inference are not known; call eval() on the model to see them"
@@ -327,6 +337,7 @@ _REORDERED = "reorders its keys or queries after the softmax, and it is not know
 
 _CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"
 
+_MULTIPLIES = frozenset(functions("mul multiply"))
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))

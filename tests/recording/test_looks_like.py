@@ -75,6 +75,34 @@ def scores_put_in_place(q, k, v):
     return F.pad(S.softmax(-1), (0, 1)).flatten(2)[:, :, : T * T].view(B, H, T, T) @ v
 
 
+def linear(q, k, v):
+    """Katharopoulos et al. 2020, arXiv 2006.16236."""
+    q, k = F.elu(q) + 1, F.elu(k) + 1
+    return q @ (k.mT @ v) / (q @ k.sum(-2).unsqueeze(-1))
+
+
+def without_a_softmax(q, k, v):
+    return (q @ k.mT).tril() @ v
+
+
+U = torch.randn(D)
+
+
+def pooled(q, k, v):
+    """Yang et al. 2016, hierarchical attention networks."""
+    return ((torch.tanh(k) @ U).softmax(-1).unsqueeze(-1) * v).sum(-2, keepdim=True).expand_as(v)
+
+
+def pooled_by_einsum(q, k, v):
+    return torch.einsum("bht,bhtd->bhd", F.linear(k, U[None]).squeeze(-1).softmax(-1), v).unsqueeze(2).expand_as(v)
+
+
+def additive_by_sums(q, k, v):
+    """Bahdanau et al. 2015, arXiv 1409.0473."""
+    S = F.linear(torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)), U[None])
+    return (v.unsqueeze(-3) * S.softmax(-2)).sum(dim=-2)
+
+
 def mean_of_heads(q, k, v):
     return ((q @ k.mT).softmax(-1).mean(1) @ v[:, 0]).unsqueeze(1).expand_as(v)
 
@@ -146,6 +174,11 @@ OTHERS = [
     sparsemax,
     over_the_queries,
     values_by_sums,
+    linear,
+    without_a_softmax,
+    pooled,
+    pooled_by_einsum,
+    additive_by_sums,
     gated_within_the_product,
 ]
 
@@ -182,9 +215,21 @@ def test_what_looks_like_attention_is_said(other):
     assert "is not drawn" in line or "not drawn unless" in line
 
 
+E = torch.randn(3, D, D)
 NOTHING = {
-    "linear attention": lambda q, k, v: F.elu(q) @ ((F.elu(k) + 1).mT @ v),
-    "scores without a softmax": lambda q, k, v: (q @ k.mT).tril() @ v,
+    "a product of three matrices": lambda q, k, v: v @ ((W := q[..., :D, :].sum((0, 1)).cov()[:D, :D]) @ W),
+    "experts": lambda q, k, v: (
+        F.linear(q, E[:, 0]).softmax(-1).unsqueeze(-1) * torch.stack([F.linear(v, one) for one in E], -2)
+    ).sum(-2),
+    "two of the experts": lambda q, k, v: (
+        lambda best: (
+            best.values.softmax(-1).unsqueeze(-1)
+            * torch.einsum("bhtd,edf->bhtef", v, E).gather(-2, best.indices.unsqueeze(-1).expand(-1, -1, -1, -1, D))
+        ).sum(-2)
+    )(F.linear(q, E[:, 0]).topk(2, -1)),
+    "experts by einsum": lambda q, k, v: torch.einsum(
+        "bhte,bhted->bhtd", F.linear(q, E[:, 0]).softmax(-1), torch.einsum("bhtd,edf->bhtef", v, E)
+    ),
     "a hidden layer of parameters": lambda q, k, v: (
         torch.sigmoid(v @ nn.Parameter(torch.ones(D, 8))) @ nn.Parameter(torch.ones(8, D))
     ),
