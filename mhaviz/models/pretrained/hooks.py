@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -13,36 +13,16 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import listening
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.sharing import first_of_this_process, gather_heads, of_this_process
+from mhaviz.models.pretrained.sharing import gather_heads
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import VisitorError
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
-from mhaviz.recording.zeroing import Zero, zero_in_output
+from mhaviz.recording.zeroing import zero_in_output
 
-
-@dataclass(frozen=True)
-class AttentionRun:
-    """An attention of a model, as it has run once.
-
-    Attributes:
-        number: counts the attentions of a forward pass, in the order in which they run.
-        module: the attention.
-        call: what it computes with, or the weights that it has made, of any shape.
-        output: (batch_size, n_heads, q_length, d_value); None where it is not known.
-        zero: see ``Zero``; None: that cannot be done.
-        here: the same as this process computes it, which has a part of the heads if several share the model.
-        first_head: the number of the first of them.
-    """
-
-    number: int
-    module: nn.Module
-    call: AttentionCall | AttentionWeights
-    output: Tensor | None = None
-    zero: Zero | None = None
-    here: Caught | None = None
-    first_head: int = 0
-
+Hook = Callable[[int, nn.Module, Caught], None]
+"""Is called with each attention of a forward pass as it runs: its number, in the order in which they run, the module,
+and what it computes with."""
 
 _Listen = Callable[[nn.Module, Caught], None]
 
@@ -60,12 +40,12 @@ def run_hooked(
     ids: Tensor,
     mask: Tensor | None,
     target_ids: Tensor | None,
-    hook: Callable[[AttentionRun], None],
+    hook: Hook,
     last: int | None = None,
     whole: bool = False,
     types: Tensor | None = None,
 ) -> Any:
-    """One forward pass, as of ``run``; ``hook`` is called with each attention, as it runs.
+    """One forward pass, as of ``run``.
 
     What comes after the attention with the number ``last`` is not computed, and nothing is returned then.
 
@@ -75,13 +55,9 @@ def run_hooked(
     numbers = count()
 
     def listen(module: nn.Module, caught: Caught) -> None:
-        number, call, output, zero, first_head = next(numbers), caught.call, caught.output, caught.zero, 0
-        if module in loaded.shared:
-            call, output = gather_heads(call, output)
-            zero = None if zero is None else of_this_process(zero, call.shape[1])
-            first_head = first_of_this_process(call.shape[1])
+        number = next(numbers)
         try:
-            hook(AttentionRun(number, module, call, output, zero, caught, first_head))
+            hook(number, module, gather_heads(caught) if module in loaded.shared else caught)
             if number == last:
                 raise _SeenEnoughError
         except Exception as error:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
@@ -19,7 +19,7 @@ from mhaviz.limits import require_comparable
 from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.fingerprint import fingerprint
-from mhaviz.models.pretrained.hooks import AttentionRun, field_of, form_of_its_own, run_hooked
+from mhaviz.models.pretrained.hooks import field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.output_projection import output_grams
@@ -30,6 +30,7 @@ from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
+from mhaviz.recording.caught import Caught
 from mhaviz.records.ablation import Prediction
 from mhaviz.records.corpus_part import ModelIdentity
 from mhaviz.records.embeddings import EmbeddedText
@@ -141,26 +142,25 @@ class PretrainedModel(CorpusModel):
         last = max(site.number for site in chosen)
         ran_last = False
 
-        def hook(ran: AttentionRun) -> None:
+        def hook(number: int, module: nn.Module, caught: Caught) -> None:
             nonlocal ran_last
-            ran_last = ran_last or ran.number == last
-            site = sites.get(ran.number)
+            ran_last = ran_last or number == last
+            site, call = sites.get(number), caught.call
             if site is None:
                 return
             queries, keys = sides[site.kind]
-            if ran.call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
+            if call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
                 raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long ones
-            call = ran.call
-            if isinstance(call, AttentionWeights) and self._zeroed_of(ran):
+            if isinstance(call, AttentionWeights) and self._zeroed_of(number):
                 call = replace(call, given=call.given.clone())  # the model's own, which are written over
             if self.grams is not None and site in chosen:
-                call = replace(call, value_norms=value_norms(_values_of(ran), self.grams[site.number]))
+                call = replace(call, value_norms=value_norms(_values_of(caught), self.grams[number]))
             seen = SiteCall(
-                site, call, heads_of(site, None), queries, keys, ran.output, sentence, pieces=pieces[site.kind]
+                site, call, heads_of(site, None), queries, keys, caught.output, sentence, pieces=pieces[site.kind]
             )
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
-            self._zero(ran)
+            self._zero(number, module, caught)
 
         run_hooked(self.loaded, *self._reader.batch(texts), hook, last, types=self._reader.types(texts))
         if not ran_last:
@@ -248,21 +248,21 @@ class PretrainedModel(CorpusModel):
             for text in texts
         )
 
-    def _zero(self, ran: AttentionRun) -> None:
+    def _zero(self, number: int, module: nn.Module, caught: Caught) -> None:
         """Zero the heads of an attention that has just run."""
-        heads = self._zeroed_of(ran)
+        heads = self._zeroed_of(number)
         if not heads:
             return
-        if ran.zero is None:
+        if caught.zero is None:
             raise MhavizError(
-                f"{self.loaded.name} ({self.loaded.type}) projects what a head has made within a function of PyTorch: "
-                f"heads cannot be zeroed"
+                f"{self.loaded.name} ({self.loaded.type}) projects what a head has made within a function of PyTorch, "
+                f"or in several processes: heads cannot be zeroed"
             )
-        ran.zero(heads)
+        caught.zero(heads)
 
-    def _zeroed_of(self, ran: AttentionRun) -> list[int]:
+    def _zeroed_of(self, number: int) -> list[int]:
         """The heads of this attention that are zeroed."""
-        return sorted(head for number, head in self.zeroed if number == ran.number)
+        return sorted(head for attention, head in self.zeroed if attention == number)
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.
@@ -275,10 +275,7 @@ class PretrainedModel(CorpusModel):
             MhavizError: a model that shows its weights alone.
         """
         self.require_captured()
-        if self.loaded.processes > 1:
-            raise MhavizError(
-                f"{self.loaded.name}: the steps of an attention are traced in one process; run it without torchrun"
-            )
+        self._require_one_process("the steps of an attention are traced")
         site = self.one_site(inputs)
         recorder = StepRecorder(self.loaded.model, values_up_to(values, most_values))
         self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
@@ -415,10 +412,15 @@ class PretrainedModel(CorpusModel):
 
     def with_norms(self) -> "PretrainedModel":
         """See ``Model.with_norms``: W_O is found on a few tokens, and verified."""
+        self._require_one_process("W_O is found")
         grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[0]))
         chosen = copy(self)
         object.__setattr__(chosen, "grams", grams)
         return chosen
+
+    def _require_one_process(self, what: str) -> None:
+        if self.loaded.processes > 1:
+            raise MhavizError(f"{self.loaded.name}: {what} in one process; run it without torchrun")
 
     def writing(self, n_tokens: int) -> "PretrainedModel":
         """The same model with ``generate``. Raises ArgumentError as the class does."""
@@ -495,13 +497,11 @@ def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
     return [segments_text(segments[0])]
 
 
-def _values_of(ran: AttentionRun) -> Tensor:
+def _values_of(caught: Caught) -> Tensor:
     """Of an attention whose W_O was found by them; see ``value_norms``."""
-    if isinstance(ran.call, AttentionCall):
-        return ran.call.value
-    assert ran.here is not None
-    assert ran.here.mixed is not None
-    mixed = ran.here.mixed()
+    if isinstance(caught.call, AttentionCall):
+        return caught.call.value
+    mixed = caught.mixed() if caught.mixed else None
     assert mixed is not None
     return mixed.value
 

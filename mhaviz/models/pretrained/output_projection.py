@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.norms import gram_matrices
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.models.pretrained.hooks import AttentionRun, run_hooked
+from mhaviz.models.pretrained.hooks import run_hooked
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.sharing import over_processes
+from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.zeroing import Arrange
 from mhaviz.records.site import Site
@@ -49,8 +49,7 @@ class _Heads:
     Attributes:
         call: what it computed with, or the weights that it has made by hand.
         value: (batch_size, n_kv_heads, k_length, d_value).
-        made: what it has made of them, with which the model goes on, in the model's own axes: of all heads, or of those
-            that this process computes with.
+        made: what it has made of them, with which the model goes on, in the model's own axes.
         features: n_heads, d_value.
         memory: which of the made numbers stands in each place of the memory that ``made`` lies in, counted in the order
             of batch_size, q_length, n_heads, d_value; −1: none of them.
@@ -88,18 +87,10 @@ class _Heads:
 
 
 class _Following(TorchFunctionMode):
-    """Follows what attentions make through the functions that read it.
+    """Follows what attentions make through the functions that read it; ``heads``: of each, by its number."""
 
-    Args:
-        is_shared: whether several processes share the model.
-
-    Attributes:
-        heads: of each attention, by its number.
-    """
-
-    def __init__(self, is_shared: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._is_shared = is_shared
         self.heads: dict[int, _Heads] = {}
 
     def __torch_function__(
@@ -113,7 +104,7 @@ class _Following(TorchFunctionMode):
                 for heads in self.heads.values():
                     read = {id(x): numbers for x in tensors if (numbers := heads.numbers_of(x)) is not None}
                     if read:
-                        _follow(heads, read, func, args, kwargs, result, self._is_shared)
+                        _follow(heads, read, func, args, kwargs, result)
         return result
 
 
@@ -127,42 +118,36 @@ def output_grams(
             layer, such as a gate; parts that do not sum to the output of that layer.
     """
     wanted = {site.number: site for site in sites}
-    following = _Following(loaded.processes > 1)
+    following = _Following()
 
-    def hook(ran: AttentionRun) -> None:
-        if ran.number in wanted and (heads := _heads_of(ran)) is not None:
-            following.heads[ran.number] = heads
+    def hook(number: int, module: nn.Module, caught: Caught) -> None:
+        if number in wanted and (heads := _heads_of(caught)) is not None:
+            following.heads[number] = heads
 
     with following:
         run_hooked(loaded, *inputs, hook)
     return {number: _gram(loaded, site, following.heads.get(number)) for number, site in wanted.items()}
 
 
-def _heads_of(ran: AttentionRun) -> _Heads | None:
+def _heads_of(caught: Caught) -> _Heads | None:
     """What an attention that has just run has made; None: that is not known."""
-    here = ran.here
-    if here is None:
+    call = caught.call
+    if isinstance(call, AttentionCall):
+        return None if caught.output is None else _begun(call, call.value, caught.output, lambda x: x)
+    mixed = None if caught.mixed is None else caught.mixed()
+    if mixed is None:
         return None
-    if isinstance(ran.call, AttentionCall):
-        return None if here.output is None else _begun(ran, ran.call.value, here.output, lambda x: x)
-    mixed = None if here.mixed is None else here.mixed()
-    if mixed is None or here.call.shape != ran.call.shape:  # the values of this process's heads alone
-        return None
-    return replace(_begun(ran, mixed.value, mixed.made, mixed.arrange), have_met_again=mixed.have_met_again)
+    return replace(_begun(call, mixed.value, mixed.made, mixed.arrange), have_met_again=mixed.have_met_again)
 
 
-def _begun(ran: AttentionRun, value: Tensor, made: Tensor, arrange: Arrange) -> _Heads:
+def _begun(call: AttentionCall | AttentionWeights, value: Tensor, made: Tensor, arrange: Arrange) -> _Heads:
     """``arrange``: puts the axes of what was made in the order batch_size, n_heads, q_length, d_value."""
     places = arrange(torch.arange(made.numel(), device=made.device).view(made.shape)).transpose(1, 2)
-    batch_size, q_length, n_here, d_value = places.shape
-    n_heads = ran.call.shape[1]
-    every = torch.arange(batch_size * q_length * n_heads * d_value, device=made.device)
-    own = every.view(batch_size, q_length, n_heads, d_value)[:, :, ran.first_head : ran.first_head + n_here]
     numbers = torch.empty_like(places.flatten())
-    numbers[places.flatten()] = own.flatten()
+    numbers[places.flatten()] = torch.arange(made.numel(), device=made.device)
     memory = numbers.new_full((made.untyped_storage().nbytes() // made.itemsize,), -1)
     memory.as_strided(made.shape, made.stride(), made.storage_offset()).copy_(numbers.view(made.shape))
-    return _Heads(ran.call, value, made, (n_heads, d_value), memory)
+    return _Heads(call, value, made, (places.shape[2], places.shape[3]), memory)
 
 
 def _lies_with(x: Tensor, made: Tensor) -> bool:
@@ -208,7 +193,6 @@ def _follow(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     result: Any,
-    is_shared: bool,
 ) -> None:
     """Note what a function has made of tensors that hold numbers of the heads. ``read``: which, by the tensors' ids."""
     name = getattr(func, "__name__", "")
@@ -225,7 +209,7 @@ def _follow(
         return
     product = _product(name, args, kwargs)
     numbers = None if product is None else read.get(id(product.x))
-    if product is None or numbers is None or not _add_gram(heads, numbers, product, made[0], is_shared):
+    if product is None or numbers is None or not _add_gram(heads, numbers, product, made[0]):
         heads.others[name or "another function"] = None
 
 
@@ -252,30 +236,21 @@ def _product(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Prod
     return found if is_plain and found is not None and found.W.ndim == 2 else None
 
 
-def _add_gram(heads: _Heads, numbers: Tensor, product: _Product, made: Tensor, is_shared: bool) -> bool:
-    """Note W_O, whose input has these numbers of the heads in its places; whether that is what it is.
-
-    ``is_shared``: whether other processes may have the rest of it.
-    """
+def _add_gram(heads: _Heads, numbers: Tensor, product: _Product, made: Tensor) -> bool:
+    """Note W_O, whose input has these numbers of the heads in its places; whether that is what it is."""
     n_heads, d_value = heads.features
     features = n_heads * d_value
     tokens, places = numbers // features, numbers % features  # … features
     row = places.flatten(0, -2)[0]
     if not (bool((places == row).all()) and bool((tokens == tokens[..., :1]).all())):
         return False
-    different = len(set(row.tolist()))
-    is_part = different < features
-    if different < len(row) or (is_part and not is_shared):
+    if sorted(row.tolist()) != list(range(features)):
         return False
-    W_out = product.W.new_zeros(features, product.W.shape[1])
+    W_out = torch.empty_like(product.W)
     W_out[row] = product.W
     W_out = W_out.view(n_heads, d_value, -1)
-    difference = _difference(heads, W_out, product.bias, tokens[..., 0], made)
-    if is_part:  # each process multiplies a part of the features, and they are added up
-        W_out = over_processes(W_out)
-        difference = float(over_processes(made.new_tensor(difference), largest=True))
     heads.grams.append(gram_matrices(W_out))
-    heads.differences.append(difference)
+    heads.differences.append(_difference(heads, W_out, product.bias, tokens[..., 0], made))
     return True
 
 

@@ -5,7 +5,6 @@ gathered, so that every process sees the whole attention. ``torchrun`` starts th
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +13,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.recording.zeroing import Zero
+from mhaviz.attention.call import AttentionWeights
+from mhaviz.recording.caught import Caught
 
 _BY_HEADS = "rowwise"
 """How a plan shares the projection after the heads where each process has a part of them. Other plans gather the heads
@@ -40,13 +39,12 @@ def shared_attentions(model: PreTrainedModel) -> frozenset[nn.Module]:
     return frozenset(module for name, module in model.named_modules() if is_by_heads(name))
 
 
-def gather_heads(
-    call: AttentionCall | AttentionWeights, output: Tensor | None
-) -> tuple[AttentionCall | AttentionWeights, Tensor | None]:
-    """The whole attention of which this process has a part of the heads, and its output; every process must call it."""
-    whole = None if output is None else _gathered(output, 1)
+def gather_heads(caught: Caught) -> Caught:
+    """The whole attention of which this process has a part of the heads; every process must call it."""
+    call = caught.call
+    output = None if caught.output is None else _gathered(caught.output, 1)
     if isinstance(call, AttentionWeights):
-        return replace(call, given=_gathered(call.given, 1)), whole
+        return Caught(replace(call, given=_gathered(call.given, 1)), output)
     mask = call.mask
     gathered = replace(
         call,
@@ -56,30 +54,7 @@ def gather_heads(
         mask=_gathered(mask, 1) if mask is not None and mask.shape[1] > 1 else mask,
         sinks=None if call.sinks is None else _gathered(call.sinks, 0),
     )
-    return gathered, whole
-
-
-def of_this_process(zero: Zero, n_heads: int) -> Zero:
-    """Zeroes those of ``n_heads`` heads that this process computes with, by their numbers in the whole attention."""
-    here, first = n_heads // dist.get_world_size(), first_of_this_process(n_heads)
-
-    def zero_own(heads: Sequence[int]) -> None:
-        if own := [head - first for head in heads if first <= head < first + here]:
-            zero(own)
-
-    return zero_own
-
-
-def first_of_this_process(n_heads: int) -> int:
-    """The number of the first of ``n_heads`` heads that this process computes with."""
-    return dist.get_rank() * (n_heads // dist.get_world_size())
-
-
-def over_processes(x: Tensor, largest: bool = False) -> Tensor:
-    """The sum of what each process has, or the largest, number by number; every process must call it."""
-    whole = x.detach().clone()
-    dist.all_reduce(whole, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
-    return whole
+    return Caught(gathered, output)
 
 
 def whole_weight(weight: Tensor) -> Tensor:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
-from mhaviz.models.pretrained.hooks import AttentionRun, attention_class, form_of_its_own, run_hooked
+from mhaviz.models.pretrained.hooks import attention_class, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
+from mhaviz.recording.caught import Caught
 from mhaviz.records.site import Site
 from mhaviz.records.tokens import Kind
 
@@ -46,13 +47,15 @@ class _Found:
     """An attention that has run, in which layer, and of which kind.
 
     Attributes:
-        ran: the attention.
+        number, module, call: the attention; see ``hooks.Hook``.
         is_shown: whether its queries and keys are the tokens that were read.
         kind: None: not known.
         running: the outermost layer that ran; None: it is in none.
     """
 
-    ran: AttentionRun
+    number: int
+    module: nn.Module
+    call: AttentionCall | AttentionWeights
     is_shown: bool
     kind: Kind | None
     running: RunningLayer | None
@@ -108,7 +111,7 @@ def _probe(loaded: Loaded) -> _Probed:
     shown = [one for one in found if one.kind not in unshown]
     kinds: tuple[Kind, ...] = ("self", "masked", "cross") if loaded.has_encoder else ()
     there = {one.kind for one in shown}
-    by_hand = (one.ran.number for one in shown if isinstance(one.ran.call, AttentionWeights))
+    by_hand = (one.number for one in shown if isinstance(one.call, AttentionWeights))
     return _Probed(_numbered(shown), tuple(kind for kind in kinds if kind not in there), frozenset(by_hand))
 
 
@@ -118,13 +121,13 @@ def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Foun
     encoder = set(loaded.model.get_encoder().modules()) if loaded.has_encoder else set()
     found: list[_Found] = []
 
-    def hook(ran: AttentionRun) -> None:
-        batch_size, _, q_length, k_length = ran.call.shape
+    def hook(number: int, module: nn.Module, caught: Caught) -> None:
+        batch_size, _, q_length, k_length = caught.call.shape
         is_shown = batch_size == 1 and {q_length, k_length} <= lengths
-        kind: Kind | None = _kind(ran.call) if is_shown else None
+        kind: Kind | None = _kind(caught.call) if is_shown else None
         if loaded.has_encoder and not is_shown:
-            kind = "self" if ran.module in encoder else "cross" if k_length == source_length else "masked"
-        found.append(_Found(ran, is_shown, kind, running[0] if running else None))
+            kind = "self" if module in encoder else "cross" if k_length == source_length else "masked"
+        found.append(_Found(number, module, caught.call, is_shown, kind, running[0] if running else None))
 
     with running_layers(loaded.model) as running:
         run_hooked(loaded, *few_tokens(loaded, source_length, target_length), hook)
@@ -138,11 +141,10 @@ def _main_ones(found: Sequence[_Found]) -> list[_Found]:
     """
     kept: list[_Found] = []
     for one in found:
-        before = [other for other in kept if other.running == one.running and other.ran.module is one.ran.module]
-        call = one.ran.call
+        before = [other for other in kept if other.running == one.running and other.module is one.module]
+        call = one.call
         is_again = isinstance(call, AttentionWeights) and any(
-            isinstance(other.ran.call, AttentionWeights) and torch.equal(other.ran.call.given, call.given)
-            for other in before
+            isinstance(other.call, AttentionWeights) and torch.equal(other.call.given, call.given) for other in before
         )
         if not is_again and (one.is_shown or not any(other.is_shown for other in before)):
             kept.append(one)
@@ -180,7 +182,7 @@ def running_layers(model: nn.Module) -> Iterator[list[RunningLayer]]:
 
 def _has_parts(found: Sequence[_Found]) -> bool:
     """Whether an attention runs several times within a layer, as a hook then sees parts of one, such as DiffLlama's."""
-    runs = [(one.running.run, id(one.ran.module), one.kind) for one in found if one.running is not None]
+    runs = [(one.running.run, id(one.module), one.kind) for one in found if one.running is not None]
     return len(set(runs)) < len(runs)
 
 
@@ -195,11 +197,11 @@ def _numbered(found: Sequence[_Found]) -> tuple[Site, ...]:
         numbers = [other.layer for other in found if other.kind == one.kind]
         is_own = None not in numbers and len(set(numbers)) == len(numbers)
         layer = one.layer if is_own else sum(site.kind == one.kind for site in sites)
-        call = one.ran.call
+        call = one.call
         assert one.kind is not None
         assert layer is not None
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
-        sites.append(Site(one.kind, layer, call.shape[1], d_key, one.ran.number))
+        sites.append(Site(one.kind, layer, call.shape[1], d_key, one.number))
     return tuple(sites)
 
 
@@ -232,8 +234,8 @@ def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
 
 def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
     """Of a few tokens, by kind and by place among those of a kind."""
-    runs: dict[int, AttentionRun] = {}
-    run_hooked(loaded, *few_tokens(loaded, *LENGTHS[0]), lambda one: runs.update({one.number: one}))
+    runs: dict[int, Caught] = {}
+    run_hooked(loaded, *few_tokens(loaded, *LENGTHS[0]), lambda number, _, caught: runs.update({number: caught}))
     placed: dict[tuple[Kind, int], Tensor] = {}
     for site in sites:
         placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = runs[site.number].call.weights()

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.hooks import AttentionRun, run_hooked
+from mhaviz.models.pretrained.hooks import run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.recording.caught import Caught
 from mhaviz.records.tokens import Kind
 
 _FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
@@ -60,10 +61,10 @@ def trace_attention(
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
 
-    def hook(ran: AttentionRun) -> None:
-        if ran.number == number and isinstance(ran.call, AttentionCall):
-            assert ran.output is not None
-            found.append((ran.call, ran.output, ran.module))
+    def hook(running: int, module: nn.Module, caught: Caught) -> None:
+        if running == number and isinstance(caught.call, AttentionCall):
+            assert caught.output is not None
+            found.append((caught.call, caught.output, module))
 
     run_hooked(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], hook)
     module = found.pop()[2]

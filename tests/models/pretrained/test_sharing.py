@@ -12,6 +12,7 @@ from forked import run_two
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.models.pretrained import sharing
+from mhaviz.recording.caught import Caught
 
 TEXT = "the cat sat on the mat"
 SAME = 2e-7
@@ -33,16 +34,16 @@ for number, folder in enumerate(folders):
     attention = loaded.attend(text, verify=True)
     names = {m.name: m.weights for m in attention}
     names |= {f"written {m.name}": m.weights for m in loaded.attend(text, generate=2)}
-    names |= {m.name: m.weights for m in loaded.attend(text, show="norms")}
     names |= {"X": loaded.embeddings(text).parts[-1].values}
     names |= {"output": loaded.explain(text, 1, head=3, layer=1).output}
     np.savez(f"{results}/{number}-{rank}.npz", **names)
 print(json.dumps(attention.source.details["device"]), flush=True)
 assert main(["heatmap", text, "--model", folders[0], "-o", f"{results}/{rank}.json"]) == 0
-try:
-    loaded.trace_shapes(text)
-except mhaviz.MhavizError as error:
-    print(error)
+for ask in (loaded.trace_shapes, lambda text: loaded.attend(text, show="norms")):
+    try:
+        ask(text)
+    except mhaviz.MhavizError as error:
+        print(error)
 """
 
 
@@ -69,7 +70,6 @@ def numbers_of(folder):
     loaded = mhaviz.load(str(folder), dtype="float64")
     found = {m.name: m.weights for m in loaded.attend(TEXT)}
     found |= {f"written {m.name}": m.weights for m in loaded.attend(TEXT, generate=2)}
-    found |= {m.name: m.weights for m in loaded.attend(TEXT, show="norms")}
     found |= {"X": loaded.embeddings(TEXT).parts[-1].values}
     return found | {"output": loaded.explain(TEXT, 1, head=3, layer=1).output}
 
@@ -92,15 +92,16 @@ def test_the_first_process_alone_shows_and_saves(shared):
     assert "cpu, 2 processes" in first
     assert f"saved {root}/0.json" in notices
     assert other.splitlines()[0] == json.dumps("cpu, 2 processes")
-    assert len(other.splitlines()) == 2, "what the script itself prints"
+    assert len(other.splitlines()) == 3, "what the script itself prints"
     assert nothing == ""
     assert (root / "0.json").exists()
     assert not (root / "1.json").exists()
 
 
-def test_steps_are_traced_in_one_process(shared):
+def test_steps_are_traced_and_projections_found_in_one_process(shared):
     _, _, ((first, _), _) = shared
     assert "traced in one process; run it without torchrun" in first
+    assert "W_O is found in one process; run it without torchrun" in first
 
 
 def test_all_that_has_heads_is_gathered(monkeypatch):
@@ -133,21 +134,12 @@ def test_all_that_has_heads_is_gathered(monkeypatch):
 
     monkeypatch.setattr(sharing.dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(sharing.dist, "all_gather", all_gather)
-    gathered, gathered_output = sharing.gather_heads(*own)
-    assert torch.equal(gathered_output, output)
-    assert torch.equal(gathered.weights(), whole.weights())
+    gathered = sharing.gather_heads(Caught(*own))
+    assert torch.equal(gathered.output, output)
+    assert torch.equal(gathered.call.weights(), whole.weights())
     for name in ("query", "key", "value", "mask", "sinks"):
-        assert torch.equal(getattr(gathered, name), getattr(whole, name)), name
+        assert torch.equal(getattr(gathered.call, name), getattr(whole, name)), name
     left = [whole.weights()[:, 4:]]
-    alone, nothing = sharing.gather_heads(AttentionWeights(whole.weights()[:, :4]), None)
-    assert torch.equal(alone.given, whole.weights())
-    assert nothing is None
-
-
-def test_heads_are_zeroed_where_they_are(monkeypatch):
-    zeroed = []
-    monkeypatch.setattr(sharing.dist, "get_world_size", lambda: 2)
-    for rank in range(2):
-        monkeypatch.setattr(sharing.dist, "get_rank", lambda rank=rank: rank)
-        sharing.of_this_process(zeroed.append, 8)([1, 3, 6])
-    assert zeroed == [[1, 3], [2]]
+    alone = sharing.gather_heads(Caught(AttentionWeights(whole.weights()[:, :4])))
+    assert torch.equal(alone.call.given, whole.weights())
+    assert alone.output is None
