@@ -503,6 +503,8 @@ class Recording(ContextDecorator):
         """Say so where the rows and columns of a map are no tokens of one input."""
         _, _, q_length, k_length = run.caught.call.shape
         name = _name_of(run.site)
+        if isinstance(run.caught.call, AttentionCall) and run.caught.output is None:
+            self._remarks["some weights are those before dropout"] = None
         if any(run.caught.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
         if run.caught.reads_itself is None and q_length == k_length:

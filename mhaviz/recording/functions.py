@@ -64,8 +64,3 @@ def again(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[T
     """What does to other tensors what a function has done to its first argument, and does not hold that."""
     rest = args[1:]
     return lambda x: func(x, *rest, **kwargs)
-
-
-def is_in_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a dropout changes its first argument: (input, p, training, inplace)."""
-    return func.__name__.endswith("_") or bool(args[3] if len(args) > 3 else kwargs.get("inplace"))

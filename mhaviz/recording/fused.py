@@ -71,7 +71,7 @@ class Fused:
         func: Any,
         args: Sequence[Any],
         kwargs: dict[str, Any],
-        result: Tensor,
+        result: Tensor | None,
         within: Sequence[Tensor] = (),
     ) -> None:
         """``within``: the queries, keys and values of a layer of PyTorch's, which has projected its output by now."""
@@ -104,6 +104,7 @@ class Fused:
     def _show_multi_head(self, heard: "list[_Heard]", args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         given = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
         tensors = query, key, _ = [given.arguments[name] for name in ("query", "key", "value")]
+        drops = bool(given.arguments["dropout_p"] and given.arguments.get("training", True))
         if not heard:
             if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
                 return
@@ -112,7 +113,7 @@ class Fused:
             with unseen(), _hearing(heard):
                 MULTI_HEAD(*given.args, **given.kwargs)
         for called, named, result in heard:
-            self._sdpa(SDPA, called, named, result, tensors)
+            self._sdpa(SDPA, called, named, None if drops else result, tensors)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)

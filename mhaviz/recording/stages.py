@@ -37,30 +37,6 @@ class Scores:
 
 
 @dataclass(eq=False)
-class Kept:
-    """Weights as they were before dropout or a cast.
-
-    Attributes:
-        tensor: with these; None after they have met values, as a mark must not keep it alive.
-        version: of it, which changes with its numbers.
-        n_views: so many views had been made of the weights by then.
-    """
-
-    tensor: Tensor | None
-    version: int
-    n_views: int
-
-    def after(self, views: Sequence[Callable[[Tensor], Tensor]]) -> Tensor | None:
-        """Them in the axes that all these views have made; None: they are gone, or have been changed since."""
-        x = self.tensor
-        if x is None or version(x) != self.version:
-            return None
-        for view in views[self.n_views :]:
-            x = view(x)
-        return x
-
-
-@dataclass(eq=False)
 class Made:
     """Weights as a softmax has made them, or as the program has changed them since.
 
@@ -117,9 +93,7 @@ class Weights:
         query: the axis of the queries; None: not known.
         views: how the marked tensor is viewed from what was made; dropout and casts are no views.
         is_part: whether it holds a part of that alone.
-        kept: what it would be without dropout and casts; None: what it is.
-        version: of the marked tensor; see ``Kept``.
-        drops: whether dropout has changed it, or what it was made of.
+        drops: whether dropout has changed it.
     """
 
     made: Made
@@ -127,8 +101,6 @@ class Weights:
     query: int | None = None
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
     is_part: bool = False
-    kept: Kept | None = None
-    version: int = 0
     drops: bool = False
 
     def visible(self) -> Tensor | None:
@@ -138,11 +110,6 @@ class Weights:
             for view in self.views:
                 x = view(x)
         return x
-
-
-def version(x: Tensor) -> int:
-    """Changes whenever the numbers of a tensor do; those of inference mode know no versions."""
-    return 0 if x.is_inference() else x._version
 
 
 Mark = Scores | Weights

@@ -1,8 +1,7 @@
 """Follows weights from a softmax to the values that they meet.
 
 Drawn is what meets the values, whatever the program has made of the weights by then: masked, gated, made to sum to 1
-again, or mixed with those of other heads or of another softmax. Dropout and casts alone are not: drawn are the weights
-of inference, those before it.
+again, dropped, cast, or mixed with those of other heads or of another softmax.
 
 Where values meet a part of the weights, the parts are joined. Nothing is drawn of weights of which a part meets none.
 """
@@ -19,12 +18,12 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.axes import Layout, Layouts
 from mhaviz.recording.descent import UNKNOWN, Axes, Constant, FixedRows, Sides, why_none
-from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, functions, is_in_place
+from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, functions
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.parts import Parts
 from mhaviz.recording.products import Product, Weighing
-from mhaviz.recording.stages import Kept, Made, Mark, Scores, Weights, version
+from mhaviz.recording.stages import Made, Mark, Scores, Weights
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Meeting:
         sides: what of it is fixed.
         is_changed: whether the program has changed what the softmax made: rows sum to anything.
         visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
-        why_unknown: it is not known what the weights of inference are; "" if it is.
+        why_unknown: it is not known which of their keys are which; "" if it is.
         multiply_again: computes what came of them once more, in its place; None: it would be added to what there is.
         have_met_again: tells, later on, whether the same weights have met other values since.
     """
@@ -104,19 +103,15 @@ class WeightsByHand:
 
     def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run a function of weights."""
-        kept = None
         try:
             found = list(self._marked(args, kwargs))
-            if func in DROPOUTS and _drops(args, kwargs) and is_in_place(func, args, kwargs):
-                with unseen():
-                    kept = found[0][0].clone()
         except Exception as error:  # such as a lack of memory, which would not have been the program's
             self.on_error(error)
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
         try:
             with unseen():
-                self._follow(func, args, kwargs, result, found, kept)
+                self._follow(func, args, kwargs, result, found)
         except VisitorError:
             raise
         except Exception as error:
@@ -135,9 +130,6 @@ class WeightsByHand:
         mark = self.marks.get(x)
         if not isinstance(mark, Weights):
             return None
-        assert isinstance(x, Tensor)
-        if mark.kept is not None and mark.version != version(x):  # through a view that nobody has followed
-            return _changed(x, [mark], mark.axes)
         return mark
 
     def _follow(
@@ -147,9 +139,7 @@ class WeightsByHand:
         kwargs: dict[str, Any],
         result: Any,
         found: list[tuple[Tensor, Weights]],
-        kept: Tensor | None,
     ) -> None:
-        """``kept``: a copy of what dropout has changed in place."""
         source, mark = found[0]
         if func in VIEWS:
             for x, view in _views(func, args, kwargs, source, result):
@@ -160,11 +150,7 @@ class WeightsByHand:
         if not isinstance(made, Tensor) or not made.is_floating_point():
             return
         if func in COPIES or func in DROPOUTS:
-            drops = func in DROPOUTS and _drops(args, kwargs)
-            if mark.kept is None and not mark.drops and (drops or made.dtype != source.dtype):
-                before = source if kept is None else kept
-                mark = replace(mark, kept=Kept(before, version(before), len(mark.views)))
-            self._set(made, replace(mark, drops=mark.drops or drops))
+            self._set(made, replace(mark, drops=mark.drops or (func in DROPOUTS and _drops(args, kwargs))))
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
             if func in _MULTIPLIES and mark.made.scores is UNKNOWN and self.fixed.root(source) is None:
                 values = next(x for x in (*args, *kwargs.values()) if x is not source)
@@ -182,7 +168,7 @@ class WeightsByHand:
 
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:
-            self.marks.set(x, replace(mark, version=version(x)))
+            self.marks.set(x, mark)
 
     def _viewed(
         self, mark: Weights, func: Any, view: Callable[[Tensor], Tensor], source: Tensor, x: Tensor
@@ -246,9 +232,7 @@ class WeightsByHand:
             result.copy_(multiply())
 
         with unseen():
-            kept = None if mark.kept is None else mark.kept.after(mark.views)
-            why = made.why_unknown or (_DROPPED if mark.drops and kept is None else "")
-            met = how.as_weights(A if kept is None else kept)
+            why, met = made.why_unknown, how.as_weights(A)
             if mark.is_part:
                 self._add_part(mark, how, met, why)
                 assert made.parts is not None
@@ -264,10 +248,8 @@ class WeightsByHand:
                     made.parts.on_complete()
             made.has_met, made.parts, made.visible = True, None, None
             made.forget_unmet()
-            if mark.kept is not None:
-                mark.kept.tensor = None
             shown, repeat = None if mark.is_part else how, None if adds else multiply_again
-            changed, met_again = made.is_changed, lambda: made.has_met_again
+            changed, met_again = made.is_changed or mark.drops, lambda: made.has_met_again
             meeting = Meeting(met, result, shown, layout, places, sides, changed, visible, why, repeat, met_again)
             self._on_weights(meeting)
 
@@ -330,9 +312,6 @@ class WeightsByHand:
 POOLS = "tokens are weighed by a softmax over them, and summed"
 _UNMET = "a softmax of queries times keys is not seen to be multiplied by values, and is not drawn"
 _IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
-_DROPPED = (
-    "its weights are changed after dropout, and those of inference are not known; call eval() on the model to see them"
-)
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
 _CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"
@@ -362,7 +341,7 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
     first, sinks = before[0].made, max(mark.made.sinks for mark in before)
     made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
     made.unmet = tuple(forget for mark in before for forget in mark.made.unmet)
-    return Weights(made, axes, before[0].query, drops=any(mark.drops for mark in before))
+    return Weights(made, axes, before[0].query)
 
 
 def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:

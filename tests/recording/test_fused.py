@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from watched import assert_explains, watch
 
+from mhaviz import record
 from mhaviz.attention.call import AttentionWeights
 
 CLOSE = rounding()
@@ -82,6 +83,17 @@ def test_dropout_leaves_no_output_and_the_same_numbers():
     assert torch.equal(output, expected)
     assert seen.only().output is None
     torch.testing.assert_close(seen.weights().sum(-1), torch.ones(2, 4, 5))
+
+
+@pytest.mark.parametrize("needs_weights", [False, True])
+def test_weights_before_dropout_are_said_to_be(needs_weights):
+    x, attend = _normal(1, 5, 8), nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True)
+    remarks = []
+    for is_training in (True, False):
+        with record() as recording:
+            attend.train(is_training)(x, x, x, need_weights=needs_weights)
+        remarks.append(recording.attention.source.remark)
+    assert remarks == ["some weights are those before dropout", ""]
 
 
 def test_a_program_that_has_sdpa_by_its_own_name_or_replaces_it():

@@ -386,17 +386,6 @@ def test_no_memory_is_kept():
     assert len(watching._by_hand._marks) == 0
 
 
-def test_weights_that_have_met_values_are_not_kept_for_their_copies():
-    with Watch(lambda place, caught: None).watching():
-        A = (X @ X.mT).softmax(-1)
-        gone, dropped = weakref.ref(A), F.dropout(A, 0.1)
-        dropped @ X
-        del A
-        gc.collect()
-        assert gone() is None
-    assert dropped.shape == (2, 5, 5)
-
-
 def test_many_passes_grow_nothing():
     model = Attend(width=4)
     x = torch.randn(1, 3, 4)
