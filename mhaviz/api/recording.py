@@ -18,7 +18,7 @@ from mhaviz.analyses.rollout import rollout_of_maps
 from mhaviz.api.long_inputs import allowed_bytes
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.api.recording_options import RecordingOptions
-from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import OnAttention, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
@@ -501,12 +501,16 @@ class Recording(ContextDecorator):
 
     def _note_form(self, run: Run) -> None:
         """Say so where the rows and columns of a map are no tokens of one input."""
-        _, _, q_length, k_length = run.caught.call.shape
+        batch_size, n_heads, q_length, k_length = run.caught.call.shape
         name = _name_of(run.site)
         if isinstance(run.caught.call, AttentionCall) and run.caught.output is None:
             self._remarks["some weights are those before dropout"] = None
         if any(run.caught.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
+        if run.caught.order.is_taken and isinstance(run.caught.call, AttentionWeights):
+            axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
+            self._watch.miss(f"{axes}, as nothing tells which is which")
+            self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
         if run.caught.reads_itself is None and q_length == k_length:
             windows = run.caught.order.windows
             if windows > 1:

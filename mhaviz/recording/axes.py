@@ -1078,6 +1078,7 @@ class Order:
         heads: the first of them, and of how many they are a part; None: all, or not known.
         reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
+        is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
@@ -1089,6 +1090,7 @@ class Order:
     heads: tuple[int, int] | None = None
     reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
     example: tuple[Origin, Cut] | None = None
+    is_taken: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -1161,6 +1163,7 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
         channels,
         _windows(before, heads, query),
         example=_example(query, key),
+        is_taken=not channels and not own & _origins(*before, query) and all(one.maker is None for one in own),
     )
     n_heads = math.prod(n for axis in (*order.before, order.query) for n, is_head in axis if is_head)
     of_tokens = (origin for axis in before for origin, n in axis if n > 1 and origin not in heads)
@@ -1213,7 +1216,8 @@ def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis) -> int:
         is_known = all(n <= one.size and one.given and not one.is_lost for one, n in (*batch, *query))
         if not is_known:
             return 1
-        of_query = {origin for origin, _ in batch if origin.given and origin.given[0]}
+        there = {origin: origin.given[0] for origin, _ in batch if origin.given}
+        of_query = {origin for origin, place in there.items() if place and 0 in there.values()}
     return math.prod(n for origin, n in batch if origin in of_query)
 
 

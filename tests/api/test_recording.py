@@ -541,6 +541,18 @@ def test_windows_and_channels_are_said():
     assert "Channels: weighs 8 channels of a head, not tokens" in recording.notices
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+def test_axes_that_nothing_tells_are_said_to_be_taken_and_hold_no_windows(stacked):
+    """Three heads of two examples would have the same shapes."""
+    with mhaviz.record() as recording:
+        q, k, v = torch.randn(3, 3, 2, 5, 4).unbind(0) if stacked else (torch.randn(3, 2, 5, 4) for _ in range(3))
+        (q @ k.mT).softmax(-1) @ v
+    assert recording.attention.source.remark == "axes are taken as (batch, heads, queries, keys), as nothing tells"
+    line, kept = recording.notices
+    assert "axes of 3 and 2 before the queries are taken as (batch, heads)" in line
+    assert kept.startswith("kept the first of up to 3")
+
+
 @pytest.mark.parametrize(("length", "size"), [(4, 4), (12, 8), (8, 8)])
 def test_channels_are_named_so_and_tokens_never(length, size):
     """Whatever sizes are equal: heads of ``size`` features, and as many tokens or not."""
