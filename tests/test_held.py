@@ -267,7 +267,7 @@ class Drawn:
         return [figure for figure in self.figures if np.allclose(figure.bbox.size, size, atol=1)][-1]
 
     def texts_of(self, figure):
-        """All that can be read in a figure, also what was put there by copying pixels.
+        """All that can be read in a figure.
 
         The labels of an axis are those that were drawn, as it has more of them than it shows.
         """

@@ -637,25 +637,22 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     """Queries left of the first column of tiles, keys under the lowest tile of each column."""
     size = layout.label_size
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
-    written: dict[tuple[str, int], Text] = {}
     for left, top in corners[:: layout.columns]:
         if layout.queries.ruler:
             draw_ruler(sheet, layout.queries.ruler, left, top)
-        for i, label, place, colour in layout.queries.written():
-            text = sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
-            sheet.alike(written.setdefault(("query", i), text), text)
+        for _, label, place, colour in layout.queries.written():
+            sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
     turned, level = _written_turned(sheet), _written_level(sheet)
     for left, top in lowest.values():
         under = top + layout.tile_height
         if layout.keys.ruler:
             draw_ruler(sheet, layout.keys.ruler, left, under)
-        for i, label, place, colour in layout.keys.written():
+        for _, label, place, colour in layout.keys.written():
             fits = not layout.turned or (
                 _has_wide(label) and text_width(label, size, sheet.fonts.families) <= layout.keys.cell
             )
             below = level if fits else turned
-            text = below(left + place, under + 0.05, label, size, colour=colour)
-            sheet.alike(written.setdefault(("key", i), text), text)
+            below(left + place, under + 0.05, label, size, colour=colour)
 
 
 def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:

@@ -34,7 +34,7 @@ from mhaviz.views.colours import palette
 from mhaviz.views.figure.direction import left_to_right
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype, have_bold, needed_families
 from mhaviz.views.figure.notebook import notebook, show_in_cell
-from mhaviz.views.figure.pixels import CellImage, copies_among, copy_texts
+from mhaviz.views.figure.pixels import CellImage
 from mhaviz.views.figure.vectors import Numbers, as_vectors, write_scaled
 from mhaviz.views.labels import cut, harmless, title_text
 from mhaviz.views.style import Style
@@ -95,7 +95,6 @@ class Sheet(Figure):
         self.page.set_axis_off()
         self.fonts = fonts or Fonts()
         self.zoom, self.crop, self.heading = zoom, crop, ""
-        self._alike: list[tuple[Text, Text]] = []
         self._numbers: list[Numbers] = []
         self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
         if dpi > allowed:
@@ -137,17 +136,9 @@ class Sheet(Figure):
 
     def _save_png(self, stream: BinaryIO) -> None:
         """Without transparency, which a white sheet has no use for, and with what compression gives in little time."""
-        copies = copies_among(self._alike)
         before, canvas = self.canvas, FigureCanvasAgg(self)
-        try:
-            for copy in copies:
-                copy.second.set_visible(False)
-            canvas.draw()  # type: ignore[no-untyped-call]
-        finally:
-            for copy in copies:
-                copy.second.set_visible(True)
+        canvas.draw()  # type: ignore[no-untyped-call]
         pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-        copy_texts(pixels, copies)
         self.set_canvas(before)
         dpi = self.dpi / self.zoom, self.dpi / self.zoom
         Image.fromarray(pixels).convert("RGB").save(stream, "png", compress_level=_COMPRESSION, dpi=dpi)
@@ -186,11 +177,6 @@ class Sheet(Figure):
             usetex=False,
             clip_path=_NO_CLIP,
         )
-
-    def alike(self, first: Text, second: Text) -> None:
-        """Say that two texts and what is around them are alike, so that in a PNG one may be a copy of the other."""
-        if second is not first:
-            self._alike.append((first, second))
 
     def title(self, y: float, title: Title | str, size: float = TITLE) -> None:
         """What the picture is of, in a smaller size or shortened where the sheet is narrow; nothing if it is ""."""

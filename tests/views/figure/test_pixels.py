@@ -5,12 +5,10 @@ import io
 import numpy as np
 import pytest
 from made import made_map
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import AxesImage
 from PIL import Image
 from shown import heatmap_figure
 
-from mhaviz import display_attention
 from mhaviz.records.attention import Attention
 from mhaviz.records.source import Source
 from mhaviz.views.figure import sheet as module
@@ -36,10 +34,9 @@ def saved(sheet):
 
 
 def as_matplotlib_does(drawn, style):
-    """The same figure, every text and every pixel of a cell drawn by matplotlib."""
+    """The same figure, every pixel of a cell drawn by matplotlib."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CellImage", AxesImage)
-        patch.setattr(module.Sheet, "alike", lambda *_: None)
         return np.asarray(saved(heatmap_figure(drawn, style)), int)
 
 
@@ -56,43 +53,7 @@ def test_the_same_to_the_eye(length, n_heads, layers, kind, dpi):
     assert np.abs(ours - as_matplotlib_does(drawn, style)).max() <= 8  # of 255
 
 
-def test_labels_that_repeat_are_copied_and_seen():
-    sheet = heatmap_figure(attention(20, 3, 4))
-    assert len(sheet._alike) == 3 * 20 + 2 * 20
-    pixels = np.asarray(saved(sheet))
-    assert all(text.get_visible() for text in sheet.page.texts)
-    for _, text in sheet._alike:
-        box = text.get_window_extent()
-        rows = slice(len(pixels) - round(box.y1), len(pixels) - round(box.y0))
-        assert pixels[rows, round(box.x0) : round(box.x1)].min() < 200
-
-
 def test_pngs_have_no_alpha_and_know_their_size():
     picture = saved(heatmap_figure(attention(3, 2, 1), Style(dpi=100)))
     assert picture.mode == "RGB"
     assert picture.info["dpi"] == pytest.approx((100, 100), abs=0.1)
-
-
-@pytest.mark.parametrize("options", [{}, {"bbox_inches": "tight"}])
-def test_a_figure_that_somebody_else_saves_has_all_its_labels(options):
-    words = [f"word{i}" for i in range(14)]
-    weights = np.full((8, 14, 14), 1 / 14, np.float32)
-    figure = display_attention(words, words, weights)
-    saved(figure)
-    stream = io.BytesIO()
-    figure.savefig(stream, **options)
-    pixels = np.asarray(Image.open(stream).convert("L"))
-    left = pixels[:, : pixels.shape[1] // 20]
-    quarters = [int((part < 128).sum()) for part in np.array_split(left, 4)]
-    assert min(quarters) > 20
-    FigureCanvasAgg(figure).draw()
-
-
-def test_labels_in_vector_files_stand_where_they_stand_in_pixels():
-    sheet = heatmap_figure(attention(8, 4, 2))
-    FigureCanvasAgg(sheet).draw()
-    for first, second in sheet._alike:
-        assert first.get_rotation_mode() == second.get_rotation_mode() == "anchor"
-        here, there = (text.get_transform().transform(text.get_unitless_position()) for text in (first, second))
-        boxes = [text.get_window_extent() for text in (first, second)]
-        np.testing.assert_allclose(boxes[1].p0 - boxes[0].p0, there - here, atol=1.0)
