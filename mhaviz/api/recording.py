@@ -559,6 +559,13 @@ class Recording(ContextDecorator):
             "n_heads": max(n_heads),
             "device": self._device,
         }
+        if self.missed:
+            details["notices"] = self.missed
+        names = list(
+            dict.fromkeys(one.partition(": ")[0] for one in self.missed if re.search("not (drawn|shown)", one))
+        )
+        if names:
+            remarks = (*remarks, f"not drawn: {', '.join(names[:3])}{', …' * (len(names) > 3)}")
         return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
 
     def _source_of_statistics(self) -> Source:

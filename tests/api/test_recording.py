@@ -4,6 +4,7 @@ The oracle is the model's own weights: transformers' ``output_attentions``, ``to
 """
 
 import gc
+import json
 import math
 
 import numpy as np
@@ -615,6 +616,17 @@ def test_examples_that_come_one_behind_the_other_are_no_windows():
     with mhaviz.record(mixer) as recording:
         mixer(torch.randn(12, 12))
     assert not [line for line in recording.notices if "windows" in line]
+
+
+def test_a_saved_recording_says_what_was_not_drawn(gpt, tmp_path):
+    with mhaviz.record() as recording:
+        gpt(ids())
+        q, k, v = torch.randn(3, 5, 4)
+        torch.sigmoid(q @ k.mT) @ v
+    recording.attention.save(tmp_path / "maps.json")
+    source = json.loads((tmp_path / "maps.json").read_text())["source"]
+    name = recording.missed[0].partition(": ")[0]
+    assert (source["notices"], source["remark"]) == (recording.missed, f"not drawn: {name}")
 
 
 def test_a_run_of_hours_grows_nothing(gpt):
