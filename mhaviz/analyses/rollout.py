@@ -78,10 +78,11 @@ def rollout_of_maps(attention: Attention) -> Attention:
             )
         last[of[:2]] = m.kind
         A, before = torch.from_numpy(m.weights).mean(dim=0), rolled.get(of)
-        if before is not None and before.shape != A.shape:
+        length = A.shape[1] if before is None else len(before)
+        if A.shape != (length, length):
             raise ArgumentError(
-                f"a rollout goes through layers of one length, got {len(before)} tokens, and {len(A)} in layer "
-                f"{m.layer}; choose others by {parameter('layer')}"
+                f"a rollout goes through layers of one length, got {length} tokens, and {len(A)} in layer {m.layer}; "
+                f"choose others by {parameter('layer')}"
             )
         R = rolled[of] = _through(A, before)
         maps.append(replace(m, weights=R[None].numpy(), heads=(0,), reach=None, sink=False, quantity=ROLLOUT))

@@ -424,7 +424,9 @@ def _kind(name: str, caught: Caught) -> Kind:
     is_masked = (q_length > 1 or is_causal) and _sees_no_later(caught, k_length)
     query, key = caught.order.parts
     is_other = q_length > 1 and key is not None and not key.step and key != query
-    return "masked" if is_masked else "cross" if q_length < k_length or is_other else "self"
+    is_part = query is not None and key is not None and query.of == key.of
+    is_other |= q_length < k_length and not is_part
+    return "masked" if is_masked else "cross" if is_other else "self"
 
 
 def _sees_no_later(caught: Caught, end: int) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz import record
+from mhaviz.errors import ArgumentError
 
 CLOSE = rounding()
 
@@ -123,7 +124,7 @@ class Pooling(nn.Module):
 def test_one_query_that_begins_a_pass_is_not_called_masked(by_hand):
     with record() as recording:
         Pooling(by_hand)(torch.randn(1, 2, 5, 4))
-    assert recording.attention.maps[0].kind == "cross"
+    assert recording.attention.maps[0].kind == "self"
 
 
 def test_no_attention_is_masked_that_shows_later_keys_to_another_example():
@@ -181,8 +182,10 @@ def test_queries_in_blocks_are_named_after_their_tokens(starts, size):
     A = (q @ q.mT / 2).softmax(dim=-1)[0]
     for m, start in zip(recording.attention.maps, starts, strict=True):
         np.testing.assert_allclose(m.weights, A[:, start : start + size], atol=CLOSE)
-        assert (m.kind, list(m.queries), list(m.keys)) == ("cross", names[start : start + size], names)
+        assert (m.kind, list(m.queries), list(m.keys)) == ("self", names[start : start + size], names)
     assert recording.notices == []
+    with pytest.raises(ArgumentError, match=f"of one length, got 6 tokens, and {size} in layer 0"):
+        _ = recording.rollout
 
 
 def test_queries_in_blocks_that_were_gathered_are_named_after_no_token():
