@@ -19,7 +19,7 @@ def report_page(report: Report) -> Page:
         *page.blocks,
         Text(("the shapes on the way",), "heading"),
         _shapes(report.trace),
-        Text((f"altogether {costs_text(report.trace.steps)}",)),
+        Text((f"altogether {costs_text(report.trace.steps)}", "")),
         *scaling_blocks(scaling, f"why the scores are scaled: head {scaling.heads[0]}"),
     )
     return replace(page, blocks=blocks)
