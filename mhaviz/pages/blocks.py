@@ -349,7 +349,6 @@ class Page:
         footnote: where the numbers come from.
         remark: what stands beside it on paper, or how to read maps as they have been drawn.
         beside: blocks that stand beside the pictures where there is room, and else after them.
-        title_where: whether curves need a title that their numbers do without.
         left_out: what a medium says that shows so many maps, the first, and lacks so many heads of the last of them.
     """
 
@@ -358,7 +357,6 @@ class Page:
     footnote: str
     remark: str | Callable[[Drawn], str] = ""
     beside: tuple[Block, ...] = ()
-    title_where: Where = "everywhere"
     left_out: Callable[[int, int], str] | None = None
 
     @property

@@ -90,7 +90,6 @@ def sweep_page(sweep: ScalingSweep) -> Page:
         blocks,
         sweep.source.footnote,
         remark=f"{length}, means over {draws} of the weights at each d_key",
-        title_where="drawn",
     )
 
 

@@ -43,7 +43,7 @@ class PageView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page, abilities = self.page.coloured(self.style.cmap, self.style.vmax), Abilities.of(console, options)
         used = left_out = 0
-        if page.title and page.title_where != "drawn":
+        if page.title:
             yield Line(page.title, BOLD)
         blocks = _in_order(page)
         of_heads = [block for block in blocks if isinstance(block, Heads)]
