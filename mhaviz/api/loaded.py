@@ -172,7 +172,7 @@ class LoadedModel:
         pool: Literal["mass", "max", "both"] | None = None,
         size: int | None = None,
         window: OpenWindow | None = None,
-        page: bool = False,
+        page: bool | None = None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float], None] = lambda done: None,
         **given: Unpack[GivenOptions],
@@ -193,8 +193,8 @@ class LoadedModel:
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
             pool, size, window: of long inputs; see ``LongInputs``. Maps of more than 256 MiB in all are pooled as they
                 are computed, unless ``size`` is given.
-            page: keep queries and keys, from which a page for the browser computes single tokens of long inputs. They
-                are kept in any case where they take at most 64 MiB.
+            page: keep queries and keys, from which a page for the browser computes single tokens of long inputs;
+                None: where they take at most 64 MiB.
             on_notice: is told, in a line, what will take long and what has been found.
             on_progress: is called with how much is done, from 0 to 1.
             given: ``pair``, a second text beside the one; in place of texts ``chat``, the messages of a chat, or
@@ -234,7 +234,7 @@ class LoadedModel:
         pooling = long.plan(inputs.longest, n_maps, len(heads), model.device, in_cells)
         if page:
             page_size(sizes, pooling, hide_special).require_fit()
-        keep = page or _takes_little(sizes)
+        keep = _takes_little(sizes) if page is None else page
         if pooling is None:
             attention = attention_weights(model, inputs, heads, hide_special, keep)
         else:
@@ -398,7 +398,7 @@ class LoadedModel:
         head: int = 0,
         layer: int | None = None,
         kind: Kind | None = None,
-        page: bool = False,
+        page: bool | None = None,
         **given: Unpack[GivenOptions],
     ) -> Report:
         """Weights, shapes and scaling of one attention, for one page.
@@ -415,7 +415,7 @@ class LoadedModel:
                 f"mhaviz heatmap, or attend in Python"
             )
         comparison = scaling.compare_scaling(model, inputs, _heads_of(model, [head]))
-        keep = page or _takes_little(map_sizes(model, inputs))
+        keep = _takes_little(map_sizes(model, inputs)) if page is None else page
         return Report(attention_weights(model, inputs, keep=keep), model.trace(inputs), comparison)
 
     def trace_shapes(

@@ -204,6 +204,7 @@ def test_attend_keeps_them_where_they_take_little(monkeypatch):
 
     model = mhaviz.load("random")
     assert model.attend("a b c")[0].queries_and_keys is not None
+    assert model.attend("a b c", page=False)[0].queries_and_keys is None
     assert model.attend("a b c", head=3)[0].select((3,)).queries_and_keys.key_heads == (0,)
     monkeypatch.setattr(loaded, "_KEPT_BYTES", 0)
     assert model.attend("a b c")[0].queries_and_keys is None
