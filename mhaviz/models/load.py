@@ -1,7 +1,7 @@
 """Loads a model of any kind by its name. ``KINDS`` lists the kinds; nothing heavy is imported before one is chosen."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
@@ -253,13 +253,8 @@ def load_model(
     """
     kind = kind_of(name)
     given = {key: value for key, value in asked.items() if value is not None and value is not False}
-    _refuse_settled(name, kind, given)
-    return kind.load(name, device, writes, predicts, on_notice, **given)
-
-
-def _refuse_settled(name: str, kind: ModelKind, given: Mapping[str, Any]) -> None:
-    """Raise ArgumentError if something is asked for that this kind of model brings with it."""
     for key in given:
         if key not in kind.options:
             owners = " or ".join(other.called for other in KINDS if key in other.options)
             raise ArgumentError(f"{parameter(key)} is for {owners}; {shortened(name)} is {kind.called}")
+    return kind.load(name, device, writes, predicts, on_notice, **given)

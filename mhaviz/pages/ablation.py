@@ -8,9 +8,8 @@ from functools import partial
 import numpy as np
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
-from mhaviz.pages.corpus_words import left_out_text, one_text, texts_of
-from mhaviz.pages.panels import DIVERGING, Panel, Scale
-from mhaviz.pages.words import counted
+from mhaviz.pages.panels import DIVERGING, Panel, Scale, decimals_of
+from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.records.ablation import EFFECTS, Ablation, HeadEffects, Prediction
 from mhaviz.records.axis import Axis
 from mhaviz.records.probes import RandomRepeats
@@ -18,7 +17,6 @@ from mhaviz.records.tokens import KIND_NAMES
 
 IN_MODEL_ORDER = "layer"
 _DRAWN = 16  # rows of the table on paper
-_MOST_DECIMALS = 6
 
 _CHANGES: Mapping[Prediction, str] = {
     "next token": "KL(p ‖ q) of the next token's distribution p, and q without the head, in bits",
@@ -95,15 +93,10 @@ def _scale(ablation: Ablation, name: str) -> Scale:
     """From 0 to the largest of all kinds; around 0 where some are below."""
     means = [kind.effect(name).mean for kind in ablation.kinds]
     largest = max(float(np.nanmax(np.abs(mean), initial=0.0)) for mean in means) or 1.0
-    decimals = _decimals(largest)
+    decimals = decimals_of(largest)
     if name == "loss" and any(bool((mean < 0).any()) for mean in means):
         return Scale(DIVERGING, -largest, largest, decimals, zeros=True)
     return Scale(high=largest, decimals=decimals, zeros=True)
-
-
-def _decimals(largest: float) -> int:
-    """So many that the largest has at least two digits that are not 0."""
-    return min(max(2, 1 - math.floor(math.log10(largest))), _MOST_DECIMALS)
 
 
 def _panels(ablation: Ablation, kind: HeadEffects, scales: Mapping[str, Scale], order: EffectOrder) -> Panels:

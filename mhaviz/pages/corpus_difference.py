@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import NOTHING, Bars, Block, Column, Page, Panels, Table, Text
-from mhaviz.pages.corpus_words import left_out_text
-from mhaviz.pages.panels import Panel, Scale
-from mhaviz.pages.words import counted
+from mhaviz.pages.panels import Panel, Scale, decimals_of
+from mhaviz.pages.words import counted, left_out_text, more_heads
 from mhaviz.records.axis import Axis
 from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
 from mhaviz.records.tokens import KIND_NAMES
@@ -57,12 +56,7 @@ def _scales(d: CorpusDifference) -> dict[str, Scale]:
         for name in _NAMES
     }
     tops["mean"] = tops["spread"] = max(tops["mean"], tops["spread"])
-    return {name: Scale(high=top or 1.0, decimals=_decimals(top)) for name, top in tops.items()}
-
-
-def _decimals(top: float) -> int:
-    """So many that two digits of the largest number are written: 2 of 0.31, 4 of 0.0031, at most 6."""
-    return min(max(1 - math.floor(math.log10(top)), 2), 6) if top else 2
+    return {name: Scale(high=top or 1.0, decimals=decimals_of(top or 1.0)) for name, top in tops.items()}
 
 
 def _n_heads(kind: KindDivergence) -> int:
@@ -130,11 +124,7 @@ def ranking_table(d: CorpusDifference) -> Table:
         filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)])
     )
     notes = f"{_MEANING}; sentences and queries are counted from 0"
-    return Table(columns, tuple(rows), heading, _MOST_ROWS, _MOST_ROWS, _more, notes)
-
-
-def _more(left_out: int) -> str:
-    return f"and {counted(left_out, 'head')} more; .json has all"
+    return Table(columns, tuple(rows), heading, _MOST_ROWS, _MOST_ROWS, more_heads, notes)
 
 
 def _spread(head: HeadDivergence) -> str:

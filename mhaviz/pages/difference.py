@@ -8,7 +8,7 @@ from itertools import compress
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Quote, QuotedTable, Table, Text
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title, one_text
 from mhaviz.pages.panels import tile_titles
-from mhaviz.pages.words import counted, position_text
+from mhaviz.pages.words import more_heads, position_text
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.difference import Difference, HeadDifference, MapDifference
@@ -110,11 +110,7 @@ def ranking_table(d: Difference, quote: Quote) -> Table:
         for head in d.ranking
     ]
     heading = "the heads that changed most" if _has_changed(d) else f"no {_name(d)} differs"
-    return Table(columns, tuple(rows), heading, _MOST_DRAWN, _MOST_LISTED, _more, _notes(d))
-
-
-def _more(left_out: int) -> str:
-    return f"and {counted(left_out, 'head')} more; .json has all"
+    return Table(columns, tuple(rows), heading, _MOST_DRAWN, _MOST_LISTED, more_heads, _notes(d))
 
 
 def _has_changed(d: Difference) -> bool:

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
-from mhaviz.pages.corpus_words import left_out_text, one_text, texts_of
 from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.pages.words import counted
+from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.records.axis import Axis
 from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL, OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.records.quantity import NORM

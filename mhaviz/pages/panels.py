@@ -1,5 +1,6 @@
 """Matrices to be drawn, each with its title and its scale."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,11 @@ INK = "ink"  # paper is 0: mhaviz.views.ink
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
+
+
+def decimals_of(largest: float) -> int:
+    """So many that two digits of the largest number are written: 2 of 0.31, 4 of 0.0031, at most 6."""
+    return min(max(1 - math.floor(math.log10(largest)), 2), 6)
 
 
 @dataclass(frozen=True)
@@ -109,8 +115,9 @@ class Panel:
 
     def pooled(self, rows: int, columns: int) -> "Panel":
         """In at most so many cells, of which each shows its strongest number."""
-        values = pool_strongest(self.values, rows, columns)
-        return self if values is self.values else Panel(self.title, values, self.scale)
+        if rows >= self.values.shape[0] and columns >= self.values.shape[1]:
+            return self
+        return Panel(self.title, pool_strongest(self.values, rows, columns), self.scale)
 
     @property
     def text_length(self) -> int:

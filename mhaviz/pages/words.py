@@ -2,6 +2,7 @@
 
 from mhaviz.pages.blocks import Quote, Title
 from mhaviz.records.explanation import Explanation
+from mhaviz.records.probes import Needle, Probe, RandomRepeats
 from mhaviz.records.scaling import ScalingComparison
 from mhaviz.records.tokens import KIND_NAMES, Kind, Tokens
 
@@ -17,6 +18,11 @@ def counted(number: int, thing: str) -> str:
     """ "1 token", "21,400 tokens"."""
     several = f"{thing}es" if thing.endswith("s") else f"{thing}s"
     return f"{number:,} {thing if number == 1 else several}"
+
+
+def more_heads(left_out: int) -> str:
+    """Under a table that is too long for its medium."""
+    return f"and {counted(left_out, 'head')} more; .json has all"
 
 
 def unnamed_text(tokens: Tokens) -> str:
@@ -51,3 +57,29 @@ _RULE = 8  # characters, such as those of / √1024
 def rule_text(record: Explanation | ScalingComparison) -> str:
     """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
     return record.rule if len(record.rule) <= _RULE else "scaled"
+
+
+def one_text(probe: Probe | None, is_recorded: bool = False) -> str:
+    """What the means are over is called, one of it.
+
+    ``probe``: what the texts were made for; ``is_recorded``: whether a program has read them.
+    """
+    if isinstance(probe, RandomRepeats):
+        return "sequence"
+    return "example" if is_recorded else "sentence"
+
+
+def texts_of(number: int, probe: Probe | None, is_recorded: bool = False) -> str:
+    """ "1,000 sentences", "32 sequences of 16 random tokens, repeated"."""
+    texts = counted(number, one_text(probe, is_recorded))
+    if isinstance(probe, RandomRepeats):
+        return f"{texts} of {counted(probe.n_tokens, 'random token')}, repeated"
+    return f"{texts} with a needle at {counted(len(probe.depths), 'depth')}" if isinstance(probe, Needle) else texts
+
+
+def left_out_text(too_long: int, reader: str = "model") -> str:
+    """What is said of sentences that were not read; ``reader``: by whom."""
+    if not too_long:
+        return ""
+    were = "was" if too_long == 1 else "were"
+    return f"{counted(too_long, 'sentence')} {were} left out: longer than the {reader} can read"

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from mhaviz.errors import ArgumentError, parameter, quoted
@@ -103,8 +103,7 @@ class Given:
     @property
     def others(self) -> tuple[str, ...]:
         """What is given beside sentences and a target, or in their place."""
-        names = (one.name for one in fields(self) if one.name not in _TEXTS)
-        return tuple(name for name in names if getattr(self, name) is not None)
+        return tuple(name for name, value in vars(self).items() if name not in _TEXTS and value is not None)
 
 
 def require_texts(texts: Any) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.maps import scale_group
-from mhaviz.pages.panels import DIVERGING, INK, Scale
+from mhaviz.pages.panels import DIVERGING, INK, Scale, decimals_of
 from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.records.attention import AttentionMap
 from mhaviz.views.colours import check_colormap
@@ -22,7 +22,6 @@ _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly eq
 _LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
-_LEAST_DECIMALS, _MOST_DECIMALS = 2, 6  # of changes
 _MANY_CELLS = 60  # rows or columns; each of more is too small to be seen alone
 _BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
 _LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look so, and are neither black nor white
@@ -70,9 +69,9 @@ class Style:
             if number is not None and number < least:
                 raise ArgumentError(f"{parameter(name)}: expected at least {least}, got {number}")
         if self.vmax is not None and self.vmax > 1:
-            self._require_vmax("number", _MOST_VMAX)
+            self.require_vmax("number", _MOST_VMAX)
         else:
-            self.require_of_weights()
+            self.require_vmax()
         lengths = ("width", self.width, _WIDTHS, "inches"), ("font_size", self.font_size, _FONT_SIZES, "points")
         for name, length, (shortest, longest), unit in lengths:
             if length is not None and not isinstance(length, int | float):
@@ -80,11 +79,8 @@ class Style:
             if length is not None and not shortest <= length <= longest:
                 raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
 
-    def require_of_weights(self) -> None:
-        """Raise ArgumentError if the end of the scale is none for weights, whose scale ends at 1 at most."""
-        self._require_vmax("weight", 1.0)
-
-    def _require_vmax(self, what: str, most: float) -> None:
+    def require_vmax(self, what: str = "weight", most: float = 1.0) -> None:
+        """Raise ArgumentError if the end of the scale is none for weights, or for what reaches farther than to 1."""
         if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= most:
             raise ArgumentError(
                 f"{parameter('vmax')}: expected a {what} from {_LEAST_VMAX:g} to {most:g}, or auto, got {self.vmax}"
@@ -121,8 +117,7 @@ class Style:
         """
         maps = self._checked(maps)
         largest = self.vmax or max(map(_largest_change, maps)) or 1.0
-        decimals = min(max(1 - math.floor(math.log10(largest)), _LEAST_DECIMALS), _MOST_DECIMALS)
-        return Scale(self.cmap, -largest, largest, decimals, signed=True)
+        return Scale(self.cmap, -largest, largest, decimals_of(largest), signed=True)
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps.
@@ -152,7 +147,7 @@ class Style:
     def _checked(self, maps: Iterable[AttentionMap]) -> tuple[AttentionMap, ...]:
         several = tuple(maps)
         if any(m.quantity.is_distribution for m in several):
-            self.require_of_weights()
+            self.require_vmax()
         return several
 
 

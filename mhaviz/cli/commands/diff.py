@@ -92,7 +92,7 @@ def diff(
         *(option for option in given(looks) if option in ("--vmax", "--width")),
         *(["--head"] if head != "all" else []),
         *(["--layer twice"] if layer and len(layer) > 1 else []),
-        *([".html"] if delivery.has_page else []),
+        *({".html"} & delivery.suffixes),
     ]
     if of_maps:
         raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")

@@ -82,7 +82,7 @@ def heads(
                 show=show,
                 probe=probe,
                 without=zeroed,
-                examples=_EXAMPLES if delivery.has_page else 0,
+                examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
                 replicates=probes.replicates,
                 seed=probes.seed,
                 on_notice=delivery.notice,

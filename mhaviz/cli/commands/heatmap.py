@@ -56,7 +56,7 @@ def heatmap(
     given = texts.given_to(model, delivery, MAP_SUFFIXES, generate=generate, whole=long.whole)
     window, style = long.parse_window(), style_of(looks)
     if show != "norms":
-        style.require_of_weights()
+        style.require_vmax()
     loaded = model.load(delivery.notice, given)
     delivery.tell(loaded.notices)
     layers = parse_numbers("layer", layer)
@@ -70,7 +70,7 @@ def heatmap(
             kind=kind,
             hide_special=hide_special,
             show=show,
-            page=delivery.has_page,
+            page=".html" in delivery.suffixes,
             verify=verify,
             pool=long.pool,
             size=long.size,

@@ -112,7 +112,7 @@ def record(
     if show == "rollout" and pooled.pool is not None:
         raise ArgumentError("a rollout goes through single tokens, and --pool makes cells of several; leave it out")
     options, style = recorded.parse(), style_of(looks)
-    style.require_of_weights()
+    style.require_vmax()
     images.check(looks, needs_image=("query",))
     folder = Path.cwd()
     images = images.in_folder(folder)
@@ -127,7 +127,7 @@ def record(
         pool=pooled.pool,
         size=pooled.size,
         statistics=show == "heads",
-        page=delivery.has_page and show == "weights",
+        page=".html" in delivery.suffixes and show == "weights",
         program=f"-m {script}" if is_module else Path(script).name,
     )
     if show == "rollout":

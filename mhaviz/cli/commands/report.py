@@ -36,5 +36,5 @@ def report(
     one_head = parse_number("head", head, "report compares the scaling of one head")
     style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
     with delivery.working("computing"):
-        page = loaded.report(given, head=one_head, page=delivery.has_page, **attention.chosen)
+        page = loaded.report(given, head=one_head, page=".html" in delivery.suffixes, **attention.chosen)
     delivery.deliver(page, style)

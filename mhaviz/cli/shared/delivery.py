@@ -42,9 +42,9 @@ class Delivery:
         return self.output or []
 
     @property
-    def has_page(self) -> bool:
-        """Whether one of them is for the browser."""
-        return any(path.suffix.lower() == ".html" for path in self.paths)
+    def suffixes(self) -> set[str]:
+        """Of these files, by which their formats are told."""
+        return {path.suffix.lower() for path in self.paths}
 
     def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RECORD_SUFFIXES) -> None:
         """Find out before the work starts whether its results can be written; see ``check_outputs``.
@@ -95,11 +95,11 @@ class Delivery:
 
         style = style or Style()
 
-        if self.json or any(path.suffix.lower() == ".json" for path in self.paths):
+        if self.json or ".json" in self.suffixes:
             from mhaviz.views.data import document as document_of
 
             document = document or document_of(record)
-        if any(path.suffix.lower() == ".csv" for path in self.paths):
+        if ".csv" in self.suffixes:
             lines = sum(m.weights.size for m in getattr(record, "maps", ()))
             if lines > _MANY_LINES:
                 size = readable_bytes(_CSV_LINE * lines)
@@ -145,7 +145,7 @@ class Delivery:
 
         ``by_layer``: --layer would choose among them.
         """
-        if n_maps > MOST_MAPS and any(path.suffix.lower() in FIGURE_SUFFIXES for path in self.paths):
+        if n_maps > MOST_MAPS and not self.suffixes.isdisjoint(FIGURE_SUFFIXES):
             alone = " or a layer alone, with --layer" if by_layer else ""
             raise MhavizError(
                 f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences{alone}, or take "

@@ -47,9 +47,14 @@ class OneSentence:
     has_one: ClassVar[bool] = True
 
     @property
+    def file(self) -> Path | None:
+        """Holds a sentence a line, for a command that reads several."""
+        return None
+
+    @property
     def files(self) -> list[Path]:
         """Those that are read."""
-        return []
+        return [] if self.file is None else [self.file]
 
     def read(self, whole: bool = False, any_text: bool = False) -> list[str]:
         """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
@@ -61,11 +66,10 @@ class OneSentence:
                 or standard input.
             MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
         """
-        file = self._file
-        if whole and file is None and "-" not in (self.sentences or ()):
+        if whole and self.file is None and "-" not in (self.sentences or ()):
             raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
         read: list[str] = []
-        for given in _given(self.sentences, file):
+        for given in _given(self.sentences, self.file):
             if isinstance(given, str):
                 read.append(_checked(given, any_text, self.has_one))
             elif whole:
@@ -76,10 +80,6 @@ class OneSentence:
             quotes = "put it in quotes" if _forgot_quotes(read) else "give one of them"
             raise ArgumentError(f"expected one sentence, got {len(read)}; {quotes}")
         return read
-
-    @property
-    def _file(self) -> Path | None:
-        return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,15 +145,6 @@ class Several(OneSentence):
     file: Annotated[Path | None, typer.Option(help="Read sentences from a UTF-8 file, one a line.")] = None
 
     has_one: ClassVar[bool] = False
-
-    @property
-    def files(self) -> list[Path]:
-        """Those that are read."""
-        return [*super().files, *([self.file] if self.file else [])]
-
-    @property
-    def _file(self) -> Path | None:
-        return self.file
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from mhaviz.pages.blocks import Bars, Heads, Panels, Title
 from mhaviz.pages.maps import scale_group
@@ -59,7 +58,7 @@ class HeadsPart:
         title: stands over it; "": nothing does.
         table: beside a single head, or under several.
         text: what a cell is, if that stands under the mosaic.
-        drawn: the maps in the cells of the picture, and their scale, as ``choose_scales`` finds them.
+        panels: of all heads, in the cells of the picture, and their scale, as ``choose_scales`` makes them.
         bar: whether the scale stands beside it, and not beside another of its kind.
         beyond: whether some numbers lie below the scale, and above it, in all that share it.
         across: inches of the mosaic, or of the widest that it stands in line with.
@@ -70,7 +69,7 @@ class HeadsPart:
     layout: MosaicLayout
     table: TablePart | None
     text: str
-    drawn: tuple[AttentionMap, ...] = ()
+    panels: Sequence[Panel] = ()
     scale: Scale = field(default_factory=Scale)
     bar: bool = True
     beyond: tuple[bool, bool] = (False, False)
@@ -118,14 +117,6 @@ class HeadsPart:
         if self.table.card:
             return max(height, self.top + self.table.height(0))
         return height + _OVER_TABLE + self.table.height(self.width)
-
-    @cached_property
-    def panels(self) -> list[Panel]:
-        """Of all heads, in the cells of the picture."""
-        tiles, panels = iter(self.block.tiles), []
-        for m in self.drawn:
-            panels += head_panels(m, self.scale, [next(tiles) for _ in m.heads], self.layout.cells)
-        return panels
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
@@ -232,19 +223,19 @@ def choose_scales(parts: Sequence[HeadsPart], style: Style) -> list[HeadsPart]:
     """
     drawn = [tuple(m if m.is_whole else pool_map(m, *p.layout.cells) for m in p.block.maps) for p in parts]
     scales = style.scales([m for part in parts for m in part.block.maps], [m for several in drawn for m in several])
+    groups = [scale_group(part.block.first) for part in parts]
     chosen: list[HeadsPart] = []
-    for part, maps in zip(parts, drawn, strict=True):
-        group = scale_group(part.block.first)
-        is_first = all(scale_group(other.block.first) != group for other in chosen)
-        chosen.append(replace(part, drawn=maps, scale=scales[group], bar=is_first))
     beyond: dict[str, tuple[bool, bool]] = {}
-    for part in chosen:
-        first, scale = part.block.first, part.scale
-        with_below = first.quantity.is_signed or not first.is_whole or scale.log
-        below, above = values_beyond(part.panels, scale, with_below)
-        lower, higher = beyond.get(scale_group(first), (False, False))
-        beyond[scale_group(first)] = (below or lower, above or higher)
-    return [replace(part, beyond=beyond[scale_group(part.block.first)]) for part in chosen]
+    for part, maps, group in zip(parts, drawn, groups, strict=True):
+        first, scale, tiles = part.block.first, scales[group], iter(part.block.tiles)
+        panels: list[Panel] = []
+        for m in maps:
+            panels += head_panels(m, scale, [next(tiles) for _ in m.heads], part.layout.cells)
+        chosen.append(replace(part, panels=panels, scale=scale, bar=group not in beyond))
+        below, above = values_beyond(panels, scale, first.quantity.is_signed or not first.is_whole or scale.log)
+        lower, higher = beyond.get(group, (False, False))
+        beyond[group] = (below or lower, above or higher)
+    return [replace(part, beyond=beyond[group]) for part, group in zip(chosen, groups, strict=True)]
 
 
 def number_length(maps: list[AttentionMap], style: Style) -> int:

@@ -2,13 +2,11 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
-from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from mhaviz.limits import MOST_CELLS
@@ -642,7 +640,6 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
             draw_ruler(sheet, layout.queries.ruler, left, top)
         for _, label, place, colour in layout.queries.written():
             sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
-    turned, level = _written_turned(sheet), _written_level(sheet)
     for left, top in lowest.values():
         under = top + layout.tile_height
         if layout.keys.ruler:
@@ -651,8 +648,11 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
             fits = not layout.turned or (
                 _has_wide(label) and text_width(label, size, sheet.fonts.families) <= layout.keys.cell
             )
-            below = level if fits else turned
-            below(left + place, under + 0.05, label, size, colour=colour)
+            x, y = left + place, under + 0.05
+            if fits:
+                sheet.write(x, y, label, size, align="center", vertical="top", colour=colour)
+            else:  # it ends at its cell, and is read from below
+                sheet.write(x, y, label, size, align="right", rotation=90, colour=colour)
 
 
 def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:
@@ -666,15 +666,6 @@ def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[flo
     )
     below = bottom + layout.tile_height + layout.keys.room - _NAME / 2
     sheet.write((first + last + layout.tile_width) / 2, below, across, SMALL, colour=QUIET, align="center")
-
-
-def _written_turned(sheet: Sheet) -> Callable[..., Text]:
-    """Writes texts under a tile that begin at their ends, as they are read from below."""
-    return partial(sheet.write, align="right", rotation=90)
-
-
-def _written_level(sheet: Sheet) -> Callable[..., Text]:
-    return partial(sheet.write, align="center", vertical="top")
 
 
 def row_starts(tokens: Tokens, least: float) -> tuple[int, ...] | None:

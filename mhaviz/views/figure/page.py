@@ -315,15 +315,15 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
 
 def _titled(title: str, parts: list[Part], wanted: str | None) -> tuple[str, list[Part]]:
     """The title of the page and its parts, with the title that the user wants; None: with their own."""
-    main = [
-        part for part in parts if isinstance(part, HeadsPart) or (isinstance(part, PanelsPart) and part.block.is_main)
-    ]
     if wanted is None:
         return title, parts
     if not wanted and title:
         return "", parts
     if not wanted:
         return "", [_with_title(part, "") for part in parts]
+    main = [
+        part for part in parts if isinstance(part, HeadsPart) or (isinstance(part, PanelsPart) and part.block.is_main)
+    ]
     if title or len(main) != 1:
         return wanted, parts
     return "", [_with_title(part, wanted) if part is main[0] else part for part in parts]

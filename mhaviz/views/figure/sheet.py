@@ -183,13 +183,14 @@ class Sheet(Figure):
         if not title:
             return
         shorten = _shortening(title, self.fonts)
-        self.heading = self.heading or harmless(shorten(_LONGEST_LINE))
+        longest = shorten(_LONGEST_LINE)
+        self.heading = self.heading or harmless(longest)
         families, room = self.fonts.families, self.width - 2 * MARGIN
-        whole = text_width(shorten(_LONGEST_LINE), size, families, bold=True)
+        whole = text_width(longest, size, families, bold=True)
         if whole > room + _HAIR:  # letters of another size are drawn this much wider than they measure, at most
             room *= 0.99
         size = max(size * min(room / whole, 1), BODY)  # rather small than cut
-        while size > BODY and text_width(shorten(_LONGEST_LINE), size, families, bold=True) > room + _HAIR:
+        while size > BODY and text_width(longest, size, families, bold=True) > room + _HAIR:
             size = max(size - _SMALLER, BODY)  # letters of some sizes are wider than the sizes say
         self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
 
