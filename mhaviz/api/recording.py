@@ -576,8 +576,10 @@ class Recording(ContextDecorator):
         remark = f"{padded:,} positions that masks tell to be padding do not count"
         if not padded:
             remark = "no mask tells of padding: all positions of a batch count" if self._has_batches else ""
-        queries, steps = (max(one.values(), default=0) for one in (self._queries, self._steps))
-        counted = f"counted are {queries:,} queries of whole inputs, and not {steps:,} of a decoder's steps"
+        most = max(self._steps or self._queries, key=lambda number: self._steps[number], default=0)
+        queries, steps = self._queries[most], self._steps[most]
+        counted = f"{queries:,} queries of whole inputs count, and not {steps:,} of a decoder's steps"
+        counted = f"of {_name_of(self._sites.all[most])} {counted}"
         return Source(
             f"{source.footnote}, {passes}",
             {**source.details, "passes": [0, last], "padded": padded, "queries": queries, "queries_of_steps": steps},

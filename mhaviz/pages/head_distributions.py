@@ -20,7 +20,9 @@ def reading_text(has_interval: bool) -> str:
     return f"rows: {label}; columns are bins, from the number under them on"
 
 
-def distribution_panels(name: str, counts: Mapping[str, NDArray[np.int64]], n_bins: int, sentence: str) -> Panels:
+def distribution_panels(
+    name: str, counts: Mapping[str, NDArray[np.int64]], n_bins: int, sentence: str, n_heads: int
+) -> Panels:
     """A picture whose columns are the bins of the number, and whose cells are shares of the sentences.
 
     Args:
@@ -28,6 +30,7 @@ def distribution_panels(name: str, counts: Mapping[str, NDArray[np.int64]], n_bi
         counts: of each head by its label, (``N_BINS``,): how many sentences have a number in each bin.
         n_bins: so many bins are not empty, in whatever head.
         sentence: what the shares are of is called, one of it.
+        n_heads: how many there are, of which these are the first.
     """
     table, begins = np.stack(list(counts.values())), EDGES[name]
     if n_bins > _MOST_BINS:
@@ -36,4 +39,5 @@ def distribution_panels(name: str, counts: Mapping[str, NDArray[np.int64]], n_bi
     rows, columns = Axis.of(counts), Axis.of(f"{begin:g}" for begin in begins[:n_bins])
     scale = Scale(high=float(shares.max()) or 1.0, name=f"share of {sentence}s")
     panel, title = Panel(name, shares.astype(np.float32), scale), f"distribution of {name} over {sentence}s"
+    title += f": {len(counts)} of {n_heads:,} heads" * (len(counts) < n_heads)
     return Panels(title, (panel,), rows, columns, name, compact=True, is_main=False, where="drawn")

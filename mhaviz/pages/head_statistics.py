@@ -200,7 +200,8 @@ def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:
         return []
     there = np.logical_or.reduce([kind.average(measure.name).counts.any(axis=(0, 1)) for kind in statistics.kinds])
     n_bins = int(np.flatnonzero(there)[-1]) + 1
-    panels = distribution_panels(measure.name, rows, n_bins, one_text(statistics.probe, statistics.is_recorded))
+    one, n_heads = one_text(statistics.probe, statistics.is_recorded), len(ranked(statistics, order))
+    panels = distribution_panels(measure.name, rows, n_bins, one, n_heads)
     has_interval = any(head.interval(measure.name) for head in heads)
     return [panels, Text((distribution_text(has_interval),), "quiet", "drawn")]
 

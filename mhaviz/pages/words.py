@@ -26,10 +26,14 @@ def more_heads(left_out: int) -> str:
 
 
 def unnamed_text(tokens: Tokens) -> str:
-    """ "17 tokens" where they are called by their positions, "14 × 14 patches of an image"; else nothing."""
+    """ "17 tokens" where they are called by their positions, "13 rows" where they are called that, "14 × 14
+    patches of an image"; else nothing."""
     if tokens.grid is not None:
         rows, columns = tokens.grid
         return f"{rows} × {columns} patches of an image"
+    for name, called in (("row", "row"), ("fixed row", "fixed"), ("channel", "channel")):
+        if tokens.texts[:1] and tokens.texts == tuple(f"{called} {place}" for place in range(len(tokens))):
+            return counted(len(tokens), name)
     return counted(len(tokens), "token") if tokens.are_positions else ""
 
 

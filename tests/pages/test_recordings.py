@@ -127,6 +127,9 @@ def test_passes_are_named(passes, text):
         (Tokens(("٠", "1")), ""),
         (Tokens(("9" * 5000,)), ""),
         (Tokens(()), ""),
+        (Tokens(("row 0", "row 1", "row 2")), "3 rows"),
+        (Tokens(("fixed 0", "fixed 1")), "2 fixed rows"),
+        (Tokens(("row 0", "row")), ""),
         (patch_tokens(14, 14, 1), "14 × 14 patches of an image"),
     ],
 )

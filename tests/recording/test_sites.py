@@ -288,7 +288,7 @@ def test_statistics_say_that_they_count_no_steps():
     with record(model, statistics=True) as recording:
         model.generate(REPEATING, max_new_tokens=5, do_sample=False)
     source = recording.head_statistics.source
-    assert "counted are 12 queries of whole inputs, and not 4 of a decoder's steps" in source.remark
+    assert ".self_attn 12 queries of whole inputs count, and not 4 of a decoder's steps" in source.remark
     assert (source.details["queries"], source.details["queries_of_steps"]) == (12, 4)
 
 

@@ -96,7 +96,7 @@ def test_the_distribution_is_of_the_first_heads(random_heads):
     statistics = random_heads(3, 4)
     page = head_statistics_page(statistics, Order("first"))
     (panels,) = (block for block in page.blocks if isinstance(block, Panels) and block.scales)
-    assert panels.title == "distribution of first over sentences"
+    assert panels.title == "distribution of first over sentences: 6 of 12 heads"
     first = statistics.kinds[0].first
     row, column = np.unravel_index(first.mean.argmax(), first.mean.shape)
     low, high = first.low[row, column], first.high[row, column]
@@ -110,7 +110,7 @@ def test_the_distribution_is_of_the_first_heads(random_heads):
 
 def test_many_bins_are_drawn_as_pairs():
     counts = np.arange(1, N_BINS + 1)
-    panels = distribution_panels("first", {"0.0": counts}, N_BINS - 1, "sentence")
+    panels = distribution_panels("first", {"0.0": counts}, N_BINS - 1, "sentence", 1)
     np.testing.assert_allclose(panels.panels[0].values[0], (counts[::2] + counts[1::2]) / counts.sum(), rtol=CLOSE)
     assert panels.columns.tokens.texts[:3] == ("0", "0.05", "0.1")
 
