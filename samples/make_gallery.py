@@ -71,7 +71,7 @@ PICTURES: dict[str, list[str]] = {
     "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],
     "compare-scaling.png": ["compare-scaling", SENTENCE, *CPU],
     "sweep.png": ["compare-scaling", SENTENCE, "--sweep"],
-    "compare-projections.png": ["compare-projections", *CPU],
+    "compare-projections.png": ["compare-projections"],
     "explain.png": ["explain", DEPOSIT, "--token", "deposit", "--head", "2", *CPU],
     "explain-translation.png": ["explain", *TRANSLATED, "--token", "le", *CPU],
     "translation.png": ["heatmap", *TRANSLATED, *CPU],
