@@ -4,8 +4,7 @@ import torch
 
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of, show
-from mhaviz.records.site import Site
+from mhaviz.attention.model import Inputs, Model, Site, SiteCall, heads_of, show
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Text, Tokens
 

@@ -11,9 +11,8 @@ from torch import Tensor
 from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
 from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
 from mhaviz.analyses.sums import Sums
-from mhaviz.attention.model import CorpusModel, Inputs
+from mhaviz.attention.model import CorpusModel, Inputs, Site
 from mhaviz.records.ablation import EFFECTS, Ablation, Effect, HeadEffects
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Text
 

@@ -7,13 +7,12 @@ from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.api.corpora import sentences_of
 from mhaviz.api.left_out import tell_left_out
-from mhaviz.attention.model import CorpusModel, Model
+from mhaviz.attention.model import CorpusModel, Model, Site
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
 from mhaviz.models.load import Notice
 from mhaviz.records.ablation import Ablation
 from mhaviz.records.probes import Probe, RandomRepeats
-from mhaviz.records.site import Site
 
 HeadNumber = tuple[int, int]
 """A head by the number of its layer and its own, both from 0."""

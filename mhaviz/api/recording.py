@@ -19,7 +19,7 @@ from mhaviz.api.long_inputs import allowed_bytes
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.model import OnAttention, SiteCall, show
+from mhaviz.attention.model import OnAttention, Site, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.numbering import Numbers, listed_numbers
@@ -32,7 +32,6 @@ from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import Run, SeenSite, Sites
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.head_statistics import HeadStatistics
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 

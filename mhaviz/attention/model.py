@@ -26,7 +26,6 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.corpus_part import ModelIdentity
 from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.given import Given
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Piece, Text, Tokens, is_run
 from mhaviz.records.trace import ShapeTrace
@@ -48,6 +47,26 @@ class Inputs:
     def sentence(self, number: int) -> int | None:
         """The number itself where there are several sentences; None where there is one."""
         return number if len(self.texts) > 1 else None
+
+
+@dataclass(frozen=True)
+class Site:
+    """One of a model's attentions.
+
+    Attributes:
+        kind: of attention.
+        layer: counted from 0; encoder, decoder and cross attention are each counted by themselves.
+        n_heads, d_key: its sizes.
+        number: its place among all attentions of the model, in the order in which they run.
+        module: what the model calls it, "blocks.0.attn"; nothing where that is not known.
+    """
+
+    kind: Kind
+    layer: int
+    n_heads: int
+    d_key: int
+    number: int = 0
+    module: str = ""
 
 
 @dataclass(frozen=True)

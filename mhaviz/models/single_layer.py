@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.devices import require_memory
@@ -25,7 +25,6 @@ from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Si
 from mhaviz.models.step_recorder import StepRecorder, values_up_to
 from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.projections import ProjectionInputs
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Tokens
 from mhaviz.records.trace import ShapeTrace

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.model import Inputs, Model, OnAttention, SiteCall, heads_of, require_one_target, show
+from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, heads_of, require_one_target, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.devices import require_memory
@@ -23,7 +23,6 @@ from mhaviz.models.step_recorder import StepRecorder, values_up_to
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.embeddings import EmbeddedText
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import KIND_NAMES, Kind, Text, Tokens
 from mhaviz.records.trace import ShapeTrace

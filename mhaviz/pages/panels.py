@@ -1,7 +1,7 @@
 """Matrices to be drawn, each with its title and its scale."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -155,11 +155,11 @@ def head_panels(
     return panels
 
 
-def values_beyond(panels: Iterable[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
+def values_beyond(panels: Sequence[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
     """Whether values lie below the scale, and above it, by more than their rounding.
 
     ``with_below``: whether it matters that some lie below; not where only the strongest of several are drawn.
     """
     least, most = scale.low - _ROUNDING * abs(scale.low), scale.high + _ROUNDING * abs(scale.high)
-    ends = [(bool((p.values < least).any()), bool((p.values > most).any())) for p in panels]
-    return with_below and any(below for below, _ in ends), any(above for _, above in ends)
+    below = with_below and any(bool((panel.values < least).any()) for panel in panels)
+    return below, any(bool((panel.values > most).any()) for panel in panels)

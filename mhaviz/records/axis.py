@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.brief import Brief
+from mhaviz.records.shown import Brief
 from mhaviz.records.tokens import Tokens
 
 _WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.brief import Brief
 from mhaviz.records.difference import Limits
-from mhaviz.records.shown import Shown
+from mhaviz.records.shown import Brief, Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 

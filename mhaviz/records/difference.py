@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.records.attention import AttentionMap
-from mhaviz.records.brief import Brief
-from mhaviz.records.shown import Shown
+from mhaviz.records.shown import Brief, Shown
 from mhaviz.records.source import Source
 
 

@@ -6,8 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.brief import Brief
-from mhaviz.records.shown import Shown
+from mhaviz.records.shown import Brief, Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import Attention
-from mhaviz.records.brief import Brief
 from mhaviz.records.probes import Probe
 from mhaviz.records.quantity import NORM, WEIGHT
-from mhaviz.records.shown import Shown, require_pandas
+from mhaviz.records.shown import Brief, Shown, require_pandas
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 

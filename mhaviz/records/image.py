@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis
-from mhaviz.records.brief import Brief
 from mhaviz.records.quantity import WEIGHT, Quantity
-from mhaviz.records.shown import Shown
+from mhaviz.records.shown import Brief, Shown
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.brief import Brief
+from mhaviz.records.shown import Brief
 
 PRECISE = 0.002
 """Weights that are computed from codes differ by no more from those of the call."""

@@ -101,14 +101,13 @@ class Style:
 
     def scales(self, maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap]) -> dict[str, Scale]:
         """The one scale of each ``scale_group``. ``drawn``: the same maps, in the cells of the picture."""
-        pairs, scales = list(zip(maps, drawn, strict=True)), {}
-        for group in dict.fromkeys(map(scale_group, maps)):
-            alike, shown = zip(*((m, one) for m, one in pairs if scale_group(m) == group), strict=True)
-            if alike[0].quantity.is_signed:
-                scales[group] = self.change_scale(shown)
-            else:
-                scales[group] = self.weight_scale(shown)
-        return scales
+        groups: dict[str, list[AttentionMap]] = {}
+        for m, shown in zip(maps, drawn, strict=True):
+            groups.setdefault(scale_group(m), []).append(shown)
+        return {
+            group: self.change_scale(alike) if alike[0].quantity.is_signed else self.weight_scale(alike)
+            for group, alike in groups.items()
+        }
 
     def change_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of these changes, 0 in its middle, with as many decimals as the largest needs.

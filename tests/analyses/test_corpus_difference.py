@@ -13,8 +13,7 @@ from scipy.spatial.distance import jensenshannon
 
 from mhaviz.analyses.corpus_difference import DifferenceStudy, jensen_shannon
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.model import SiteCall
-from mhaviz.records.site import Site
+from mhaviz.attention.model import Site, SiteCall
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 

@@ -10,9 +10,8 @@ from mhaviz.analyses import head_statistics
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.model import SiteCall, with_plain_mask
+from mhaviz.attention.model import Site, SiteCall, with_plain_mask
 from mhaviz.records.head_statistics import STATISTICS
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 

@@ -12,9 +12,8 @@ from rounding import rounding
 from mhaviz.analyses import head_statistics
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.attention.call import AttentionWeights
-from mhaviz.attention.model import SiteCall
+from mhaviz.attention.model import Site, SiteCall
 from mhaviz.records.head_statistics import STATISTICS
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 

@@ -11,8 +11,7 @@ from looking import calls
 import mhaviz
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import SiteCall
-from mhaviz.records.site import Site
+from mhaviz.attention.model import Site, SiteCall
 from mhaviz.records.tokens import Tokens
 
 TEXT = "the cat sat on the mat playing hello the dog ran"

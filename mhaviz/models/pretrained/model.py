@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, SiteCall, heads_of, show
+from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
@@ -35,7 +35,6 @@ from mhaviz.records.ablation import Prediction
 from mhaviz.records.corpus_part import ModelIdentity
 from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.given import Given
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Piece, Text, Tokens, segments_text
 from mhaviz.records.trace import ShapeTrace

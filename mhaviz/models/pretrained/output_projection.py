@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.model import Site
 from mhaviz.attention.norms import gram_matrices
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.models.pretrained.hooks import run_hooked
@@ -23,7 +24,6 @@ from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.zeroing import Arrange
-from mhaviz.records.site import Site
 
 TOLERANCE = 1e-5
 """Of the largest number of an output: so much may the sum of its parts be off, where it is computed in float32."""

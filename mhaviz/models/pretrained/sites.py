@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.model import Site
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.hooks import attention_class, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.recording.caught import Caught
-from mhaviz.records.site import Site
 from mhaviz.records.tokens import Kind
 
 LENGTHS = ((4, 3), (7, 5))

@@ -12,11 +12,10 @@ from families import FAMILIES, save
 import mhaviz
 from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import SiteCall
+from mhaviz.attention.model import Site, SiteCall
 from mhaviz.pages.head_statistics import OF_ONE_SENTENCE
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis
-from mhaviz.records.site import Site
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 from mhaviz.views.html import size
