@@ -36,7 +36,7 @@ def ablation(
         raise ArgumentError(f"ablate: {error}") from None
     corpus = sentences_of(texts)
     if probe is not None:
-        from mhaviz.models.pretrained.probing import probing
+        from mhaviz.models.pretrained.probe_texts import probing
 
         if isinstance(probe, RandomRepeats) and any(site.kind == "cross" for site in predicting.all_sites):
             raise ArgumentError(
@@ -44,8 +44,7 @@ def ablation(
                 f"predicts what its decoder writes; give sentences in its place"
             )
         made = probing(predicting, probe, corpus)
-        predicting, corpus = made.model, made.sentences
-        bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
+        corpus, bootstrap = made.sentences, replace(bootstrap, texts_apart=made.texts_apart)
     study = AblationStudy(predicting, heads, bootstrap, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
     batches = CorpusBatches(corpus, predicting.lengths, predicting.max_length, most)
@@ -55,7 +54,7 @@ def ablation(
         def on_pass(passes: int, before: float = behind, ahead: float = batch.done - behind) -> None:
             on_progress(before + ahead * passes / study.n_passes, batches.behind.taken)
 
-        study.add(predicting.encode_unnamed(batch.texts), batch.numbers, on_pass)
+        study.add(predicting.encode_unnamed(batch.texts, batch.pieces), batch.numbers, on_pass)
         behind = batch.done
     tell_left_out("ablate", batches.behind, predicting.max_length, on_notice)
     return replace(study.result(predicting.describe(), batches.behind.too_long), probe=probe)

@@ -14,12 +14,13 @@ from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of, source_of_p
 from mhaviz.api.division import Division
 from mhaviz.api.left_out import tell_left_out
 from mhaviz.api.long_inputs import page_size
-from mhaviz.attention.model import CorpusModel, Model
+from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
 from mhaviz.processes import this_process
 from mhaviz.records.corpus_part import CorpusPart
+from mhaviz.records.given import Given
 from mhaviz.records.head_statistics import SHOWN, HeadStatistics
 from mhaviz.records.probes import Probe, probe_of_json, probe_to_json
 from mhaviz.records.quantity import ShownNumbers, require_shown
@@ -41,14 +42,14 @@ def head_statistics(
     require_shown(show, ShownNumbers)
     model = model.with_norms() if show == "norms" else model
     shows = this_process().is_first or not division.distributed
-    shown: list[str] = []
+    shown: list[Sentence] = []
     corpus, bootstrap = sentences_of(texts), bootstrap or Bootstrap()
     needle: tuple[int, ...] = ()
     if probe is not None:
-        from mhaviz.models.pretrained.probing import probing
+        from mhaviz.models.pretrained.probe_texts import probing
 
         made = probing(model, probe, corpus)
-        model, corpus, needle = made.model, made.sentences, made.needle
+        corpus, needle = made.sentences, made.needle
         bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
     sentences = _watched(corpus, model, examples if shows else 0, shown)
     study = HeadStudy(bootstrap=bootstrap, needle=needle)
@@ -82,20 +83,26 @@ def statistics_of_part(study: Study, part: CorpusPart) -> HeadStatistics:
     return replace(found, probe=probe_of_json(part.options.get("probe")))
 
 
-def _watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[str]) -> Iterator[Sentence]:
+def _watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[Sentence]) -> Iterator[Sentence]:
     """The sentences; the first that a page has room for are put into ``shown``, so many at most."""
     longest = min(MOST_CELLS, model.max_length or MOST_CELLS)
     for sentence in sentences:
-        if len(shown) < most and 0 < model.lengths([sentence.text])[0] <= longest:
-            shown.append(sentence.text)
+        if len(shown) < most:
+            length = len(sentence.tokens.source) if sentence.tokens else model.lengths([sentence.text])[0]
+            shown += [sentence] * (0 < length <= longest)
         yield sentence
 
 
-def _with_examples(found: HeadStatistics, model: Model, shown: list[str], on_notice: Notice) -> HeadStatistics:
+def _with_examples(found: HeadStatistics, model: Model, shown: list[Sentence], on_notice: Notice) -> HeadStatistics:
     """With all weights on some of the sentences, as many as a page has room for."""
     wanted = len(shown)
-    while shown and not page_size(map_sizes(model, model.encode(shown)), None).fits:
+
+    def inputs() -> Inputs:
+        ids = tuple(one.tokens.source.ids for one in shown if one.tokens)
+        return model.read(Given(ids=ids) if ids else Given(tuple(one.text for one in shown)))
+
+    while shown and not page_size(map_sizes(model, inputs()), None).fits:
         shown.pop()
     if len(shown) < wanted:
         on_notice(f"a page for the browser has room for the maps of {len(shown)} of {wanted} sentences")
-    return replace(found, examples=attention_weights(model, model.encode(shown), keep=True)) if shown else found
+    return replace(found, examples=attention_weights(model, inputs(), keep=True)) if shown else found

@@ -27,10 +27,17 @@ _OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens,
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a corpus. ``done``: the share of the corpus that has been read with it, from 0 to 1."""
+    """A sentence of a corpus.
+
+    Attributes:
+        text: the sentence.
+        done: the share of the corpus that has been read with it, from 0 to 1.
+        tokens: what is read in its place, and is not cut; None: what the model's tokenizer makes of it.
+    """
 
     text: str
     done: float
+    tokens: Text | None = None
 
 
 def with_block_size(sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], int]:
@@ -51,7 +58,7 @@ class CorpusBatch:
         numbers: of these sentences in the corpus, from 0.
         done: the share of the corpus that is behind with them, from 0 to 1.
         ends_block: whether nothing of its block is left.
-        pieces: for each sentence the piece of it that is read in its place, as it is too long; None: the whole.
+        pieces: for each sentence what is read in its place, such as a piece of it, as it is too long; None: itself.
     """
 
     texts: tuple[str, ...]
@@ -145,7 +152,8 @@ class CorpusBatches:
 
         ``before``: the share of the corpus that is behind before it.
         """
-        lengths = self._length_of([sentence.text for _, sentence in block])
+        unread = iter(self._length_of([sentence.text for _, sentence in block if sentence.tokens is None]))
+        lengths = [len(one.tokens.source) if one.tokens else next(unread) for _, one in block]
         fitting = [row for length, one in zip(lengths, block, strict=True) for row in self._rows(length, *one)]
         fitting.sort(key=lambda row: -row.length)  # the pieces of a sentence, all of a length, stay together
         all_tokens, tokens = sum(row.length for row in fitting), 0
@@ -165,8 +173,8 @@ class CorpusBatches:
         if length < 1:
             self._counts = replace(counts, empty=counts.empty + 1)
         elif self._max_length is None or length <= self._max_length:
-            yield _Row(length, number, sentence.text)
-        elif pieces := () if self._cut is None else self._cut(sentence.text):
+            yield _Row(length, number, sentence.text, sentence.tokens)
+        elif pieces := () if self._cut is None or sentence.tokens else self._cut(sentence.text):
             self._counts = replace(counts, cut=counts.cut + 1, longest=max(counts.longest, length))
             for piece in pieces:
                 yield _Row(len(piece.source), number, sentence.text, piece)

@@ -1,20 +1,91 @@
 """The texts of probes, as ids: random tokens that are repeated, and a needle in a text, and at its end once more."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from mhaviz.attention.model import CorpusModel
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.seeding import check_seed
-from mhaviz.models.pretrained.reading import ids_around, plain_ids, usual_ids
-from mhaviz.records.probes import Needle
+from mhaviz.models.corpus_batches import Sentence
+from mhaviz.models.pretrained.model import PretrainedModel
+from mhaviz.models.pretrained.reading import ids_around, plain_ids, special_of, usual_ids
+from mhaviz.records.probes import Needle, Probe, RandomRepeats
+from mhaviz.records.tokens import Text, Tokens
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _BLANKS = re.compile(r"\s+")
 _DRAWN = 256  # at a time
 _MOST_IDS = 2**31
+
+
+@dataclass(frozen=True)
+class Probing:
+    """What is run for a probe.
+
+    Attributes:
+        sentences: one after the other, with their tokens.
+        needle: ids of the needle, if there is one.
+        texts_apart: so many sentences, one after the other, are made of the same text.
+    """
+
+    sentences: Iterator[Sentence]
+    needle: tuple[int, ...] = ()
+    texts_apart: int = 1
+
+
+def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Probing:
+    """Find what is to be run.
+
+    Args:
+        model: whose heads are looked for.
+        probe: what its texts are made for.
+        texts: what a needle is put into.
+
+    Raises:
+        ArgumentError: a model that is not of transformers, or that the probe says nothing of; sizes that cannot be.
+    """
+    name = parameter("random_repeat" if isinstance(probe, RandomRepeats) else "needle")
+    if not isinstance(model, PretrainedModel):
+        raise ArgumentError(f"{name} goes with a model of transformers; name one by {parameter('model')}")
+    if isinstance(probe, RandomRepeats):
+        return Probing(_of_repeats(model, probe))
+    kinds = {site.kind for site in model.all_sites}
+    if kinds != {"masked"}:
+        raise ArgumentError(
+            f"{name}: expected a model that writes on after a text, as GPT-2 does, got {model.loaded.name} with "
+            f"attention of kind {', '.join(sorted(kinds))}"
+        )
+    ids = needle_ids(model.loaded.tokenizer, probe)
+    return Probing(_of_needles(model, probe, texts), tuple(ids), len(probe.depths))
+
+
+def _of_repeats(model: PretrainedModel, probe: RandomRepeats) -> Iterator[Sentence]:
+    made = random_repeats(model.loaded.tokenizer, probe.n_tokens, probe.sequences, probe.seed, model.n_embeddings)
+    length, most = len(made[0]), model.max_length
+    if most is not None and length > most:
+        room = probe.n_tokens - (length - most + 1) // 2
+        raise ArgumentError(
+            f"{parameter('random_repeat')}: expected at most {room:,} tokens, as the model can read {most:,}, got "
+            f"{probe.n_tokens:,}"
+        )
+    for number, ids in enumerate(made, start=1):
+        yield _sentence(model, ids, number / len(made))
+
+
+def _of_needles(model: PretrainedModel, probe: Needle, texts: Iterable[Sentence]) -> Iterator[Sentence]:
+    for text in texts:
+        for ids in with_needle(model.loaded.tokenizer, text.text, probe, model.max_length):
+            yield _sentence(model, ids, text.done)
+
+
+def _sentence(model: PretrainedModel, ids: Sequence[int], done: float) -> Sentence:
+    """Tokens, and as their text their numbers, which a shard and a resumed run know it by."""
+    tokens = Tokens(("",) * len(ids), special_of(model.loaded.tokenizer, ids), tuple(ids))
+    return Sentence(" ".join(map(str, ids)), done, Text(tokens))
 
 
 def random_repeats(

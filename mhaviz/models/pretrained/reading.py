@@ -73,8 +73,10 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
 @asks_the_tokenizer
 def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Tokens]:
     """Many texts, whose tokens nobody will look at; nothing of one that has none."""
+    readings: list[Tokens] = []
+    if not texts:
+        return readings
     encoded = tokenizer([encodable(tokenizer, text) for text in texts], return_special_tokens_mask=True)
-    readings = []
     for ids, mask in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True):
         special = tuple(i for i, is_special in enumerate(mask) if is_special)
         readings.append(Tokens(("",) * len(ids), special, tuple(ids)) if len(special) < len(ids) else _NOTHING)

@@ -116,6 +116,8 @@ class Texts:
         pieces = pieces or (None,) * len(sentences)
         whole = iter(self.read_unnamed([one for one, piece in zip(sentences, pieces, strict=True) if piece is None]))
         texts = [Text(next(whole)) if piece is None else piece for piece in pieces]
+        for text in texts:
+            self._require_embeddings(text.source.ids)
         if not self.loaded.has_encoder:
             return texts
         written = self._written(texts, self._most_written)
@@ -126,8 +128,6 @@ class Texts:
 
     def read_unnamed(self, sentences: Sequence[str], any_length: bool = False) -> list[Tokens]:
         """The tokens of these sentences alone. Raises as ``read``; of too many tokens not if ``any_length``."""
-        if not sentences:
-            return []
         with self.languages.spoken(self.loaded.tokenizer):
             readings = read_without_names(self.loaded.tokenizer, sentences)
         for reading in readings:
