@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
 _REGULAR, _BOLD = 400, 600  # weights
 LABEL_CELLS = 24  # a longer token is cut in its middle
-_VARIATION_SELECTORS = range(
-    0xFE00, 0xFE10
-)  # they choose a form of the character before them and have none of their own
+_VARIATION_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
+"""They choose a form of the character before them, and have none of their own."""
 
 
 _PICTURES = "\u2190-\u2bff\U0001f000-\U0001faff"
@@ -39,9 +38,8 @@ class Fonts:
     @classmethod
     def covering(cls, texts: Iterable[str]) -> "Fonts":
         """Find installed fonts for all characters of these texts, as far as there are any."""
-        characters = {c for text in texts for c in visible(text) if not c.isascii()}
+        characters = {c for text in texts for c in visible(text) if not c.isascii()}.difference(_VARIATION_SELECTORS)
         wanted = {c for c in characters if not _has_glyph(_default_font(), c)}
-        wanted -= {c for c in wanted if ord(c) in _VARIATION_SELECTORS}
         if not wanted:
             return cls()
         families = [DEFAULT_FAMILY]
@@ -59,7 +57,7 @@ class Fonts:
         if not self.missing.intersection(text):
             text = _JOINED_EMOJI.sub("", text)
         return "".join(
-            escape(c) if c in self.missing else "" if ord(c) in _VARIATION_SELECTORS else c for c in visible(text)
+            escape(c) if c in self.missing else "" if c in _VARIATION_SELECTORS else c for c in visible(text)
         )
 
     def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
