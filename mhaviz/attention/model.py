@@ -366,9 +366,9 @@ class CorpusModel(Model):
 
     zeroed: frozenset[tuple[int, int]] = frozenset()
 
-    @abstractmethod
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each of many texts, special ones included; 0 if there are no others."""
+        return [len(tokens) for tokens in self.read_unnamed(texts)]
 
     @abstractmethod
     def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
@@ -403,7 +403,7 @@ class CorpusModel(Model):
         return True
 
     def read_unnamed(self, texts: Sequence[str]) -> Sequence[Tokens]:
-        """The tokens of each of many texts, as ``encode_unnamed`` makes them, without what a decoder would write."""
+        """The tokens of each of many texts of any length, without what a decoder would write."""
         return [text.source for text in self.encode_unnamed(texts).texts]
 
     @property

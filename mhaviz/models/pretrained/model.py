@@ -24,7 +24,7 @@ from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.output_projection import output_grams
 from mhaviz.models.pretrained.pieces import cut
-from mhaviz.models.pretrained.reading import id_of, read_without_names
+from mhaviz.models.pretrained.reading import id_of
 from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
@@ -110,7 +110,7 @@ class PretrainedModel(CorpusModel):
 
     def cut(self, text: str, most: int, overlap: int | None = None) -> list[Text]:
         """See ``CorpusModel.cut``."""
-        (tokens,) = self._reader.read_unnamed([text], any_length=True)
+        (tokens,) = self.read_unnamed([text])
         return cut(tokens, most, overlap, is_masked="self" not in self._kinds)
 
     def run(
@@ -310,11 +310,6 @@ class PretrainedModel(CorpusModel):
         return EmbeddedText(
             source, tokens, found.parts, found.added, found.within, found.difference, target is not None
         )
-
-    def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, special ones included; 0 if there are no others."""
-        with self.languages.spoken(self.loaded.tokenizer):
-            return [len(tokens) for tokens in read_without_names(self.loaded.tokenizer, texts)]
 
     def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
         """See ``CorpusModel.read_unnamed``."""

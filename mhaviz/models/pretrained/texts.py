@@ -118,6 +118,7 @@ class Texts:
         texts = [Text(next(whole)) if piece is None else piece for piece in pieces]
         for text in texts:
             self._require_embeddings(text.source.ids)
+            self._require_positions(len(text.source))
         if not self.loaded.has_encoder:
             return texts
         written = self._written(texts, self._most_written)
@@ -126,15 +127,10 @@ class Texts:
             for text, ids in zip(texts, written, strict=True)
         ]
 
-    def read_unnamed(self, sentences: Sequence[str], any_length: bool = False) -> list[Tokens]:
-        """The tokens of these sentences alone. Raises as ``read``; of too many tokens not if ``any_length``."""
+    def read_unnamed(self, sentences: Sequence[str]) -> list[Tokens]:
+        """The tokens of these sentences alone, of which the model may have no embeddings, and no positions."""
         with self.languages.spoken(self.loaded.tokenizer):
-            readings = read_without_names(self.loaded.tokenizer, sentences)
-        for reading in readings:
-            self._require_embeddings(reading.ids)
-            if not any_length:
-                self._require_positions(len(reading))
-        return readings
+            return read_without_names(self.loaded.tokenizer, sentences)
 
     def batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Source ids and their mask, and target ids, padded at their ends; no mask where there is no padding."""
