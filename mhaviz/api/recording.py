@@ -468,8 +468,7 @@ class Recording(ContextDecorator):
         self._queries[number] += len(whole.queries) * whole.call.shape[2] - n_padded
 
     def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
-        if not run.first_query:
-            self._batch_sizes[run.site.number, run.pass_number] = batch_size
+        self._batch_sizes.setdefault((run.site.number, run.pass_number), batch_size)
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
         there = [place for place in wanted if place < batch_size]
         if len(there) < batch_size:
@@ -490,6 +489,7 @@ class Recording(ContextDecorator):
                 continue
             if not self._options.passes.keeps(run.pass_number - 1):  # it was the last one, and is no more
                 self._maps.forget(run.site.number, run.pass_number - 1, place)
+                self._batch_sizes.pop((run.site.number, run.pass_number - 1), None)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None

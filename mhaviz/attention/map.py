@@ -89,6 +89,13 @@ def attention_map(
     if softcap is not None and not 0 < softcap < math.inf:
         raise ArgumentError(f"softcap: expected a finite number above 0, got {softcap}")
     mask = None if mask is None else _check_mask(mask, (*query.shape[:3], key.shape[2]))
+    (batch_size, n_heads, q_length, _), k_length = query.shape, key.shape[2]
+    for name, given, axes, shape in (  # others might broadcast
+        ("sinks", sinks, "n_heads", (n_heads,)),
+        ("value_norms", value_norms, "batch_size, n_heads, k_length", (batch_size, n_heads, k_length)),
+    ):
+        if given is not None and tuple(given.shape) != shape:
+            raise ArgumentError(f"{name}: expected ({axes}), which is {shape}, got {tuple(given.shape)}")
     if sinks is not None and not bool((sinks < torch.inf).all()):
         raise ArgumentError("sinks: expected numbers below infinity, got NaN or infinity")
     if value_norms is not None and key_mask is not None:  # what is hidden may be NaN
@@ -99,9 +106,9 @@ def attention_map(
         raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
     if rows < 1 or columns < 1:
         raise ArgumentError(f"expected at least 1 row and 1 column, got {rows} and {columns}")
-    wanted = Wanted(
-        check_window(window, query.shape[2], key.shape[2]), rows, columns, reduce, entropy, top_keys, received, local
-    )
+    if top_keys < 0:
+        raise ArgumentError(f"top_keys: expected a number from 0 on, got {top_keys}")
+    wanted = Wanted(check_window(window, q_length, k_length), rows, columns, reduce, entropy, top_keys, received, local)
     found = pool(
         AttentionCall(query, key, key, scale, causal, mask, softcap, sinks, value_norms),
         wanted,

@@ -129,7 +129,7 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
     if not isinstance(document, dict) or "mhaviz" not in document:
         raise MhavizError(f"{path} was not saved by mhaviz; of other tools .npy, .npz, .safetensors or .pt can be read")
     described = document.get("maps")
-    if not isinstance(described, list) or not described:
+    if not isinstance(described, list) or not all(isinstance(one, dict) for one in described) or not described:
         raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap")
     return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
 
@@ -138,7 +138,10 @@ def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator
     """One by one. Raises ValueError that says of which map."""
     if len(described) > _MOST_MAPS:
         raise ValueError(f"expected at most {_MOST_MAPS:,} maps, got {len(described):,}")
-    for number, (name, one) in enumerate(zip(tensor_names(described), described, strict=True)):
+    names = tensor_names(described)
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected maps of different names, got two of {next(n for n in names if names.count(n) > 1)}")
+    for number, (name, one) in enumerate(zip(names, described, strict=True)):
         try:
             yield restore(one, weights_of(name, one))
         except ValueError as error:

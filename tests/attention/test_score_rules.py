@@ -122,6 +122,9 @@ QUERY, KEY = tensors(5, 6)
         ({"softcap": 0.0}, "softcap: expected a finite number above 0, got 0.0"),
         ({"softcap": math.inf}, "softcap: expected a finite number above 0, got inf"),
         ({"sinks": torch.full((2,), math.nan)}, "sinks: expected numbers below infinity"),
+        ({"sinks": torch.zeros(1)}, r"sinks: expected \(n_heads\), which is \(2,\), got \(1,\)"),
+        ({"value_norms": torch.ones(1, 1, 6)}, r"value_norms: expected \(batch_size, n_heads, k_length\), which is"),
+        ({"top_keys": -1}, "top_keys: expected a number from 0 on, got -1"),
     ],
 )
 def test_rules_that_do_not_fit(options, message):
