@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.hooks import field_of, run
+from mhaviz.models.pretrained.hooks import Fields, field_of, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.records.embeddings import SINUSOIDS, Added, InputPart, Within
@@ -55,9 +55,7 @@ class _FirstLayerError(MhavizError):
     """Ends a forward pass at the first layer."""
 
 
-def first_input(
-    loaded: Loaded, ids: Tensor, target_ids: Tensor | None, of_target: bool, types: Tensor | None = None
-) -> FirstInput:
+def first_input(loaded: Loaded, fields: Fields, of_target: bool) -> FirstInput:
     """Run the model as far as its first layer, and find out what this reads.
 
     X is what the layer is called with. That it is the sum of the embeddings, scaled, normed or projected, is not taken
@@ -65,21 +63,21 @@ def first_input(
 
     Args:
         loaded: the model.
-        ids, target_ids, types: (1, length), as in ``hooks.run``.
+        fields: what it is called with, of one text.
         of_target: look at the decoder beside an encoder.
 
     Raises:
         MhavizError: the model has no layers that could be recognized, or no embeddings of tokens; NaN or infinity.
     """
     stack = _stack(loaded, of_target)
-    length = (target_ids if of_target and target_ids is not None else ids).shape[1]
+    ids = fields["decoder_input_ids" if of_target else "input_ids"]
     cannot = MhavizError(f"{loaded.name} ({loaded.type}) does not show what goes into its first layer")
     try:
         table = stack.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # tokens that are hashed
         raise cannot from None
-    with _recording(stack, length) as (events, found), suppress(_FirstLayerError):
-        run(loaded, ids, None, target_ids, types=types)
+    with _recording(stack, ids.shape[1]) as (events, found), suppress(_FirstLayerError):
+        run(loaded, fields)
     made = next((one for one in events if one.module is table and one.read is None), None)
     if not found or made is None:
         raise cannot
@@ -87,7 +85,7 @@ def first_input(
     if not bool(torch.isfinite(X).all() and torch.isfinite(E).all()):
         raise MhavizError(f"{loaded.name}: its embeddings hold NaN or infinity; take another copy of it")
     others = _tables(events, made)
-    parts = [InputPart("E", f"E = {_lookup(table, ids, target_ids, of_target, E)}", float_array(E))]
+    parts = [InputPart("E", f"E = {_lookup(table, ids, E)}", float_array(E))]
     for symbol, tables in others.items():
         total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
         names = " + ".join(f"{one.name}({_READ.get(symbol, 'ids')})" for one in tables)
@@ -166,13 +164,12 @@ def _tables(events: Sequence[_Made], made: _Made) -> dict[str, list[_Made]]:
     return dict(sorted(tables.items(), key=lambda pair: ("PE", "T", "U").index(pair[0])))
 
 
-def _lookup(table: nn.Module, ids: Tensor, target_ids: Tensor | None, of_target: bool, E: Tensor) -> str:
+def _lookup(table: nn.Module, ids: Tensor, E: Tensor) -> str:
     """ "lookup(ids)", with the number that the module has multiplied by."""
-    read = target_ids if of_target and target_ids is not None else ids
     with weight_at_hand(table) as weight:
         if not isinstance(weight, Tensor) or weight.shape[-1] != E.shape[-1]:
             return "lookup(ids)"
-        rows = weight.detach()[read[0].to(weight.device)].double().to(E.device)
+        rows = weight.detach()[ids[0].to(weight.device)].double().to(E.device)
     scale = float((rows * E).sum() / (rows * rows).sum().clamp(min=1e-300))
     return "lookup(ids)" + _times(scale, E.shape[-1])
 

@@ -1,6 +1,6 @@
 """Runs a model with a hook on its attentions: what each computes with, or the weights that it makes by hand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import count
@@ -24,6 +24,10 @@ Hook = Callable[[int, nn.Module, Caught], None]
 """Is called with each attention of a forward pass as it runs: its number, in the order in which they run, the module,
 and what it computes with."""
 
+Fields = Mapping[str, Tensor]
+"""What transformers calls what a model reads, each (batch_size, length): ``input_ids``; ``attention_mask``, 0 for
+padding; ``decoder_input_ids``; ``token_type_ids``, for a model that tells texts apart by them."""
+
 _Listen = Callable[[nn.Module, Caught], None]
 
 
@@ -37,13 +41,10 @@ class _OursError(VisitorError, MhavizError):
 
 def run_hooked(
     loaded: Loaded,
-    ids: Tensor,
-    mask: Tensor | None,
-    target_ids: Tensor | None,
+    fields: Fields,
     hook: Hook,
     last: int | None = None,
     whole: bool = False,
-    types: Tensor | None = None,
 ) -> Any:
     """One forward pass, as of ``run``.
 
@@ -64,8 +65,8 @@ def run_hooked(
             raise _OursError(error) from error
 
     try:
-        with _capturing(listen) if loaded.captured else _recording(loaded, ids.shape[1], listen):
-            return run(loaded, ids, mask, target_ids, whole, types)
+        with _capturing(listen) if loaded.captured else _recording(loaded, fields["input_ids"].shape[1], listen):
+            return run(loaded, fields, whole)
     except _OursError as error:
         if not isinstance(error.raised, _SeenEnoughError):
             raise error.raised from None
@@ -97,34 +98,18 @@ def _recording(loaded: Loaded, length: int, listener: _Listen) -> Iterator[None]
         yield
 
 
-def run(
-    loaded: Loaded,
-    ids: Tensor,
-    mask: Tensor | None,
-    target_ids: Tensor | None,
-    whole: bool = False,
-    types: Tensor | None = None,
-) -> object:
+def run(loaded: Loaded, fields: Fields, whole: bool = False) -> object:
     """One forward pass, and what the model returns.
 
     Args:
         loaded: the model.
-        ids: (batch_size, length).
-        mask: (batch_size, length); 0 for padding; None: no padding.
-        target_ids: (batch_size, target length), for a decoder beside an encoder.
+        fields: what it is called with.
         whole: with what stands on top of the last layer, such as what predicts tokens.
-        types: (batch_size, length), the type of each token, for a model that tells texts apart by it; None: all 0.
     """
     model: nn.Module = loaded.model if whole else loaded.model.base_model
-    fields: dict[str, object] = {"input_ids": ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
-    if target_ids is not None:
-        fields["decoder_input_ids"] = target_ids
-    if types is not None:
-        fields["token_type_ids"] = types
-    if field_of(loaded.config, "use_cache") is not None:
-        fields["use_cache"] = False
+    cache = {} if field_of(loaded.config, "use_cache") is None else {"use_cache": False}
     with torch.no_grad(), loaded.running():
-        return model(**fields, return_dict=True)
+        return model(**fields, **cache, return_dict=True)
 
 
 def field_of(config: Any, name: str) -> Any:

@@ -161,7 +161,7 @@ class PretrainedModel(CorpusModel):
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
             self._zero(number, module, caught)
 
-        run_hooked(self.loaded, *self._reader.batch(texts), hook, last, types=self._reader.types(texts))
+        run_hooked(self.loaded, self._reader.batch(texts), hook, last)
         if not ran_last:
             raise form_of_its_own(self.loaded, "try a shorter text")
 
@@ -215,8 +215,7 @@ class PretrainedModel(CorpusModel):
     def _outputs(self, inputs: Inputs, whole: bool = False) -> Iterator[tuple[tuple[Text, ...], Any]]:
         """What is read at once, and what the model returns of it; see ``run_hooked``."""
         for texts in self._batches(inputs, batched=True):
-            batch, types = self._reader.batch(texts), self._reader.types(texts)
-            yield texts, run_hooked(self.loaded, *batch, self._zero, whole=whole, types=types)
+            yield texts, run_hooked(self.loaded, self._reader.batch(texts), self._zero, whole=whole)
 
     def _finite(self, x: Tensor) -> Tensor:
         """The same. Raises MhavizError if something is no number; −∞ is what no text can have."""
@@ -278,8 +277,7 @@ class PretrainedModel(CorpusModel):
         site = self.one_site(inputs)
         recorder = StepRecorder(self.loaded.model, values_up_to(values, most_values))
         self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
-        batch = self._reader.batch(inputs.texts)
-        trace_attention(self.loaded, site.number, site.kind, *batch, recorder, self._reader.types(inputs.texts))
+        trace_attention(self.loaded, site.number, site.kind, self._reader.batch(inputs.texts), recorder)
         tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 
@@ -297,10 +295,10 @@ class PretrainedModel(CorpusModel):
         tokens = whole.target if whole.target is not None else whole.source
         require_comparable(len(tokens), "tokens")
         self._require_memory(Inputs((whole,)))
-        ids, _, target_ids = reader.batch([whole])
-        if loaded.has_encoder and target_ids is None:
-            target_ids = reader.start
-        found = first_input(loaded, ids, target_ids, target is not None, reader.types([whole]))
+        fields = reader.batch([whole])
+        if loaded.has_encoder:
+            fields.setdefault("decoder_input_ids", reader.start)
+        found = first_input(loaded, fields, target is not None)
         name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
         kind, device = type(loaded.model).__name__, loaded.where
         details: dict[str, object] = {"kind": "checkpoint", "model": loaded.name, "class": kind}

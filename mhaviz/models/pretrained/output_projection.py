@@ -19,7 +19,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site
 from mhaviz.attention.norms import gram_matrices
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.models.pretrained.hooks import run_hooked
+from mhaviz.models.pretrained.hooks import Fields, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import unseen
@@ -108,9 +108,7 @@ class _Following(TorchFunctionMode):
         return result
 
 
-def output_grams(
-    loaded: Loaded, sites: Iterable[Site], inputs: tuple[Tensor, Tensor | None, Tensor | None]
-) -> Mapping[int, Tensor]:
+def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mapping[int, Tensor]:
     """What ``gram_matrices`` gives for W_O of each attention, by the site's number, of a model that runs on ``inputs``.
 
     Raises:
@@ -125,7 +123,7 @@ def output_grams(
             following.heads[number] = heads
 
     with following:
-        run_hooked(loaded, *inputs, hook)
+        run_hooked(loaded, inputs, hook)
     return {number: _gram(loaded, site, following.heads.get(number)) for number, site in wanted.items()}
 
 

@@ -13,7 +13,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.capture import EAGER, SDPA
-from mhaviz.models.pretrained.hooks import attention_class, form_of_its_own, run_hooked
+from mhaviz.models.pretrained.hooks import Fields, attention_class, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.recording.caught import Caught
@@ -130,7 +130,7 @@ def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Foun
         found.append(_Found(number, module, caught.call, is_shown, kind, running[0] if running else None))
 
     with running_layers(loaded.model) as running:
-        run_hooked(loaded, *few_tokens(loaded, source_length, target_length), hook)
+        run_hooked(loaded, few_tokens(loaded, source_length, target_length), hook)
     return found
 
 
@@ -214,11 +214,12 @@ def _kind(call: AttentionCall | AttentionWeights) -> Kind:
     return "masked" if visible is not None and not bool((visible & later).any()) else "self"
 
 
-def few_tokens(loaded: Loaded, source_length: int, target_length: int) -> tuple[Tensor, None, Tensor | None]:
-    """So many usual tokens, no mask, and those that a decoder beside an encoder reads."""
+def few_tokens(loaded: Loaded, source_length: int, target_length: int) -> Fields:
+    """So many usual tokens, and those that a decoder beside an encoder reads."""
     usual = usual_ids(loaded.tokenizer, 1000)
     ids = torch.tensor([[usual[i % len(usual)] for i in range(source_length)]], device=loaded.device)
-    return ids, None, ids[:, :target_length] if loaded.has_encoder else None
+    fields = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return fields | {"decoder_input_ids": ids[:, :target_length]} if loaded.has_encoder else fields
 
 
 def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
@@ -235,7 +236,7 @@ def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
 def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
     """Of a few tokens, by kind and by place among those of a kind."""
     runs: dict[int, Caught] = {}
-    run_hooked(loaded, *few_tokens(loaded, *LENGTHS[0]), lambda number, _, caught: runs.update({number: caught}))
+    run_hooked(loaded, few_tokens(loaded, *LENGTHS[0]), lambda number, _, caught: runs.update({number: caught}))
     placed: dict[tuple[Kind, int], Tensor] = {}
     for site in sites:
         placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = runs[site.number].call.weights()

@@ -132,21 +132,17 @@ class Texts:
         with self.languages.spoken(self.loaded.tokenizer):
             return read_without_names(self.loaded.tokenizer, sentences)
 
-    def batch(self, texts: Sequence[Text]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Source ids and their mask, and target ids, padded at their ends; no mask where there is no padding."""
+    def batch(self, texts: Sequence[Text]) -> dict[str, Tensor]:
+        """What the model is called with: texts and their targets, padded at their ends."""
         ids, is_token = _padded([text.source for text in texts], self._padding)
         targets = [text.target for text in texts if text.target is not None]
-        target_ids = _padded(targets, self._padding)[0].to(self.loaded.device) if targets else None
-        mask = None if bool(is_token.all()) else is_token.long().to(self.loaded.device)
-        return ids.to(self.loaded.device), mask, target_ids
-
-    def types(self, texts: Sequence[Text]) -> Tensor | None:
-        """The types of the sources' tokens, (batch_size, length), 0 for padding; None where the model is told none."""
-        if not any(text.types for text in texts):
-            return None
-        longest = max(len(text.source) for text in texts)
-        rows = [[*text.types, *[0] * (longest - len(text.types))] for text in texts]
-        return torch.tensor(rows, device=self.loaded.device)
+        fields = {"input_ids": ids, "attention_mask": is_token.long()}
+        if targets:
+            fields["decoder_input_ids"], _ = _padded(targets, self._padding)
+        if any(text.types for text in texts):
+            rows = [[*text.types, *[0] * (ids.shape[1] - len(text.types))] for text in texts]
+            fields["token_type_ids"] = torch.tensor(rows)
+        return {name: x.to(self.loaded.device) for name, x in fields.items()}
 
     @cached_property
     def max_length(self) -> int | None:
@@ -175,7 +171,7 @@ class Texts:
 
     def _hidden(self, texts: Sequence[Text]) -> Tensor:
         """(batch_size, length, d_model): what the model, or its encoder, makes of the sources."""
-        out: Any = run(self.loaded, *self.batch(texts))
+        out: Any = run(self.loaded, self.batch(texts))
         name = "encoder_last_hidden_state" if self.loaded.has_encoder else "last_hidden_state"
         hidden: Tensor = out[name] if name in out else out[0]  # some have logits alone
         return hidden.float()
@@ -215,9 +211,7 @@ class Texts:
     def _written(self, sources: Sequence[Text], most: int) -> list[list[int]]:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
-        ids, mask, _ = self.batch(sources)
-        types = self.types(sources)
-        given: dict[str, Any] = {} if types is None else {"token_type_ids": types}
+        given: dict[str, Any] = dict(self.batch(sources))
         _, forced = self._first_tokens
         if forced is not None:
             given["forced_bos_token_id"] = forced
@@ -225,8 +219,6 @@ class Texts:
             eos = model.generation_config.eos_token_id
             ends = set(eos if isinstance(eos, list) else [eos])
             written: Tensor = model.generate(  # type: ignore[operator]
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids) if mask is None else mask,
                 max_new_tokens=most,
                 do_sample=False,
                 num_beams=1,

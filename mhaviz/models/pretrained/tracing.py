@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.hooks import run_hooked
+from mhaviz.models.pretrained.hooks import Fields, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.recording.caught import Caught
@@ -39,11 +39,8 @@ def trace_attention(
     loaded: Loaded,
     number: int,
     kind: Kind,
-    ids: Tensor,
-    mask: Tensor | None,
-    target_ids: Tensor | None,
+    fields: Fields,
     recorder: StepRecorder,
-    types: Tensor | None = None,
 ) -> None:
     """Run the model, then tell the recorder of every tensor on the way through its attention of this number.
 
@@ -53,7 +50,7 @@ def trace_attention(
     Args:
         loaded: a model whose attention can be seen.
         number, kind: of the attention, in the order in which they run.
-        ids, mask, target_ids, types: a batch; see ``run_hooked``.
+        fields: what it is called with.
         recorder: is called with each tensor.
 
     Raises:
@@ -66,7 +63,7 @@ def trace_attention(
             assert caught.output is not None
             found.append((caught.call, caught.output, module))
 
-    run_hooked(loaded, ids[:, :1], None, None if target_ids is None else target_ids[:, :1], hook)
+    run_hooked(loaded, {name: x[:, :1] for name, x in fields.items()}, hook)
     module = found.pop()[2]
     inward: list[Projection] = []
     within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
@@ -98,7 +95,7 @@ def trace_attention(
     ]
     handles.append(module.register_forward_hook(lambda *_: ended.append(True) if found else None))
     try:
-        run_hooked(loaded, ids, mask, target_ids, hook, types=types)
+        run_hooked(loaded, fields, hook)
     finally:
         for handle in handles:
             handle.remove()

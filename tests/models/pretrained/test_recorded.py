@@ -143,8 +143,8 @@ def test_what_the_model_gives_itself(name):
     assert not source.loaded.captured
     assert source.loaded.unshown == family.unshown
     inputs = source.encode([TEXT], TARGET if family.has_encoder else None)
-    ids, _, target_ids = source._reader.batch(inputs.texts)
-    expected = own_weights(model, family, ids, target_ids)
+    fields = source._reader.batch(inputs.texts)
+    expected = own_weights(model, family, fields["input_ids"], fields.get("decoder_input_ids"))
     maps = sorted(attention.maps, key=lambda m: ("self", "masked", "cross").index(m.kind))
     assert len(maps) == len(expected)
     for m, A in zip(maps, expected, strict=True):

@@ -85,14 +85,16 @@ def test_padding_that_is_seen(pretrained):
 def test_padding_is_the_tokenizers_or_the_models(changed):
     words = bytes_and_words()
     words.pad_token = "a"
-    assert changed("gpt2", tokenizer=words).batch(texts_of([3, 4], [5]))[0].tolist() == [
+    assert changed("gpt2", tokenizer=words).batch(texts_of([3, 4], [5]))["input_ids"].tolist() == [
         [3, 4],
         [5, words.pad_token_id],
     ]
     words.pad_token = None
-    assert changed("gpt2", tokenizer=words, pad_token_id=7).batch(texts_of([3, 4], [5]))[0][1, 1] == 7
+    assert changed("gpt2", tokenizer=words, pad_token_id=7).batch(texts_of([3, 4], [5]))["input_ids"][1, 1] == 7
     for no_token in (None, -1, V):
-        assert changed("gpt2", tokenizer=words, pad_token_id=no_token).batch(texts_of([3, 4], [5]))[0][1, 1] == 5
+        assert (
+            changed("gpt2", tokenizer=words, pad_token_id=no_token).batch(texts_of([3, 4], [5]))["input_ids"][1, 1] == 5
+        )
 
 
 def texts_of(*rows):
@@ -102,13 +104,14 @@ def texts_of(*rows):
 def test_a_batch_of_different_lengths(changed):
     texts = changed("bart")
     batch = texts.read_without_names(TEXTS)
-    ids, mask, target_ids = texts.batch(batch)
+    fields = texts.batch(batch)
+    ids, mask, target_ids = (fields[name] for name in ("input_ids", "attention_mask", "decoder_input_ids"))
     sources, targets = [text.source.ids for text in batch], [text.target.ids for text in batch]
     assert mask.sum(dim=1).tolist() == [len(source) for source in sources]
     for row, source, target_row, target in zip(ids.tolist(), sources, target_ids.tolist(), targets, strict=True):
         assert row == [*source, *[0] * (len(row) - len(source))]
         assert target_row[: len(target)] == list(target)
-    assert texts.batch(batch[:1])[1] is None
+    assert texts.batch(batch[:1])["attention_mask"].all()
 
 
 def test_a_target_is_in_its_own_language(changed, languages):
