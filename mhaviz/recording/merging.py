@@ -18,10 +18,10 @@ from mhaviz.recording.products import PRODUCTS
 
 
 class _Made(NamedTuple):
-    """What a tensor is made of: the outputs of these attentions, and sums of exponentials, or not."""
+    """What a tensor is made of: the outputs of these attentions, those that sums weigh; of neither: of sums alone."""
 
     of: frozenset[int] = frozenset()
-    of_sums: bool = False
+    weighed: frozenset[int] = frozenset()
 
 
 class Merging:
@@ -36,7 +36,7 @@ class Merging:
 
     def add_sums(self, x: Tensor) -> None:
         """Note sums of exponentials of scores, or their logarithms."""
-        self._marks.set(x, _Made(of_sums=True))
+        self._marks.set(x, _Made())
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may be an attention, or join some."""
@@ -54,15 +54,17 @@ class Merging:
             return
         several = [one for x in (*args, *kwargs.values()) for one in (x if isinstance(x, list | tuple) else (x,))]
         found = [mark for x in several if (mark := self._marks.get(x)) is not None]
-        made = _Made(frozenset().union(*(mark.of for mark in found)), any(mark.of_sums for mark in found))
-        if not found or (func in _LAYERS and not (made.of and made.of_sums)):
+        made = _Made(*(frozenset[int]().union(*sets) for sets in zip(*found, strict=True)))
+        if made.of and _Made() in found:
+            made = _Made(made.of, made.of)
+        elif not found or (func in _LAYERS and len(made.weighed) != 1):  # those that are joined already are a layer's
             return
-        if len(made.of) > 1 and made.of_sums:
-            self._on_merged(made.of)
+        if len(made.weighed) > 1:
+            self._on_merged(made.weighed)
         for x in (args[0],) if result is None else result if isinstance(result, list | tuple) else (result,):
             if isinstance(x, Tensor) and x.is_floating_point() and x.ndim:  # losses of both may be added
                 self._marks.set(x, made)
 
 
 _LAYERS = {*PRODUCTS, *functions("linear bilinear conv1d conv2d conv3d")}
-"""Functions that make something else of outputs, unless they weigh them by sums."""
+"""Functions that make something else of outputs, unless sums weigh these, or have weighed a part of one softmax."""

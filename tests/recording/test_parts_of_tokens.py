@@ -75,6 +75,47 @@ def test_softmaxes_over_parts_of_the_keys_are_not_shown(attend, cut):
     assert "Layer: its queries meet the keys part by part, in a softmax for each" in recording.notices[0]
 
 
+def split(q, k, v):
+    return merged([by_hand(q, *pair) for pair in zip(k.chunk(2, 2), v.chunk(2, 2), strict=True)])
+
+
+def split_in_three(q, k, v):
+    """Joined one after another."""
+    (out, sums), *rest = [by_hand(q, *pair) for pair in zip(k.chunk(3, 2), v.chunk(3, 2), strict=True)]
+    for o, one in rest:
+        out = out + F.sigmoid(one - sums)[..., None] * (o - out)
+        sums = torch.logaddexp(sums, one)
+    return out
+
+
+class Stack(nn.Module):
+    """Layers with residuals: a plain one, one of parts of the keys, a plain one, and one with a gate."""
+
+    def __init__(self, attend, has_output):
+        super().__init__()
+        self.layers = nn.ModuleList(map(Layer, (F.scaled_dot_product_attention, attend, *[by_whole] * 2)))
+        self.out = nn.Linear(H * D, H * D) if has_output else nn.Identity()
+        self.gate = nn.Linear(H * D, H * D)
+
+    def forward(self, x):
+        for layer in self.layers:
+            y = layer(x).transpose(1, 2).flatten(2)
+            x = x + self.out(y * self.gate(x).sigmoid() if layer is self.layers[-1] else y)
+        return x
+
+
+def by_whole(q, k, v):
+    return by_hand(q, k, v)[0]
+
+
+@pytest.mark.parametrize("attend", [split, split_in_three])
+@pytest.mark.parametrize("has_output", [False, True])
+def test_layers_beside_one_of_parts_are_shown(attend, has_output):
+    with mhaviz.record(stack := Stack(attend, has_output)) as recording:
+        stack(torch.randn(B, T, H * D))
+    assert {m.module for m in recording.attention.maps} == {"layers.0", "layers.2", "layers.3"}
+
+
 def by_sums(several, sums):
     return sum(o * one for o, one in zip(several, sums, strict=True)) / sum(sums)
 
