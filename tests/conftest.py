@@ -127,6 +127,7 @@ def show():
         )
         console.print(view)
         stream.flush()
+        assert stream.errors == "strict", "a caller's stream stays as it was"
         return stream.buffer.getvalue().decode(encoding)
 
     return render

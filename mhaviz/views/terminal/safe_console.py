@@ -22,10 +22,20 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
-        if isinstance(self.file, io.TextIOWrapper):
-            self.file.reconfigure(errors=PLAIN)
         self.most_lines: int | None = None
         """Of pictures, one below the other; None: there is no end."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print them; what the encoding lacks is written in ASCII. The stream stays as its owner has set it."""
+        stream = self.file
+        if not isinstance(stream, io.TextIOWrapper):
+            return super().print(*objects, **options)
+        errors = stream.errors
+        stream.reconfigure(errors=PLAIN)
+        try:
+            super().print(*objects, **options)
+        finally:
+            stream.reconfigure(errors=errors)
 
     def takes_at_most(self, lines: int, view: RenderableType) -> bool:
         """Whether a view has room in so many lines; nothing is made of what lies beyond them."""
