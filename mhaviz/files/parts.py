@@ -20,6 +20,7 @@ from mhaviz.memory import free_main_memory, shortage
 from mhaviz.records.corpus_part import Behind, CorpusPart, ModelIdentity, Shard
 from mhaviz.records.saved_form import METADATA, describe_source, restore_source
 
+_FORMAT = 2  # 1: sums were int64
 _DTYPES = ("float64", "int64")
 _MOST_OF_A_BLOCK = 2**16  # sentences, which are read at once
 
@@ -65,6 +66,12 @@ def read_part(path: Path) -> CorpusPart:
             raise ContentError(
                 "it is no part of a corpus; expected what heads or diff has saved with -o part.safetensors"
             )
+        if description.get("format", 1) != _FORMAT:
+            raise ContentError(
+                f"it was written in format {description.get('format', 1)!s:.20} by mhaviz "
+                f"{description.get('mhaviz')!s:.20}; this is mhaviz {__version__}, which reads format {_FORMAT}: make "
+                f"it again, or take that version"
+            )
         for name, array in held.items():
             if array.dtype not in _DTYPES:
                 raise ContentError(f"{name:.60}: expected {' or '.join(_DTYPES)}, got {array.dtype:.60}")
@@ -78,6 +85,7 @@ def _description(part: CorpusPart) -> dict[str, Any]:
     """All but the arrays, as JSON values."""
     return describe_source(part.source) | {
         "mhaviz": part.version,
+        "format": _FORMAT,
         "study": part.study,
         "models": [asdict(model) for model in part.models],
         "options": dict(part.options),
