@@ -205,6 +205,7 @@ BAD = [
     ("--sort needle a", 2, "--sort needle ranks heads by what they read of a needle, and none was in the sentences"),
     ("--sort retrieval a", 2, "--sort retrieval ranks heads by what they read of a needle, and none was"),
     ("--languages fr a", 2, "--languages: expected two codes such as eng_Latn,fra_Latn, got 'fr'"),
+    ("--languages= a", 2, "--languages: expected two codes such as eng_Latn,fra_Latn, got ''"),
     ("--replicates -1 a", 2, "expected 0 to 100,000 replicates and a seed from 0 on, got -1 and 0"),
     ("--sort nothing a", 2, "'nothing' is not one of 'entropy', 'distance', 'itself', 'previous', 'next', 'first'"),
     ("--top 0 a", 2, "--top: expected a number of heads such as 20, or all, got '0'"),

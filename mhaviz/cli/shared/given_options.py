@@ -31,7 +31,7 @@ def parse_languages(text: str | None) -> dict[str, Any]:
 
     Raises ArgumentError if it cannot be read.
     """
-    source, comma, target = (part.strip() for part in (text or ",").partition(","))
+    source, comma, target = (part.strip() for part in ("," if text is None else text).partition(","))
     if not comma or "," in target:
         raise ArgumentError(f"--languages: expected two codes such as eng_Latn,fra_Latn, got {quoted(text)}")
     return {"source_language": source or None, "target_language": target or None}
