@@ -27,7 +27,7 @@ AnyModel = LoadedModel | str | Path
 
 
 def _of_model(method: Callable[Concatenate[LoadedModel, P], R], **how: Any) -> Callable[Concatenate[AnyModel, P], R]:
-    """The same as a function of a model, or of its name. ``how``: it is then loaded."""
+    """The same as a function of a model, or of its name. ``how``: options of ``load`` where a name is given."""
 
     @wraps(method)
     def study(model: AnyModel, *arguments: P.args, **options: P.kwargs) -> R:

@@ -40,7 +40,7 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
     unpacked = unpacked_bytes(path)
     if short := shortage(2 * unpacked, free_main_memory()):
         raise ContentError(f"it unpacks to {readable_bytes(unpacked)}, and needs {short}; save fewer tensors")
-    # What is packed would be taken for numbers as it is. PyTorch opens no file whose name is not UTF-8.
+    # mmap reads compressed members as raw numbers. PyTorch opens no file whose name is not UTF-8.
     is_mapped = zipfile.is_zipfile(path) and not unpacked and str(path).isprintable()
     with warnings.catch_warnings(), path.open("rb") as stream:
         warnings.simplefilter("ignore")  # about old formats

@@ -364,7 +364,7 @@ class Page:
         return [block for block in (*self.blocks, *self.beside) if isinstance(block, Panels)]
 
     def bars(self, block: Panels) -> dict[Scale, tuple[bool, bool]]:
-        """The scales whose bars stand beside these panels, as no others had them, and whether numbers lie beyond."""
+        """Scales that appear first in this block; whether values exceed each end."""
         several = self._panels
         place = next(i for i, one in enumerate(several) if one is block)
         known = {scale for one in several[:place] for scale in one.scales}

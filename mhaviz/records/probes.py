@@ -48,7 +48,7 @@ class Needle:
             raise ArgumentError(f"{parameter('needle')}: expected a text, got an empty one")
         if not self.depths or not all(0 <= depth <= 1 for depth in self.depths):
             got = shortened(", ".join(f"{depth:g}" for depth in self.depths)) or "none"
-            raise ArgumentError(f"{parameter('depths')}: expected numbers from 0 to 1, got {got}")
+            raise ArgumentError(f"`depths`: expected numbers from 0 to 1, got {got}")
 
 
 Probe = RandomRepeats | Needle

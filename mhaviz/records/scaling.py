@@ -51,7 +51,8 @@ class Scaling(Brief):
 class ScalingComparison(Shown):
     """Q Kᵀ beside Q Kᵀ / √d_key, for some heads of one sentence or pair.
 
-    ``heads``: their numbers; ``rule``: what becomes of q·k: "/ √64"; the rest as in ``HeadInputs``.
+    ``heads``: their numbers; ``rule``: as in ``AttentionCall.rule``: "/ √64"; ``layer``: of the model, from 0;
+    ``special_queries``, ``special_keys``: positions of those that are not of the text, as in ``Tokens.special``.
     """
 
     source: Source

@@ -1,6 +1,6 @@
 """Texts that are too long for a model, cut into pieces that overlap, so that every token is read with some context."""
 
-from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.errors import ArgumentError, counted
 from mhaviz.records.tokens import Piece, Text, Tokens
 
 
@@ -31,8 +31,7 @@ def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool =
         overlap = max(min(most // 4, room - 1), 0)
     if not 0 <= overlap < room:
         raise ArgumentError(
-            f"{parameter('overlap')}: expected from 0 to {room - 1:,} tokens, as a piece has {room:,}, got "
-            f"{counted(overlap)}"
+            f"`overlap`: expected from 0 to {room - 1:,} tokens, as a piece has {room:,}, got {counted(overlap)}"
         )
     starts = [*range(0, length - room, room - overlap), length - room]
     shared = zip(starts[1:], (start + room for start in starts), strict=False)
