@@ -14,7 +14,7 @@ from mhaviz.analyses.sums import Sums
 from mhaviz.attention.model import CorpusModel, Inputs, Site
 from mhaviz.records.ablation import EFFECTS, Ablation, Effect, HeadEffects
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind, Text
+from mhaviz.records.tokens import KIND_NAMES, Kind, Text
 
 _HIDDEN = 0.15
 """The share of a text's tokens that are masked at a time, as in the training of BERT (Devlin et al. 2019, arXiv
@@ -22,8 +22,6 @@ _HIDDEN = 0.15
 
 _MOST_PROBABILITIES = 2**25  # those of a batch, 128 MiB of float32
 _LEAST_TOKENS = 64  # of a batch, however large the vocabulary is
-
-_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 
 
 class AblationStudy:
@@ -96,7 +94,7 @@ class AblationStudy:
     def result(self, source: Source, too_long: int = 0) -> Ablation:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
         there = {site.kind for site in self._sums}
-        kinds = tuple(self._effects(kind) for kind in _KINDS if kind in there)
+        kinds = tuple(self._effects(kind) for kind in KIND_NAMES if kind in there)
         loss, bootstrap = float(self._before.mean()[0]), self._bootstrap
         return Ablation(
             source,

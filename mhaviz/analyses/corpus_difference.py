@@ -28,8 +28,6 @@ _BLOCK = 2**22
 _KEPT_BYTES = 2**29
 """Queries and keys of the first model that wait for those of the second, if more than one attention has them."""
 
-_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
-
 
 class DifferenceStudy(Study):
     """Running averages of how far two models are apart in each head, to which pairs of batches are added.

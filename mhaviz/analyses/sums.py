@@ -9,11 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.tokens import Kind
+from mhaviz.records.tokens import KIND_NAMES, Kind
 
 Array = NDArray[np.float64]
 
-_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 _MOST = 1e38  # of what is drawn in float32
 
 
@@ -108,7 +107,7 @@ class Study(ABC):
 
     def layers(self) -> Iterator[tuple[Kind, tuple[int, ...], list[Sums]]]:
         """Each kind that there is, its layers, and their sums."""
-        for kind in _KINDS:
+        for kind in KIND_NAMES:
             layers = tuple(sorted(layer for other, layer in self.sums if other == kind))
             if layers:
                 yield kind, layers, [self.sums[kind, layer] for layer in layers]

@@ -60,10 +60,10 @@ def features_text(e: Explanation, key: int) -> str:
     return ", ".join(f"{feature} {number_text(e.products[key, feature], '+z.1f')}" for feature in features)
 
 
-def largest_contributions(e: Explanation, most: int = MOST_KEYS) -> list[int]:
+def largest_contributions(e: Explanation) -> list[int]:
     """The positions of the keys that contribute most to the output, the largest first; hidden ones are left out."""
     order: list[int] = np.argsort(-e.sizes, kind="stable").tolist()
-    return [key for key in order if e.visible[key]][:most]
+    return [key for key in order if e.visible[key]][:MOST_KEYS]
 
 
 def others(e: Explanation, shown_keys: Sequence[int]) -> list[int]:

@@ -31,8 +31,8 @@ class Explanation(Shown):
         output: float32, (d_key,): the head's output for this query, before heads are joined.
         visible: bool, (k_length,); False where the mask hides a key.
         kind: as in ``AttentionMap``.
-        rule: what becomes of q·k before the softmax, as in ``HeadInputs``: "/ √64".
-        layer, special_queries, special_keys: as in ``HeadInputs``.
+        rule: what becomes of q·k before the softmax, as in ``AttentionCall.rule``: "/ √64".
+        layer, special_queries, special_keys: as in ``ScalingComparison``.
     """
 
     source: Source
@@ -72,7 +72,7 @@ class Explanation(Shown):
         """The positions of the keys with the largest weights, at most so many, in the order of the sentence."""
         return sorted(np.argsort(-self.weights, kind="stable")[:most].tolist())
 
-    def strongest_features(self, key: int, most: int = 3) -> list[int]:
-        """The features whose products make the most of the key's score, for or against it, the strongest first."""
-        strongest: list[int] = np.argsort(-np.abs(self.products[key]), kind="stable")[:most].tolist()
+    def strongest_features(self, key: int) -> list[int]:
+        """The three features that make the most of the key's score, for or against it, the strongest first."""
+        strongest: list[int] = np.argsort(-np.abs(self.products[key]), kind="stable")[:3].tolist()
         return strongest

@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mhaviz.views.lab import from_lab, to_lab
 
+_N = 256  # colours
 _DARKEST = 12.0  # lightness, where paper has 100
 _PLACES = (0.0, 0.35, 0.65, 0.9, 1.0)  # along the scale, where
 _CHROMA = (0.0, 24.0, 38.0, 34.0, 26.0)  # the colour is so strong,
@@ -16,19 +17,19 @@ _CHROMA_AT_NIGHT = (4.0, 30.0, 38.0, 22.0, 6.0)  # at the same places
 _CHANGES_AT_NIGHT = (80.0, 46.0, 265.0), (80.0, 46.0, 45.0)  # lightness, chroma, hue of the least and the largest
 
 
-def ink(n: int = 256) -> NDArray[np.uint8]:
-    """The colours, (n, 3) in sRGB: white first, then evenly darker to the eye.
+def ink() -> NDArray[np.uint8]:
+    """The colours, (256, 3) in sRGB: white first, then evenly darker to the eye.
 
     Even in L*, the lightness, so that they are a scale in print without colour, too.
     """
-    share = np.linspace(0, 1, n)
+    share = np.linspace(0, 1, _N)
     L = 100 + (_DARKEST - 100) * share
     return _polar(L, np.interp(share, _PLACES, _CHROMA), np.interp(share, _PLACES, _HUE))
 
 
-def ink_at_night(n: int = 256) -> NDArray[np.uint8]:
+def ink_at_night() -> NDArray[np.uint8]:
     """The same for dark pages: from their background evenly lighter to the eye, in the same hues."""
-    share = np.linspace(0, 1, n)
+    share = np.linspace(0, 1, _N)
     night = to_lab(np.array(_NIGHT, np.uint8))
     L = night[0] + (_LIGHTEST - night[0]) * share
     colours = _polar(L, np.interp(share, _PLACES, _CHROMA_AT_NIGHT), np.interp(share, _PLACES, _HUE[::-1]))
@@ -36,10 +37,10 @@ def ink_at_night(n: int = 256) -> NDArray[np.uint8]:
     return colours
 
 
-def diverging_at_night(n: int = 256) -> NDArray[np.uint8]:
+def diverging_at_night() -> NDArray[np.uint8]:
     """Of changes in dark pages: from light blue, for the least, through the background, for 0, to light red."""
-    share = np.abs(np.linspace(-1, 1, n))[:, None]
-    below = (np.arange(n) < n / 2)[:, None]
+    share = np.abs(np.linspace(-1, 1, _N))[:, None]
+    below = (np.arange(_N) < _N / 2)[:, None]
     night = to_lab(np.array(_NIGHT, np.uint8))
     ends = np.where(below, *(_lab(*end) for end in _CHANGES_AT_NIGHT))
     return from_lab(night + (ends - night) * share)

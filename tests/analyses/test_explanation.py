@@ -61,7 +61,7 @@ def test_by_hand(by_hand):
     np.testing.assert_allclose(e.contributions, [[0, 3, 0, 2.25], [1, 0, 0, 0]], rtol=CLOSE)
     np.testing.assert_allclose(e.sizes, [3.75, 1], rtol=CLOSE)
     np.testing.assert_allclose(e.shares, [3.75 / 4.75, 1 / 4.75], rtol=CLOSE)
-    assert e.strongest_features(0, 2) == [0, 2]
+    assert e.strongest_features(0) == [0, 2, 1]
     assert e.heaviest(1) == [0]
 
 
