@@ -82,7 +82,8 @@ def measure(
             peaks[name] = measure_peak(works[name], device) if is_watched else (None, expected[name].notes)
         for name, seconds in _in_turns(works, rounds, device).items():
             peak, notes = peaks[name]
-            costs[name] = _Cost(length, statistics.median(seconds), peak or 0, notes)
+            held = expected[name].bytes if peak is None else peak
+            costs[name] = _Cost(length, statistics.median(seconds), held, notes)
             skipped[name] = Timing(costs[name].seconds, len(seconds), peak)
         if length in lengths:
             for name, timing in skipped.items():

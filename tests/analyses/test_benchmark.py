@@ -67,6 +67,14 @@ def test_memory_that_would_take_too_many_notes_is_left_out(timed, monkeypatch):
     assert many.seconds == 1e-6
 
 
+def test_memory_is_foreseen_from_the_last_that_was_measured(timed, monkeypatch):
+    peaks = {200: (40_000, 0)}
+    monkeypatch.setattr(benchmark, "free_memory", lambda device: 200 * 1000)
+    monkeypatch.setattr(benchmark, "measure_peak", lambda work, device: peaks.get(work()[1], (None, 0)))
+    ((_, unmeasured, large),) = timed(lambda n: 1e-6, lengths=[200, 400, 800])
+    assert (unmeasured.peak_bytes, large.would_need) == (None, 640_000)
+
+
 def test_at_least_three_rounds_and_more_of_what_is_fast(timed):
     slow, fast = timed(lambda n: 4.0 if n == 8 else 0.0, lambda n: 0.01, lengths=[8])
     assert slow[0].rounds == 3
