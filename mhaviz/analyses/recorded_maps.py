@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,29 @@ from mhaviz.records.attention import AttentionMap
 from mhaviz.records.tokens import Tokens
 
 
+class RecordedMap(NamedTuple):
+    """A map with the numbers of its attention, its pass and its example, and how many examples the pass had of it."""
+
+    number: int
+    pass_number: int
+    example: int
+    batch_size: int
+    map: AttentionMap
+
+
 @dataclass
 class _Kept:
     """The maps of one attention in one pass, for one example; two where both reductions are wanted.
 
     Attributes:
-        maps, queries, keys: of the first run.
+        batch_size: examples that the first run had.
+        maps, queries, keys: of that run.
         growing: the maps, once steps have gone on with it.
         left_out: the positions of keys that are padding, of ``k_length`` that there were by the last run.
         q_length: queries that there were by then, with padding.
     """
 
+    batch_size: int
     maps: list[AttentionMap]
     queries: Tokens
     keys: Tokens
@@ -57,8 +70,8 @@ class RecordedMaps:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def add(self, seen: SiteCall, pass_number: int, example: int, first_query: int = 0) -> None:
-        """Add the run of an attention on one example.
+    def add(self, seen: SiteCall, pass_number: int, example: int, batch_size: int, first_query: int = 0) -> None:
+        """Add the run of an attention on one example of ``batch_size``.
 
         ``first_query``: above 0 of a step that goes on with a pass: where its queries begin. What the map had from
         there on is replaced.
@@ -89,7 +102,7 @@ class RecordedMaps:
             _require_finite(m.weights)
         if isinstance(seen.call, AttentionWeights):  # the program's own, which it may write over
             maps = [replace(m, weights=m.weights.copy()) for m in maps]
-        self._kept[key] = _Kept(maps, queries, keys, [], left_out, k_length, q_length)
+        self._kept[key] = _Kept(batch_size, maps, queries, keys, [], left_out, k_length, q_length)
         self.bytes += sum(m.weights.nbytes for m in maps)
 
     def forget(self, number: int, pass_number: int, example: int) -> None:
@@ -145,14 +158,14 @@ class RecordedMaps:
         for one in kept.growing:
             one.add(weights, grows=not is_cross)
 
-    def result(self) -> list[tuple[int, int, int, AttentionMap]]:
-        """Of each map the number of its attention, its pass and its example, with the map: attention by attention."""
+    def result(self) -> list[RecordedMap]:
+        """All maps: attention by attention, of example after example of pass after pass."""
         found = [
-            (number, pass_number, example, replace(m, sentence=None))
-            for (number, pass_number, example), kept in self._kept.items()
+            RecordedMap(*key, kept.batch_size, replace(m, sentence=None))
+            for key, kept in self._kept.items()
             for m in kept.result()
         ]
-        return sorted(found, key=lambda one: (one[1], one[2], one[0]))
+        return sorted(found, key=lambda one: (one.pass_number, one.example, one.number))
 
 
 def _require_finite(weights: NDArray[np.float32]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.analyses.recorded_maps import RecordedMaps
+from mhaviz.analyses.recorded_maps import RecordedMap, RecordedMaps
 from mhaviz.analyses.rollout import rollout_of_maps
 from mhaviz.api.long_inputs import allowed_bytes
 from mhaviz.api.recorded_tokens import TokenNames
@@ -37,9 +37,6 @@ from mhaviz.records.tokens import Tokens
 
 if TYPE_CHECKING:
     from torch import nn
-
-_Found = tuple[int, int, int, AttentionMap]
-"""A map with the numbers of its attention, its pass and its example."""
 
 
 def record(
@@ -135,7 +132,6 @@ class Recording(ContextDecorator):
         self._device = "cpu"
         self._remarks: dict[str, None] = {}
         self._left_out = 0
-        self._batch_sizes: dict[tuple[int, int], int] = {}  # by the numbers of an attention and its pass
         self._told: set[str] = set()
         self._stack: list[ExitStack] = []
         self._follows_caches = False
@@ -212,11 +208,12 @@ class Recording(ContextDecorator):
         if self.is_empty:
             raise MhavizError(self._why_empty())
         layers = self._layers()
-        found = [one for one in self._maps.result() if wanted is None or layers[one[0]] in wanted]
+        found = [one for one in self._maps.result() if wanted is None or layers[one.number] in wanted]
         if not found:
             raise self._no_such_layer(layers)
         found, remark = self._of_one_batch(found)
-        several = {place: len({one[place] for one in found}) > 1 for place in (1, 2)}
+        has_passes = len({one.pass_number for one in found}) > 1
+        has_examples = len({one.example for one in found}) > 1
         named: dict[Tokens, Tokens] = {}
 
         def names_of(tokens: Tokens) -> Tokens:
@@ -225,7 +222,7 @@ class Recording(ContextDecorator):
             return named[tokens]
 
         maps = []
-        for number, pass_number, one, m in found:
+        for number, pass_number, one, _, m in found:
             layer, site = layers[number], self._sites.all[number]
             maps.append(
                 replace(
@@ -235,14 +232,14 @@ class Recording(ContextDecorator):
                     kind="cross" if site.is_block else site.kind,
                     layer=layer,
                     module=_name_of(site.joins or site),
-                    sentence=one if several[2] else None,
-                    pass_number=pass_number if several[1] or not self._options.passes.is_first else None,
+                    sentence=one if has_examples else None,
+                    pass_number=pass_number if has_passes or not self._options.passes.is_first else None,
                 )
             )
         self._names.finish()
         return Attention(self._source(remark), _with_heads_joined(maps))
 
-    def _of_one_batch(self, found: list[_Found]) -> tuple[list[_Found], str]:
+    def _of_one_batch(self, found: list[RecordedMap]) -> tuple[list[RecordedMap], str]:
         """Keep the first example alone of a pass whose batch axes differ in length: which others match is not known.
 
         Returns these maps, and what is to be said of them.
@@ -251,15 +248,15 @@ class Recording(ContextDecorator):
             MhavizError: nothing is left.
         """
         sizes: dict[int, dict[int, str]] = {}
-        for number, pass_number, *_ in found:
-            of_pass = sizes.setdefault(pass_number, {})
-            of_pass.setdefault(self._batch_sizes[number, pass_number], _name_of(self._sites.all[number]))
-        lengths = next((one for one in sizes.values() if len(one) > 1), {})
+        for one in found:
+            of_pass = sizes.setdefault(one.pass_number, {})
+            of_pass.setdefault(one.batch_size, _name_of(self._sites.all[one.number]))
+        lengths = next((names for names in sizes.values() if len(names) > 1), {})
         if not lengths:
             return found, ""
         hold = f"batch axes hold {' and '.join(f'{size:,} ({name})' for size, name in lengths.items())} examples"
-        mixed = {pass_number for pass_number, one in sizes.items() if len(one.keys() - {1}) > 1}
-        kept = [one for one in found if one[2] == 0 or one[1] not in mixed]
+        mixed = {pass_number for pass_number, names in sizes.items() if len(names.keys() - {1}) > 1}
+        kept = [one for one in found if one.example == 0 or one.pass_number not in mixed]
         why = f"{hold}, and which of them match is not known; {parameter('module')} chooses those of one length"
         if not kept:
             raise MhavizError(why)
@@ -468,7 +465,6 @@ class Recording(ContextDecorator):
         self._queries[number] += len(whole.queries) * whole.call.shape[2] - n_padded
 
     def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
-        self._batch_sizes.setdefault((run.site.number, run.pass_number), batch_size)
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
         there = [place for place in wanted if place < batch_size]
         if len(there) < batch_size:
@@ -482,14 +478,13 @@ class Recording(ContextDecorator):
             output = None if run.caught.output is None else run.caught.output[place : place + 1]
             one = seen_of([place], Caught(example(run.caught.call, place), output))
             try:
-                self._maps.add(one, run.pass_number, place, run.first_query)
+                self._maps.add(one, run.pass_number, place, batch_size, run.first_query)
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._watch.miss(f"{name}{of}: {error}")
                 continue
             if not self._options.passes.keeps(run.pass_number - 1):  # it was the last one, and is no more
                 self._maps.forget(run.site.number, run.pass_number - 1, place)
-                self._batch_sizes.pop((run.site.number, run.pass_number - 1), None)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None
