@@ -181,15 +181,13 @@ def pooled_maps(
     return Attention(model.describe(inputs), tuple(maps))
 
 
-def pooled_of_call(
-    seen: SiteCall, pooling: Pooling, keep: bool = False, on_progress: Callable[[float], None] | None = None
-) -> list[AttentionMap]:
+def pooled_of_call(seen: SiteCall, pooling: Pooling, keep: bool = False) -> list[AttentionMap]:
     """The map of a call of one sentence, or two if both reductions are wanted; see ``pooled_maps``."""
-    return _pooled(seen, pooling, keep, on_progress)[1]
+    return _pooled(seen, pooling, keep)[1]
 
 
 def _pooled(
-    seen: SiteCall, pooling: Pooling, keep: bool, on_progress: Callable[[float], None] | None
+    seen: SiteCall, pooling: Pooling, keep: bool, on_progress: Callable[[float], None] | None = None
 ) -> tuple[PooledMap, list[AttentionMap]]:
     """The same, and all that was computed for it."""
     has_norms = seen.call.value_norms is not None

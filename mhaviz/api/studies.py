@@ -110,7 +110,7 @@ def diff(
         layer: maps of this layer alone; of two, that of ``before`` with that of ``after``; None: all.
         head: these heads alone, where one of the two may have more; None: all.
         fail_above, fail_above_row: the largest divergence of a head, and of a row, that are allowed, in bits; they
-            become the record's ``limits``, which an .xml file is about.
+            become the record's ``limits``.
 
     Raises:
         ArgumentError: there is no such layer or head; limits that cannot be.

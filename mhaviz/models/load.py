@@ -57,7 +57,7 @@ def _suffix(name: str) -> str:
     return Path(name).suffix.lower()
 
 
-def _load_random(name: str, device: str, *needs: Any, **sizes: Any) -> "Model":
+def _load_random(name: str, device: str, *_needs: Any, **sizes: Any) -> "Model":
     from mhaviz.models.single_layer import RandomLayer
 
     return RandomLayer(device_name=device, **sizes)
@@ -76,7 +76,7 @@ def _is_checkpoint(name: str) -> bool:
     return "mhaviz" in metadata
 
 
-def _load_trained(name: str, device: str, *needs: Any) -> "Model":
+def _load_trained(name: str, device: str, *_needs: Any) -> "Model":
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.loading import load_checkpoint
 

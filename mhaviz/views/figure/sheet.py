@@ -178,7 +178,7 @@ class Sheet(Figure):
             clip_path=_NO_CLIP,
         )
 
-    def title(self, y: float, title: Title | str, size: float = TITLE) -> None:
+    def title(self, y: float, title: Title | str) -> None:
         """What the picture is of, in a smaller size or shortened where the sheet is narrow; nothing if it is ""."""
         if not title:
             return
@@ -186,10 +186,10 @@ class Sheet(Figure):
         longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
         families, room = self.fonts.families, self.width - 2 * MARGIN
-        whole = text_width(longest, size, families, bold=True)
+        whole = text_width(longest, TITLE, families, bold=True)
         if whole > room + _HAIR:  # letters of another size are drawn this much wider than they measure, at most
             room *= 0.99
-        size = max(size * min(room / whole, 1), BODY)  # rather small than cut
+        size = max(TITLE * min(room / whole, 1), BODY)  # rather small than cut
         while size > BODY and text_width(longest, size, families, bold=True) > room + _HAIR:
             size = max(size - _SMALLER, BODY)  # letters of some sizes are wider than the sizes say
         self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
