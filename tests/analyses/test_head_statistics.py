@@ -64,7 +64,7 @@ def side(sentences):
 
 def batch_of(weights, queries, keys, kind="self", layer=0):
     """``weights``: (n_heads, q_length, k_length) of each sentence; what is padding holds nonsense."""
-    has_sink = any(bool((a.sum(axis=-1) < 0.99).any()) for a in weights)
+    has_sink = any(bool((a.sum(axis=-1) < 1 - 1e-6).any()) for a in weights)
     q = side(queries)
     k = q if keys is queries else side(keys)
     n_heads = len(weights[0])
