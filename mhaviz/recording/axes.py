@@ -150,7 +150,12 @@ class Layouts:
     def are_made(self, x: Tensor) -> bool:
         """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
         layout = self.get(x)
-        return layout is not None and len(layout.axes) == 2 and _has_rows(layout.axes)
+        return layout is not None and _has_rows(layout.axes)
+
+    def are_features(self, x: Tensor, axis: int) -> bool:
+        """Whether an axis is known to be of features that a layer has made."""
+        layout = self.get(x)
+        return layout is not None and any(origin.maker is not None for origin in _origins(layout.axes[axis]))
 
     def are_tokens(self, x: Tensor, axis: int) -> bool:
         """Whether an axis is known, and of no features that layers have made."""

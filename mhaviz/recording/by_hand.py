@@ -87,6 +87,8 @@ class ByHand:
                 return
             if isinstance(mark, Scores) and not axes.are_fixed and not mark.axes.are_fixed:
                 summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
+                if mark.stage == "weighed" and any(axis - factor.ndim in mark.axes.factors for axis in summed):
+                    self._on_unseen(POOLS)
                 is_one = mark.mapped or self._layouts.sum_tokens_and_features(factor, summed)
                 if is_one and any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
                     how = f"by {mark.mapped} and no" if mark.mapped else "without a"

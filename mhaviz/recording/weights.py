@@ -151,11 +151,10 @@ class WeightsByHand:
             return
         if func in COPIES or func in DROPOUTS:
             self._set(made, replace(mark, drops=mark.drops or (func in DROPOUTS and _drops(args, kwargs))))
+        elif func in _MULTIPLIES and (of_tokens := self._weighed(mark, source, args, made)):
+            self.marks.set(made, Scores(Axes(dict.fromkeys(of_tokens, frozenset({0})), (None,)), stage="weighed"))
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
-            if func in _MULTIPLIES and mark.made.scores is UNKNOWN and self.fixed.root(source) is None:
-                values = next(x for x in (*args, *kwargs.values()) if x is not source)
-                of_tokens = {axis: frozenset({0}) for axis in mark.axes if self.layouts.are_tokens(values, axis)}
-                self.marks.set(made, Scores(Axes(of_tokens, (None,)), stage="weighed"))
+            return
         elif func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
@@ -165,6 +164,20 @@ class WeightsByHand:
                 ):
                     changed.made.why_unknown = _REORDERED
                 self._set(made, changed)
+
+    def _weighed(self, mark: Weights, source: Tensor, args: Sequence[Any], made: Tensor) -> list[int]:
+        """The axes of tokens along which weights of no queries are multiplied by values, element by element."""
+        values = next((x for x in args if isinstance(x, Tensor) and x is not source), None)
+        if mark.made.scores is not UNKNOWN or values is None or self.marks.get(values) is not None:
+            return []
+        is_each = values.shape == source.shape and self.layouts.are_made(source)  # a softmax for each feature
+        if self.fixed.root(values) is not None or not (is_each or made.numel() > source.numel()):
+            return []
+        return [
+            axis
+            for axis in mark.axes
+            if self.layouts.are_tokens(values, axis) and not self.layouts.are_features(source, axis)
+        ]
 
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:

@@ -86,6 +86,7 @@ def without_a_softmax(q, k, v):
 
 
 U = torch.randn(D)
+CHANNELS = torch.randn(H * D, H * D, 1)
 
 
 def pooled(q, k, v):
@@ -95,6 +96,21 @@ def pooled(q, k, v):
 
 def pooled_by_einsum(q, k, v):
     return torch.einsum("bht,bhtd->bhd", F.linear(k, U[None]).squeeze(-1).softmax(-1), v).unsqueeze(2).expand_as(v)
+
+
+def channels_first(x):
+    return x.transpose(1, 2).flatten(2).mT  # (B, H · D, T)
+
+
+def pooled_with_channels_first(q, k, v):
+    scores = F.conv1d(torch.tanh(channels_first(k)), U.repeat(H)[None, :, None])
+    return (scores.softmax(-1) * channels_first(v)).sum(-1).view(B, H, 1, D).expand_as(v)
+
+
+def pooled_by_a_softmax_for_each_channel(q, k, v):
+    """Okabe et al. 2018, attentive statistics pooling, arXiv 1803.10963, as ECAPA-TDNN has it."""
+    scores = F.conv1d(torch.tanh(channels_first(k)), CHANNELS)
+    return (scores.softmax(dim=2) * channels_first(v)).sum(dim=2).view(B, H, 1, D).expand_as(v)
 
 
 def additive_by_sums(q, k, v):
@@ -178,6 +194,8 @@ OTHERS = [
     without_a_softmax,
     pooled,
     pooled_by_einsum,
+    pooled_with_channels_first,
+    pooled_by_a_softmax_for_each_channel,
     additive_by_sums,
     gated_within_the_product,
 ]
@@ -230,6 +248,16 @@ NOTHING = {
     "experts by einsum": lambda q, k, v: torch.einsum(
         "bhte,bhted->bhtd", F.linear(q, E[:, 0]).softmax(-1), torch.einsum("bhtd,edf->bhtef", v, E)
     ),
+    "channels that are weighed": lambda q, k, v: (
+        (F.linear(v.mean(2, keepdim=True), E[0]).softmax(-1) * v).sum(-1, keepdim=True).expand_as(v)
+    ),
+    "channels first that are weighed": lambda q, k, v: (
+        (F.conv1d(channels_first(v).mean(-1, keepdim=True), CHANNELS).softmax(1) * channels_first(v))
+        .sum(1)
+        .view(B, 1, T, 1)
+        .expand_as(v)
+    ),
+    "an expectation": lambda q, k, v: (F.linear(v, E[0]).softmax(-1) * torch.arange(D)).sum(-1, True).expand_as(v),
     "a hidden layer of parameters": lambda q, k, v: (
         torch.sigmoid(v @ nn.Parameter(torch.ones(D, 8))) @ nn.Parameter(torch.ones(8, D))
     ),
