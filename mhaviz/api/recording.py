@@ -29,7 +29,7 @@ from mhaviz.recording.caught import Caught, example
 from mhaviz.recording.looks import VisitorError, one_line, unseen
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
-from mhaviz.recording.sites import Run, SeenSite, Sites
+from mhaviz.recording.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.head_statistics import HeadStatistics
 from mhaviz.records.source import Source
@@ -124,7 +124,7 @@ class Recording(ContextDecorator):
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
         self._padded: Counter[int] = Counter()  # queries that are padding, likewise
         self._queries: Counter[int] = Counter()  # those that count, likewise
-        self._hidden: tuple[int, list[tuple[SeenSite, Part | None, torch.Tensor]]] = 0, []  # keys of a call
+        self._hidden: tuple[int, list[tuple[SeenSite, Part | None, torch.Tensor | None]]] = 0, []  # keys of a call
         self._steps: Counter[int] = Counter()  # those of steps of a decoder, which do not
         self._has_batches = False
         self._most_bytes = allowed_bytes(torch.device("cpu"))
@@ -369,7 +369,7 @@ class Recording(ContextDecorator):
         site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
         padding = self._padding(run, place)
-        if padding is not None and self._is_no_padding(run, place, padding):
+        if self._is_no_padding(run, place, padding):
             return
         rows = _rows_called(run.caught)
 
@@ -422,19 +422,25 @@ class Recording(ContextDecorator):
             return None
         return padding_of(call, reads_itself, run.caught.visible)
 
-    def _is_no_padding(self, run: Run, place: Place, padding: Padding) -> bool:
-        """Whether softmaxes of the same call of a module see other keys of the same tokens; leave all of them out."""
+    def _is_no_padding(self, run: Run, place: Place, padding: Padding | None) -> bool:
+        """Whether a mask hides keys that another softmax sees, in the same call of a module or without modules.
+
+        Those that hide some are left out; the others hide nothing, and are what they are.
+        """
         if place.call != self._hidden[0]:
             self._hidden = place.call, []
         key, hidden = run.caught.order.parts[1], self._hidden[1]
-        hidden.append((run.site, key, padding.keys))
-        same = [one for one in hidden if place.is_module and key is not None and one[1] == key]
-        if all(torch.equal(one[2], padding.keys) for one in same):
+        hidden.append((run.site, key, None if padding is None else padding.keys))
+        del hidden[:-MOST_AT_A_LINE]
+        same = [one for one in hidden if key is not None and one[1] == key]
+        known = [keys for _, _, keys in same if keys is not None]
+        if not known or (len(known) == len(same) and all(torch.equal(keys, known[0]) for keys in known)):
             return False
         self._sites.leave_out(
-            [one[0] for one in same], "its mask hides keys that another softmax sees, and it is not known if as padding"
+            [site for site, _, keys in same if keys is not None],
+            "its mask hides keys that another softmax sees, and it is not known if as padding",
         )
-        return True
+        return padding is not None
 
     def _on_crop(self, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         try:
@@ -479,6 +485,8 @@ class Recording(ContextDecorator):
             one = seen_of([place], Caught(example(run.caught.call, place), output))
             try:
                 self._maps.add(one, run.pass_number, place, batch_size, run.first_query)
+                if one.padding is not None and not bool(one.padding.keys.all()):
+                    self._remarks["tokens that masks hide from all queries are left out, as padding"] = None
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._watch.miss(f"{name}{of}: {error}")

@@ -177,8 +177,10 @@ class AttentionCall:
         plain = replace(self, mask=None, causal=causal)
         if mask is None:
             return plain, None
-        if mask.dtype != torch.bool:  # the least number of a type hides as −∞ does
-            return replace(plain, mask=mask.masked_fill(mask <= torch.finfo(mask.dtype).min / 2, -torch.inf)), None
+        if mask.dtype != torch.bool:  # the least number of a type hides as −∞ does, unless it stands in the whole row
+            hidden = mask <= torch.finfo(mask.dtype).min / 2
+            hidden &= ~hidden.expand(*mask.shape[:-1], k_length).all(dim=-1, keepdim=True)
+            return replace(plain, mask=mask.masked_fill(hidden, -torch.inf)), None
         if mask.shape[:2] == (1, 1) and mask.shape[2] == q_length == k_length:
             seen = mask[0, 0]
             reach = k_length - 1 - int(seen[-1].to(torch.uint8).argmax())

@@ -184,3 +184,49 @@ def test_left_padding_of_a_decoder_that_writes(attention, cache, starts):
         (expected,) = model(row[None, start:-1], output_attentions=True).attentions
         assert (m.kind, m.weights.shape) == ("masked", expected.shape[1:])
         np.testing.assert_allclose(m.weights, expected[0].detach(), atol=1e-5)
+
+
+KINDS = torch.tensor([0, 0, 0, 1, 1, 1, 1])  # text, then image
+OF_IMAGE = (KINDS == 1).expand(7, 7)
+
+
+def heads():
+    return torch.randn(3, 1, 2, 7, 4, generator=torch.Generator().manual_seed(5)).unbind()
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("sees_all", [False, True])
+def test_a_mask_that_hides_what_another_softmax_sees_tells_no_padding(is_first, sees_all):
+    q, k, v = heads()
+    masks = [OF_IMAGE, None if sees_all else ~OF_IMAGE]
+    with mhaviz.record() as recording:
+        for mask in masks if is_first else masks[::-1]:
+            nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    assert any("its mask hides keys that another softmax sees" in line for line in recording.notices)
+    if sees_all:
+        (m,) = recording.attention
+        np.testing.assert_allclose(m.weights, torch.softmax(q @ k.mT / 2, -1)[0], atol=1e-6)
+    else:
+        assert recording.is_empty
+
+
+def test_masks_that_hide_the_same_keys_twice_tell_padding():
+    q, k, v = heads()
+    with mhaviz.record() as recording:
+        for scale in (0.5, 1.0):
+            nn.functional.scaled_dot_product_attention(q, k, v, OF_IMAGE, scale=scale)
+    for m, scale in zip(recording.attention, (0.5, 1.0), strict=True):
+        A = torch.softmax((scale * q @ k.mT)[..., 3:, 3:], -1)[0]
+        np.testing.assert_allclose(m.weights, A, atol=1e-6)
+    assert "left out, as padding" in recording.attention.source.remark
+
+
+@pytest.mark.parametrize("least", [-1e9, torch.finfo(torch.float32).min])
+def test_a_query_from_which_a_bias_hides_everything_weighs_as_the_program_does(least):
+    """Text reads the image, and of the image nobody reads anything: the least number in a whole row hides nothing."""
+    q, k, v = heads()
+    mask = torch.where((KINDS == 0)[:, None] & OF_IMAGE, 0.0, least)
+    with mhaviz.record() as recording:
+        nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    (m,) = recording.attention
+    np.testing.assert_allclose(m.weights, torch.softmax(q @ k.mT / 2 + mask, -1)[0], atol=1e-6)
