@@ -1,6 +1,6 @@
 """The blocks that a page is made of. Who draws them, on paper or in the terminal, adds no words of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -317,7 +317,30 @@ class Legend:
     scale: Literal["before", "over", "none"]
 
 
-Block = Text | QuotedText | Table | QuotedTable | Curves | Heads | Panels | Bars | Legend
+@dataclass(frozen=True)
+class Grid:
+    """Blocks in rows and columns, whose cells line up; where there is no room side by side, one after the other.
+
+    ``rows``: from the left to the right; None is an empty place.
+    """
+
+    where: ClassVar[Where] = "everywhere"
+
+    rows: tuple[tuple["Block | None", ...], ...]
+
+    @property
+    def blocks(self) -> tuple["Block", ...]:
+        """All of them, row by row."""
+        return tuple(block for row in self.rows for block in row if block is not None)
+
+
+Block = Text | QuotedText | Table | QuotedTable | Curves | Heads | Panels | Bars | Legend | Grid
+
+
+def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The same with the blocks of grids in their places."""
+    for block in blocks:
+        yield from leaves(block.blocks) if isinstance(block, Grid) else (block,)
 
 
 @dataclass(frozen=True)
@@ -352,7 +375,7 @@ class Page:
         left_out: what a medium says that shows so many maps, the first, and lacks so many heads of the last of them.
     """
 
-    title: str
+    title: Title | str
     blocks: tuple[Block, ...]
     footnote: str
     remark: str | Callable[[Drawn], str] = ""
@@ -361,7 +384,7 @@ class Page:
 
     @property
     def _panels(self) -> list[Panels]:
-        return [block for block in (*self.blocks, *self.beside) if isinstance(block, Panels)]
+        return [block for block in leaves((*self.blocks, *self.beside)) if isinstance(block, Panels)]
 
     def bars(self, block: Panels) -> dict[Scale, tuple[bool, bool]]:
         """Scales that appear first in this block; whether values exceed each end."""
@@ -389,6 +412,8 @@ class Page:
             return panel if keeps else panel.coloured(colormap)
 
         def drawn(block: Block) -> Block:
+            if isinstance(block, Grid):
+                return Grid(tuple(tuple(one and drawn(one) for one in row) for row in block.rows))
             if not isinstance(block, Panels):
                 return block
             return replace(block, panels=tuple(map(of_panel, block.panels)))

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Quote, Title
+from mhaviz.pages.blocks import Drawn, Grid, Legend, Page, Panels, Quote, QuotedText, Text, Where
 from mhaviz.pages.explanation import number_text
-from mhaviz.pages.panels import DIVERGING, Scale
+from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale
+from mhaviz.pages.weight_range import darkest_from
 from mhaviz.pages.words import attention_title
+from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
 from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
+from mhaviz.records.tokens import Tokens
 
 PROJECT = "project: each row of X, a token, becomes a row of Q, of K and of V"
 PRODUCTS = (
@@ -18,6 +23,9 @@ PRODUCTS = (
     "a row of A weighs the rows of V, and their sum is a row of H"
 )
 JOIN = "concatenate, project out: the H of all heads side by side, then O"
+_OUTLINED = "outlined: the query in orange, the key in blue; lines between columns divide heads"
+_READING = "rows are tokens; columns of S and A are keys, of the others features"
+_OF_KEYS = ("K", "V")  # matrices of the whole layer whose rows are keys
 
 _WRITTEN_OUT = 4  # features whose products are written one by one
 _MOST_TERMS = 6  # keys whose values are
@@ -26,26 +34,56 @@ _QUOTED = 14  # cells of a terminal, of a token in a sum
 _MANY = 100.0  # from here on numbers have no decimals, a tenth of it one
 
 
+def matrices_page(m: LayerMatrices) -> Page:
+    """X, Q, K and V; S between Q and Kᵀ, H between A and V for each head; the heads' H side by side, and O."""
+    scales = _Scales.of(m)
+    heads = [_head(m, head, scales) for head in m.heads]
+    blocks = (
+        QuotedText(lambda quote: Text((marked_text(m, quote),), "subtitle")),
+        Text((_OUTLINED,), "quiet", "drawn"),
+        Text((PROJECT,), "heading"),
+        Grid(_wholes(m, m.projected, scales)),
+        Text((PRODUCTS,), "heading"),
+        Grid(tuple(zip_longest(heads[::2], heads[1::2]))),
+        Text((JOIN,), "heading"),
+        Grid(_wholes(m, [m.joined, *filter(None, [m.output])], scales)),
+        Legend("none"),
+    )
+    about = others_text(m), left_out_text(m), m.source.remark
+
+    def reading(drawn: Drawn) -> str:
+        return "; ".join(filter(None, [_READING, *dict.fromkeys(drawn.pooled), hidden_text(m, drawn.hidden), *about]))
+
+    title = attention_title(m.kind, m.queries, m.keys, "" if m.layer is None else f", layer {m.layer}")
+    return Page(title, blocks, m.source.footnote, reading)
+
+
 @dataclass(frozen=True)
-class MatrixScales:
+class _Scales:
     """The scale of each kind of matrix; a value and a weighted mean of values, H, share one."""
 
     inputs: Scale
     projected: Scale
     scores: Scale
+    weights: Scale
     values: Scale
     output: Scale
 
     @classmethod
-    def of(cls, m: LayerMatrices) -> "MatrixScales":
-        """Zero in the middle of each."""
-        inputs = [x.values for x in (m.input, m.memory) if x is not None]
+    def of(cls, m: LayerMatrices) -> "_Scales":
+        """Zero in the middle of each, but of the weights'."""
+        weights = np.stack([head.weights for head in m.heads])
         return cls(
-            _around_zero(inputs),
-            _around_zero([m.query.values, m.key.values]),
-            _around_zero([head.scores for head in m.heads]),
-            _around_zero([m.value.values, m.joined.values]),
-            _around_zero([m.output.values] if m.output else []),
+            _around_zero("X", [x.values for x in (m.input, m.memory) if x is not None]),
+            _around_zero("Q, K", [m.query.values, m.key.values]),
+            _around_zero("S", [head.scores for head in m.heads]),
+            Scale(
+                high=darkest_from([AttentionMap(weights, Axis(m.queries), Axis(m.keys), m.kind)]),
+                zeros=True,
+                name=WEIGHT,
+            ),
+            _around_zero("V, H", [m.value.values, m.joined.values]),
+            _around_zero("O", [m.output.values] if m.output else []),
         )
 
     def of_whole(self, matrix: Matrix) -> Scale:
@@ -54,16 +92,91 @@ class MatrixScales:
         return by_name.get(matrix.name, self.inputs)
 
 
-def _around_zero(several: Sequence[NDArray[np.float32]]) -> Scale:
+def _around_zero(name: str, several: Sequence[NDArray[np.float32]]) -> Scale:
     """A scale for numbers of two signs, of which 0 is one."""
     largest = max([1e-6, *(float(np.nanmax(np.abs(x), initial=0.0)) for x in several)])
     decimals = 0 if largest >= _MANY else 1 if largest >= _MANY / 10 else 2
-    return Scale(DIVERGING, -largest, largest, decimals, zeros=True)
+    return Scale(DIVERGING, -largest, largest, decimals, zeros=True, name=name)
 
 
-def matrices_title(m: LayerMatrices) -> Title:
-    """Which attention, and of which texts."""
-    return attention_title(m.kind, m.queries, m.keys, "" if m.layer is None else f", layer {m.layer}")
+def _wholes(m: LayerMatrices, matrices: Sequence[Matrix], scales: _Scales) -> tuple[tuple[Panels, ...], ...]:
+    """Matrices of the whole layer, a row for those of the same tokens; those of as many columns together."""
+
+    def tokens(matrix: Matrix) -> Tokens:
+        return m.keys if matrix.name in _OF_KEYS or matrix is m.memory else m.queries
+
+    def width(matrix: Matrix) -> int:
+        return len(matrix.values[0])
+
+    return tuple(
+        tuple(
+            _panels([_whole(m, matrix, scales) for matrix in alike], Axis(rows), _numbered(columns))
+            for columns, alike in groupby(several, width)
+        )
+        for rows, several in groupby(matrices, tokens)
+    )
+
+
+def _whole(m: LayerMatrices, matrix: Matrix, scales: _Scales) -> Panel:
+    """Its heads divided, with the rows of the example."""
+    rows, columns = matrix.values.shape
+    n_heads = {"Q": m.n_heads, "K": m.n_key_heads, "V": m.n_key_heads, "concat": m.n_heads}.get(matrix.name, 1)
+    wide, outlined = columns // n_heads, []
+    if n_heads > 1:
+        outlined += [Outline(range(rows), range(i * wide, (i + 1) * wide), "fine") for i in range(n_heads)]
+    if matrix.name not in _OF_KEYS and matrix is not m.memory:
+        outlined.append(Outline(_only(m.position), range(columns), "orange"))
+    if matrix.name in _OF_KEYS or matrix is m.memory or (matrix is m.input and m.kind != "cross"):
+        outlined.append(Outline(_only(m.key_position), range(columns), "blue"))
+    title = titled(matrix.name, matrix.equation, matrix.values)
+    return Panel(title, matrix.values, scales.of_whole(matrix), outlined=tuple(outlined))
+
+
+def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
+    """The example in numbers; S between Q and Kᵀ, H between A and V."""
+    queries, keys = Axis(m.queries), Axis(m.keys)
+    of_key, of_value = _numbered(head.key.shape[1]), _numbered(head.value.shape[1])
+    seen = np.where(np.isnan(head.scores), np.float32(np.nan), head.weights)
+
+    def panel(name: str, equation: str, values: NDArray[np.float32], scale: Scale, *example: str) -> Panel:
+        rows, columns = map(range, values.shape)
+        marks = {
+            "query": Outline(_only(m.position), columns, "orange"),
+            "key": Outline(_only(m.key_position), columns, "blue"),
+            "key column": Outline(rows, _only(m.key_position), "blue"),
+        }
+        return Panel(titled(name, equation, values), values, scale, outlined=tuple(marks[one] for one in example))
+
+    Q = panel("Q", "", head.query, scales.projected, "query")
+    K = panel("Kᵀ", "", head.key.T, scales.projected, "key column")
+    V = panel("V", "", head.value, scales.values, "key")
+    S = panel("S", scores_equation(m), head.scores, scales.scores, "query", "key column")
+    A = panel("A", "softmax(S)", seen, scales.weights, "query", "key column")
+    H = panel("H", "A V", head.output, scales.values, "query")
+    products = Grid(
+        (
+            (None, _panels([K], of_key, keys, "drawn"), _panels([V], keys, of_value, "drawn")),
+            (
+                _panels([Q], queries, of_key, "drawn"),
+                _panels([S, A], queries, keys),
+                _panels([H], queries, of_value, "drawn"),
+            ),
+        )
+    )
+    example = QuotedText(lambda quote: Text((score_text(m, head, quote), output_text(m, head, quote))))
+    return Grid(((Text((head_title(m, head),), "heading"),), (example,), (products,)))
+
+
+def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis, where: Where = "everywhere") -> Panels:
+    return Panels("", tuple(panels), rows, columns, panels[0].title, len(panels), where=where)
+
+
+def _numbered(features: int) -> Axis:
+    return Axis.of(map(str, range(features)))
+
+
+def _only(position: int) -> range:
+    return range(position, position + 1)
 
 
 def titled(name: str, equation: str, values: NDArray[np.float32]) -> str:
@@ -72,24 +185,19 @@ def titled(name: str, equation: str, values: NDArray[np.float32]) -> str:
     return f"{name} = {equation} ({rows} × {columns})" if equation else f"{name} ({rows} × {columns})"
 
 
-def whole_title(matrix: Matrix) -> str:
-    """The same of a matrix of the whole layer."""
-    return titled(matrix.name, matrix.equation, matrix.values)
-
-
-def scores_title(m: LayerMatrices, head: HeadMatrices) -> str:
-    """ "S = Q Kᵀ / √2 (6 × 6)"."""
+def scores_equation(m: LayerMatrices) -> str:
+    """ "Q Kᵀ / √2"."""
     joint = " " if m.rule.startswith(("/", "·")) or not m.rule else ", "
-    return titled("S", f"Q Kᵀ{joint}{m.rule}".rstrip(), head.scores)
+    return f"Q Kᵀ{joint}{m.rule}".rstrip()
 
 
 def head_title(m: LayerMatrices, head: HeadMatrices) -> str:
-    """ "head 3", with the key head that it shares with others, if it does."""
+    """ "head 3: columns 6 to 7 of Q, K, V and concat", with the key head that it shares with others, if it does."""
     shared = f", with the keys and values of key head {head.key_head}" if m.n_key_heads < m.n_heads else ""
-    return f"head {head.head}{shared}"
+    return f"head {head.head}{shared}: {_columns_text(m, head)}"
 
 
-def columns_text(m: LayerMatrices, head: HeadMatrices) -> str:
+def _columns_text(m: LayerMatrices, head: HeadMatrices) -> str:
     """Which columns of the matrices of all heads are the head's own."""
     d_key, d_value = m.d_key, head.value.shape[1]
     own, shared = _run(head.head, d_key), _run(head.key_head, d_key)
@@ -104,13 +212,12 @@ def _run(head: int, width: int) -> str:
     return f"{head * width} to {(head + 1) * width - 1}" if width > 1 else f"{head}"
 
 
-def marked_text(m: LayerMatrices, quote: Quote, how: tuple[str, str] = ("", "")) -> str:
-    """Which query and which key are the example; ``how``: how a picture marks each."""
+def marked_text(m: LayerMatrices, quote: Quote) -> str:
+    """Which query and which key are the example."""
     query, key = quote(m.queries.texts[m.position], _QUOTED), quote(m.keys.texts[m.key_position], _QUOTED)
-    of_query, of_key = (f", {mark}" if mark else "" for mark in how)
     return (
-        f"example: the query “{query}” at position {m.position}{of_query}, and the key with its largest weight in head "
-        f"{m.heads[0].head}, “{key}” at position {m.key_position}{of_key}"
+        f"example: the query “{query}” at position {m.position}, and the key with its largest weight in head "
+        f"{m.heads[0].head}, “{key}” at position {m.key_position}"
     )
 
 
@@ -152,7 +259,7 @@ def left_out_text(m: LayerMatrices) -> str:
     return f"{' and '.join(names)} left out: {m.left_out}" if names else ""
 
 
-def hidden_text(m: LayerMatrices, mark: str = "blank") -> str:
+def hidden_text(m: LayerMatrices, mark: str) -> str:
     """What stands where a mask hides a key; nothing if it hides none."""
     return f"{mark}: hidden keys" if any(np.isnan(head.scores).any() for head in m.heads) else ""
 
@@ -161,11 +268,6 @@ def others_text(m: LayerMatrices) -> str:
     """Whose S, A and H are not shown, if there are such heads."""
     n_others = m.n_heads - len(m.heads)
     return f"S, A and H of {len(m.heads)} of {m.n_heads} heads" if n_others else ""
-
-
-def weights_of(head: HeadMatrices) -> NDArray[np.float32]:
-    """A, with NaN where the key is hidden."""
-    return np.where(np.isnan(head.scores), np.float32(np.nan), head.weights)
 
 
 def _signed(number: float) -> str:

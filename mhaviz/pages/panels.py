@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,12 +79,19 @@ class Scale:
         return f"+{text}" if self.signed and float(text) > 0 else text
 
 
+class Outline(NamedTuple):
+    """A line around neighbouring rows and columns of a panel; a fine one divides it."""
+
+    rows: range
+    columns: range
+    colour: Literal["black", "orange", "blue", "fine"] = "black"
+
+
 @dataclass(frozen=True)
 class Panel:
     """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
 
     ``marks``: (rows, columns), what stands in place of a number, "×" or a word; "" where the number stays.
-    ``outlined``: cells, by row and column.
     """
 
     title: str
@@ -91,7 +99,7 @@ class Panel:
     scale: Scale
     hidden: NDArray[np.bool_] | None = None
     marks: NDArray[np.str_] | None = None
-    outlined: tuple[tuple[int, int], ...] = ()
+    outlined: tuple[Outline, ...] = ()
 
     def mark(self, row: int, column: int) -> str:
         """What stands in place of the number in a cell, if something does."""

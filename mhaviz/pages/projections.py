@@ -20,7 +20,7 @@ from mhaviz.pages.blocks import (
     Text,
 )
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import WEIGHT, Panel, Scale
+from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.words import attention_title
 from mhaviz.records.axis import Axis
 from mhaviz.records.projections import ProjectionComparison
@@ -45,9 +45,10 @@ def projections_page(c: ProjectionComparison) -> Page:
     drawn = [stage.outputs[:, :_MOST_FEATURES] for stage in c.stages]
     outputs = Scale.around_zero(np.stack(drawn), "output")
     hidden = np.isnan(c.stages[0].scores)
-    pair = () if c.pair is None or len(c.tokens) > _OUTLINED_UP_TO else (c.pair, c.pair[::-1])
+    pairs = () if c.pair is None or len(c.tokens) > _OUTLINED_UP_TO else (c.pair, c.pair[::-1])
+    outlined = tuple(Outline(range(i, i + 1), range(j, j + 1)) for i, j in pairs)
     maps = [
-        Panel(f"{i} {name}: S", stage.scores, scores, outlined=pair)
+        Panel(f"{i} {name}: S", stage.scores, scores, outlined=outlined)
         for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
     maps += [Panel(f"{i} A = softmax(S)", _without(s.weights, hidden), weights) for i, s in enumerate(c.stages, 1)]
@@ -62,7 +63,7 @@ def projections_page(c: ProjectionComparison) -> Page:
     blocks: list[Block] = [
         Panels(title, tuple(maps), tokens, tokens, maps[0].title, 4, _SIDES),
         Panels("", tuple(results), tokens, features, results[0].title, 4),
-        *([Text((_OUTLINED,), "quiet", "drawn")] if pair else []),
+        *([Text((_OUTLINED,), "quiet", "drawn")] if outlined else []),
         QuotedText(lambda quote: Text(tuple(_stage_texts(c, _quoted(c, quote))))),
         QuotedTable(lambda quote: _measures(c, _quoted(c, quote))),
         Panels(

@@ -45,6 +45,7 @@ PAGES = {
     "Evaluation": "training:evaluation_page",
     "HeadStatistics": "head_statistics:head_statistics_page",
     "ImplementationComparison": "implementations:implementations_page",
+    "LayerMatrices": "matrices:matrices_page",
     "Masking": "masking:masking_page",
     "PositionTable": "embeddings:position_table_page",
     "ProjectionComparison": "projections:projections_page",
@@ -58,7 +59,6 @@ PAGES = {
 _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
     "ImageAttention": ("figure.image:image_figure", "terminal.image:ImageView"),
-    "LayerMatrices": ("figure.matrices:matrices_figure", "terminal.matrices:MatricesView"),
     "ShapeTrace": ("figure.flow:flow_figure", "terminal.trace:TraceView"),
 }
 """Records that no blocks could show: the function that draws each, and its view in the terminal.

@@ -10,11 +10,12 @@ from looking import encoded, traced
 import mhaviz
 from mhaviz.analyses.difference import compare
 from mhaviz.analyses.masking import masking
+from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.pages.blocks import Bars, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text
+from mhaviz.pages.blocks import Bars, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text, leaves
 from mhaviz.records.attention import Attention
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput
 from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
@@ -80,6 +81,7 @@ def records(random_map, random_heads, random_effects):
         masking(*encoded(layer, ["the black cat", "a dog"]), [0], 0.3),
         compare_projections(layer.projection_inputs("the black cat")),
         scaled,
+        layer_matrices(*encoded(layer, ["the black cat"]), [0, 1]),
         Report(first, traced(layer, ["the black cat"]), scaled),
         CorpusDifference(SOURCE, (KindDivergence("self", (2,), 5, 50, *DIVERGENCES),)),
     ]
@@ -98,10 +100,10 @@ def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
     page, style = page_of(records[kind]), fitted_style(records[kind])
     drawn = texts(draw_page(page, style))
     listed = re.sub(r"\x1b\[[0-9;]*m", "", show(PageView(page, style), 240))
-    for text in filter(None, (page.title, page.footnote)):
-        assert text in drawn
+    for text in filter(None, (getattr(page.title, "head", page.title), page.footnote)):
+        assert text in " ".join(drawn)
         assert text in listed
-    blocks = (*page.blocks, *page.beside)
+    blocks = tuple(leaves((*page.blocks, *page.beside)))
     for other, medium in (("listed", " ".join(drawn)), ("drawn", listed)):
         there = [text for block in blocks if block.where != other for text in said(block)]
         assert [text for text in there if text not in medium] == []

@@ -9,6 +9,7 @@ from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records.attention import AttentionMap
+from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import Cells
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (
@@ -39,13 +40,16 @@ _MODULE = 0.16  # inches of a line under its title
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
 _PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
 _LEAST_TILE, _LEAST_CELL = 0.3, 0.12  # inches, of a cell with a label
-_SCALE, _SIGNED_SCALE, _NAMED_SCALE = 0.7, 0.75, 0.85  # inches, the numbers beside the bar included; a name is longer
+NAMED_SCALE = 0.85  # inches of a bar with its numbers and its name
+_SCALE, _SIGNED_SCALE = 0.7, 0.75  # of one with a shorter name
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 _MOST_PANELS_WIDTH, _USUAL_ACROSS = 15.0, 5  # inches, of so many panels
 _WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.42}, 2.6, 4.6  # inches of a panel with bars, of so many
 _HIGHEST_FEATURES = 4.0  # inches of a panel of features
 _OF_FEATURES, _OF_NUMBERS = (0.2, 0.2), (0.27, 0.42)  # inches, the most of a cell of one; of one with a number
+# In a grid: inches, the most of features across and down, and of tokens; of a row with numbers; characters of a number
+_SIDE_BY_SIDE, _HIGH, _TOKENS, _ROW, _NUMBER = 10.4, 1.2, 2.8, 0.22, 5
 _AFTER_IDS = 0.12  # inches
 _LEAST_BAR, _MOST_BAR, _OVER_BAR = 0.6, 2.5, 0.4  # inches: a bar, and its name with the gap to the bar above
 
@@ -292,7 +296,7 @@ class PanelsPart:
     @property
     def width(self) -> float:
         """In inches, without the title."""
-        return self.mosaic_width + len(self.bars) * _NAMED_SCALE + BESIDE * bool(self.bars)
+        return self.mosaic_width + len(self.bars) * NAMED_SCALE + BESIDE * bool(self.bars)
 
     @property
     def top(self) -> float:
@@ -349,7 +353,7 @@ class PanelsPart:
         left = x + self.mosaic_width + BESIDE
         for scale, beyond in self.bars.items():
             draw_scale(sheet, left, y + self.top, self.layout.bar, scale, scale.name, beyond)
-            left += _NAMED_SCALE
+            left += NAMED_SCALE
 
     def _write_lines(self, sheet: Sheet, y: float) -> None:
         """The title, in its lines."""
@@ -369,8 +373,13 @@ class PanelsPart:
             sheet.write(right, y + place, str(self.block.ids[i]), size, align="right", colour=QUIET)
 
 
-def decide_panels(block: Panels, fonts: Fonts, style: Style, bars: Mapping[Scale, tuple[bool, bool]]) -> PanelsPart:
-    """Lay out small matrices, far enough apart for what stands over each."""
+def decide_panels(
+    block: Panels, fonts: Fonts, style: Style, bars: Mapping[Scale, tuple[bool, bool]], in_line: int = 0
+) -> PanelsPart:
+    """Lay out small matrices, far enough apart for what stands over each.
+
+    ``in_line``: how many are side by side in a grid, where axes of one length are equally long; 0: it is in none.
+    """
     panels, height = block.panels, math.inf
     width = _MOST_PANELS_WIDTH * (block.across or _USUAL_ACROSS) / _USUAL_ACROSS
     across = block.across or len(panels)
@@ -387,12 +396,24 @@ def decide_panels(block: Panels, fonts: Fonts, style: Style, bars: Mapping[Scale
         high, wide = _OF_NUMBERS if max(n_rows, n_columns) <= VALUES_UP_TO else _OF_FEATURES
         widest = _WIDEST.get(across, _NARROWEST)
         space = replace(space, shape=(min(high, _HIGHEST_FEATURES / n_rows), min(wide, widest / n_columns)))
-    layout = decide_mosaic(len(panels), block.rows, block.columns, space, max(panel.text_length for panel in panels))
+    if in_line:
+        widest = _WIDEST.get(in_line, _SIDE_BY_SIDE / in_line)
+        shape = _in_line(block.rows, _ROW, _HIGH), _in_line(block.columns, _OF_NUMBERS[1], widest)
+        space = Space(fonts, style.dpi, block.across, least_tile=math.inf, names=("", ""), shape=shape)
+    text_length = max(_NUMBER if in_line else 0, *(panel.text_length for panel in panels))
+    layout = decide_mosaic(len(panels), block.rows, block.columns, space, text_length)
     if block.ids:
         room = snap(layout.queries.room + _ids_width(block, layout.label_size) + _AFTER_IDS, style.dpi)
         layout = replace(layout, queries=replace(layout.queries, room=room))
     longest = max(text_width(panel.title, SMALL, bold=True) for panel in panels)
     return PanelsPart(block, layout.spread(longest * DRAWN_WIDER + GAP), bars)
+
+
+def _in_line(axis: Axis, with_number: float, most: float) -> float:
+    """Inches of a cell of an axis; ``most``: of all of them, if they are features."""
+    if len(axis) <= VALUES_UP_TO:
+        return with_number
+    return min(0.1, most / len(axis)) if axis.are_positions else min(_OF_FEATURES[0], _TOKENS / len(axis))
 
 
 def _ids_width(block: Panels, size: float) -> float:
@@ -408,7 +429,7 @@ class BarsPart:
     cmap: str
     cells: float
 
-    before, width, after = BESIDE, _NAMED_SCALE, 0.0
+    before, width, after = BESIDE, NAMED_SCALE, 0.0
 
     @property
     def bar(self) -> float:

@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,11 +20,13 @@ from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import (
+    ACCENT,
     FAINT,
     INK,
     MOST_PIXELS,
     POINTS,
     QUIET,
+    SECOND,
     SMALL,
     Sheet,
     fit_text,
@@ -41,7 +44,7 @@ GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
 _LINE = 0.22  # inches from one position to the next, down
 _BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
-_LEAST_VALUE, _MOST_VALUE = 4.5, 9.0
+_LEAST_VALUE, _MOST_VALUE, _OF_HEIGHT = 4.5, 9.0, 0.5  # font sizes of numbers, and the share of a cell's height
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
 # Of maps of a part or of pooled cells:
 _LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile: whole pixels for sizes often asked for
@@ -57,7 +60,8 @@ _SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which o
 _OF_NUMBERS = 0.36  # inches of a cell with a number
 _MOST_LARGER = 2.0  # times as large as usual, to fill a width
 _LEAST_MARK, _INSET = 0.05, 0.3  # inches of a cell that has room for a mark; the share that a cross leaves free
-_OUTLINE, _HALO = 1.4, 3.2  # points, the line around a cell and the paper around it
+_OUTLINE, _HALO, _FINE = 1.4, 3.2, 0.6  # points: an outline, the paper around it, an outline of what is small
+_OUTLINES = {"black": INK, "orange": ACCENT, "blue": SECOND}
 _HATCH = "#b4b4b4"
 _AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
 
@@ -90,6 +94,11 @@ class Side:
     def length(self) -> float:
         """Of all cells, in inches."""
         return self.cells * self.cell
+
+    def span(self, tokens: range) -> tuple[float, float]:
+        """Where the cells of these tokens begin, and how long they are, in inches."""
+        first, last = (int(thinned_places(len(self.labels), 1, self.cells, [i])[0][0]) for i in (tokens[0], tokens[-1]))
+        return first * self.cell, (last + 1 - first) * self.cell
 
     def written(self) -> Iterator[tuple[int, str, float, str]]:
         """Of each label that is written: its token's number, the text, the inches from the first cell, the colour."""
@@ -154,7 +163,7 @@ class MosaicLayout:
     @property
     def bar(self) -> float:
         """The height of a scale beside a tile."""
-        return min(max(self.tile_height, _LEAST_BAR), _MOST_BAR)
+        return bar_height(self.tile_height)
 
     def tile(self, number: int) -> tuple[float, float]:
         """The top left corner of a tile's cells."""
@@ -282,7 +291,7 @@ def _decide_tokens(
     )
     if key_labelled is not None:
         key_every = min(map(int, np.diff(key_labelled)), default=k_length)
-    value_size = min(min(height, width) * POINTS * 0.27 * 4 / max(text_length, 4), _MOST_VALUE)
+    value_size = min(width * POINTS * 1.08 / max(text_length, 4), height * POINTS * _OF_HEIGHT, _MOST_VALUE)
     has_room = numbers or (numbers is None and max(q_length, k_length) <= VALUES_UP_TO)
     with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
     size = _upright_size(key_labels, size, key_pitch * key_every, space)
@@ -414,10 +423,10 @@ def label_size(pitch: float) -> float:
 
 
 def _upright_size(labels: Sequence[str], size: float, pitch: float, space: Space) -> float:
-    """A smaller size, if labels of Chinese, Japanese or Korean need then not be turned on their side; else the same."""
+    """A smaller size, if labels of a grid or of Chinese, Japanese or Korean need then not be turned; else the same."""
     widest = space.widest(labels, size)
     smaller = size * (pitch - _BESIDE_LABEL) / widest
-    is_needed = widest > pitch and any(map(_has_wide, labels))
+    is_needed = widest > pitch and (space.shape is not None or any(map(_has_wide, labels)))
     return smaller if is_needed and smaller >= _LEAST_LABEL else size
 
 
@@ -466,6 +475,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         height = layout.queries.cell
         _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
     _draw_marks(sheet, layout, corners, panels)
+    _draw_outlines(sheet, layout, corners, panels)
     _write_labels(sheet, layout, corners)
     if any(layout.names):
         _write_names(sheet, layout, corners)
@@ -479,6 +489,11 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
         if size >= _LEAST_LABEL:
             return text, size
     return fit_text(text, room, _LEAST_LABEL, bold=True), _LEAST_LABEL
+
+
+def bar_height(cells: float) -> float:
+    """The height of a scale beside cells that are so high, in inches."""
+    return min(max(cells, _LEAST_BAR), _MOST_BAR)
 
 
 def draw_scale(
@@ -602,19 +617,14 @@ def _write_values(
 def _draw_marks(
     sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]], panels: Sequence[Panel]
 ) -> None:
-    """A cross in a cell that is crossed, a line through others that have a mark, and lines around what is outlined.
-
-    With paper around these, or on some colours they would not be seen.
-    """
+    """A cross in a cell that is crossed, and a line through others that have a mark."""
     width, height = layout.keys.cell, layout.queries.cell
     inset = _INSET * min(width, height)
     hatches: list[tuple[float, float, float, float]] = []
     crosses: list[tuple[float, float, float, float]] = []
-    outlines: list[tuple[float, float, float, float]] = []
     for (left, top), panel in zip(corners, panels, strict=True):
         if panel.values.shape != layout.cells or min(width, height) < _LEAST_MARK:
             return
-        outlines += [(left + column * width, top + row * height, width, height) for row, column in panel.outlined]
         marked = () if panel.marks is None else np.argwhere(panel.marks != "").tolist()
         for row, column in marked:
             x, y = left + column * width, top + row * height
@@ -626,9 +636,31 @@ def _draw_marks(
     for lines, colour in ((hatches, _HATCH), (crosses, INK)):
         if lines:
             sheet.ticks(lines, colour)
-    if outlines:
-        sheet.frames(outlines, "white", _HALO)
-        sheet.frames(outlines, INK, _OUTLINE)
+
+
+def _draw_outlines(
+    sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]], panels: Sequence[Panel]
+) -> None:
+    """Lines around rows and columns, with paper on both sides, or on some colours they would not be seen.
+
+    Around small cells, which that would cover, they are fine and stand outside.
+    """
+    fine, thick = (defaultdict[str, list[tuple[float, float, float, float]]](list) for _ in range(2))
+    for (left, top), panel in zip(corners, panels, strict=True):
+        for rows, columns, colour in panel.outlined:
+            (y, height), (x, width) = layout.queries.span(rows), layout.keys.span(columns)
+            x, y, out = left + x, top + y, _FINE / 2 / POINTS
+            if colour == "fine":
+                fine[INK].append((x, y, width, height))
+            elif min(width, height) < _LEAST_MARK:
+                fine[_OUTLINES[colour]].append((x - out, y - out, width + 2 * out, height + 2 * out))
+            else:
+                thick[_OUTLINES[colour]].append((x, y, width, height))
+    for ink, rectangles in fine.items():
+        sheet.frames(rectangles, ink, _FINE)
+    for ink, rectangles in thick.items():
+        sheet.frames(rectangles, "white", _HALO)
+        sheet.frames(rectangles, ink, _OUTLINE)
 
 
 def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:

@@ -1,9 +1,8 @@
 """A page of blocks as a sheet: each block is measured, then all are laid out one below the other, then drawn."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
@@ -12,6 +11,7 @@ from mhaviz.pages.blocks import (
     Block,
     Curves,
     Drawn,
+    Grid,
     Heads,
     Legend,
     Page,
@@ -20,10 +20,14 @@ from mhaviz.pages.blocks import (
     QuotedText,
     Table,
     Text,
+    Title,
+    leaves,
 )
+from mhaviz.pages.panels import Scale
 from mhaviz.pages.words import counted
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.grid import GridPart, Part, Place, line_up
 from mhaviz.views.figure.heads import (
     BarsPart,
     HeadsPart,
@@ -34,6 +38,7 @@ from mhaviz.views.figure.heads import (
     number_length,
     written_texts,
 )
+from mhaviz.views.figure.mosaic import MOST_WIDTH
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
@@ -63,6 +68,7 @@ _UNDER = 0.05  # inches between the last words and the foot
 _BETWEEN_PICTURES = 0.3
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
 _AFTER_TEXT, _AFTER_INTRO = 0.08, 0.14  # inches
+_HEADING = 10.0  # font size in points
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # inches for words, where there are no pictures, or small ones
 
 
@@ -80,7 +86,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     style = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
     if style.footnote is not None:
         page = replace(page, footnote=style.footnote, remark="")
-        if any(isinstance(block, Panels) for block in page.blocks):
+        if any(isinstance(block, Panels) for block in leaves(page.blocks)):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
     page = page.coloured(style.cmap, style.vmax)
     fonts, asked = Fonts.covering([*_texts(page), style.title or ""]), style.dpi
@@ -121,37 +127,17 @@ def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
 
 def _texts(page: Page) -> Iterator[str]:
     """The users' texts that may stand in the picture."""
-    for block in (*page.blocks, *page.beside):
+    if isinstance(page.title, Title):
+        yield from (token for _, tokens in page.title.texts for token in tokens.texts)
+    for block in leaves((*page.blocks, *page.beside)):
         if isinstance(block, Heads):
             yield from written_texts(block)
         elif isinstance(block, Panels):
-            yield from block.rows.tokens.texts
+            yield from (*block.rows.tokens.texts, *block.columns.tokens.texts)
         table = block.table if isinstance(block, Heads) else block
         if isinstance(table, QuotedTable):
             made = table.make(quoting(str))
             yield from (text for row in made.limited(made.most_drawn)[0].texts() for text in row)
-
-
-class Part(Protocol):
-    """A block that has been measured, in inches; ``before`` and ``after``: the gaps to its left and below it."""
-
-    @property
-    def width(self) -> float:
-        """As much as it needs; 0: it is broken to fit."""
-
-    @property
-    def before(self) -> float:
-        """Beside something else."""
-
-    @property
-    def after(self) -> float:
-        """Above something else."""
-
-    def height(self, room: float, /) -> float:
-        """In so much room."""
-
-    def draw(self, sheet: Sheet, x: float, y: float, room: float, /) -> None:
-        """With its top left corner at (x, y)."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +154,13 @@ class TextPart:
         """Inches to the next part."""
         return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
 
+    @property
+    def _is_bold(self) -> bool:
+        return self.block.style == "heading"
+
     def _lines(self, room: float) -> list[str]:
-        return [part for line in self.block.lines for part in wrap(line, room / DRAWN_WIDER, self.size)]
+        room /= DRAWN_WIDER
+        return [part for line in self.block.lines for part in wrap(line, room, self.size, bold=self._is_bold)]
 
     def height(self, room: float) -> float:
         """In inches."""
@@ -180,7 +171,7 @@ class TextPart:
         colour = INK if self.block.style in ("plain", "heading") else QUIET
         for i, line in enumerate(self._lines(room)):
             middle = y + FOOT_LINE * (i + 0.5)
-            sheet.write(x, middle, line, self.size, colour=colour, bold=self.block.style == "heading")
+            sheet.write(x, middle, line, self.size, colour=colour, bold=self._is_bold)
 
 
 def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], list[Part]]:
@@ -188,7 +179,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
     blocks = [block for block in page.blocks if block.where != "listed"]
     stacked = [block for block in blocks if isinstance(block, Heads)]
     length = number_length([m for block in stacked for m in block.maps], style)
-    explains = any(isinstance(block, (Curves, Panels)) for block in blocks)
+    explains = any(isinstance(block, (Curves, Panels)) for block in leaves(blocks))
 
     alone = {block.place: decide_heads(block, fonts, style, len(stacked), length) for block in stacked}
 
@@ -200,16 +191,31 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
             return decide_heads(block, fonts, style, len(stacked), length, like)
         if isinstance(block, Panels):
             return decide_panels(block, fonts, style, page.bars(block))
+        if isinstance(block, Grid):
+            alike = [page.bars(one) for one in leaves([block]) if isinstance(one, Panels)]
+            return decide_grid(block, _across(block), {scale: bars[scale] for bars in alike for scale in bars})
         if isinstance(block, Curves):
             return decide_curves(block)
         if isinstance(block, QuotedText):
             block = block.make(quoting(fonts.shown))
         if isinstance(block, Text):
-            return TextPart(block, SMALL if explains else BODY)
+            return TextPart(block, _HEADING if block.style == "heading" else SMALL if explains else BODY)
         if isinstance(block, Bars):
             return BarsPart(block, style.cmap, cells_height)
         assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
         return decide_table(block.make(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
+
+    def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
+        def inside(block: Block | None) -> Part | None:
+            if block is None or block.where == "listed":
+                return None
+            if isinstance(block, Grid):
+                return decide_grid(block, in_line, {})
+            return decide_panels(block, fonts, style, {}, in_line) if isinstance(block, Panels) else decide(block)
+
+        part = line_up([list(map(inside, row)) for row in grid.rows], bars)
+        is_broken = part.width > MOST_WIDTH and any(isinstance(block, Grid) for block in grid.blocks)
+        return line_up([[one] for row in part.rows for one in row if one], bars) if is_broken else part
 
     parts, cells_height = [decide(block) for block in blocks], 0.0
     of_panels = [part for part in parts if isinstance(part, PanelsPart)]
@@ -219,6 +225,13 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
         below = pictures[-1].after + pictures[-1].layout.keys.room
         cells_height = sum(part.height(0) + part.after for part in pictures) - pictures[0].top - below
     return parts, [decide(block, cells_height) for block in page.beside if block.where != "listed"]
+
+
+def _across(block: Block | None) -> int:
+    """Matrices side by side."""
+    if isinstance(block, Grid):
+        return max(sum(map(_across, row)) for row in block.rows)
+    return (block.across or len(block.panels)) if isinstance(block, Panels) else 0
 
 
 _MUCH_LONGER = 3  # times as many tokens, beside which cells of the same size would be lost
@@ -240,16 +253,12 @@ def _stand_in_line(one: HeadsPart, other: HeadsPart) -> bool:
     return len(first.heads) == len(second.heads) and max(longest) <= _MUCH_LONGER * min(longest)
 
 
-Place = tuple[Part, float, float, float]
-"""A part, its top left corner and the room to the right of this; in inches."""
-
-
 @dataclass(frozen=True)
 class _Plan:
     """Where the parts of a page go, its title, and its size in inches."""
 
     places: tuple[Place, ...]
-    title: str
+    title: Title | str
     remark: str
     width: float
     height: float
@@ -259,12 +268,12 @@ class _Plan:
 def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     """Lay the page out for the style's pixels an inch."""
     parts, beside = _decide_parts(page, fonts, style)
-    if not any(isinstance(part, (HeadsPart, PanelsPart)) for part in parts):
+    if not any(isinstance(part, (HeadsPart, PanelsPart, GridPart)) for part in parts):
         parts, beside = parts + beside, []
     title, parts = _titled(page.title, parts, style.title)
     parts, notices = _fitted(parts, style)
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn([*parts, *beside], style))
-    has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, CurvesPart)) for part in parts)
+    has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, GridPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
     titles = [title, *(part.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
     later = [part for part in parts if isinstance(part, PanelsPart)][1:]  # the first title stands above what is beside
@@ -313,7 +322,7 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
     return kept, list(dict.fromkeys(notices))
 
 
-def _titled(title: str, parts: list[Part], wanted: str | None) -> tuple[str, list[Part]]:
+def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[Title | str, list[Part]]:
     """The title of the page and its parts, with the title that the user wants; None: with their own."""
     if wanted is None:
         return title, parts
@@ -363,7 +372,7 @@ def _place(
             bottom, x, y = end, x + part.free[0], y + part.free[1]
         else:
             y = end
-    ends_with_pictures = bool(parts) and isinstance(parts[-1], (HeadsPart, PanelsPart))
+    ends_with_pictures = bool(parts) and isinstance(parts[-1], (HeadsPart, PanelsPart, GridPart))
     return places, max(y, bottom) + (0.0 if ends_with_pictures else _UNDER)
 
 
@@ -371,5 +380,7 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """What became of the maps of the page."""
     heads = [part for part in parts if isinstance(part, HeadsPart)]
     pooled = tuple(part.layout.pooled for part in heads for m in part.block.maps[:1] if m.is_whole)
-    pooled += tuple(part.layout.pooled for part in parts if isinstance(part, PanelsPart))
+    grids = (part for part in parts if isinstance(part, GridPart))
+    pictures = [*(part for part in parts if isinstance(part, PanelsPart)), *(one for g in grids for one in g.pictures)]
+    pooled += tuple(part.layout.pooled for part in pictures)
     return Drawn(tuple(part.cells for part in heads), pooled, ends=style.ends)

@@ -12,6 +12,7 @@ from mhaviz.pages.blocks import (
     Block,
     Curves,
     Drawn,
+    Grid,
     Heads,
     Legend,
     Page,
@@ -20,9 +21,11 @@ from mhaviz.pages.blocks import (
     QuotedText,
     Table,
     Text,
+    Title,
+    leaves,
 )
 from mhaviz.pages.words import counted
-from mhaviz.views.labels import harmless
+from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, quote
 from mhaviz.views.terminal.heads import HeadsView, panels_grid, panels_lines
@@ -43,15 +46,23 @@ class PageView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page, abilities = self.page.coloured(self.style.cmap, self.style.vmax), Abilities.of(console, options)
         used = left_out = 0
-        if page.title:
+        if isinstance(page.title, Title):
+            yield Line(title_text(page.title, options.max_width), BOLD, no_wrap=True)
+        elif page.title:
             yield Line(page.title, BOLD)
         blocks = _in_order(page)
         of_heads = [block for block in blocks if isinstance(block, Heads)]
         heads = HeadsView(of_heads, self.style, console, options)
-        for block in blocks:
+        waiting = blocks[::-1]
+        while waiting:
+            block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
             if block.where == "drawn":
                 continue
-            if isinstance(block, Heads):
+            if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.more):
+                left_out += 1
+            elif isinstance(block, Grid):
+                waiting += block.blocks[::-1]
+            elif isinstance(block, Heads):
                 if block is of_heads[0]:  # all together, in the order of the record
                     yield from heads.lines()
                     if page.left_out and (text := page.left_out(heads.n_maps, heads.heads_left)):
@@ -60,9 +71,6 @@ class PageView:
             elif isinstance(block, Legend):
                 yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
-                if not block.more and abilities.lines is not None and used > abilities.lines:
-                    left_out += 1
-                    continue
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
                 n_blocks = sum(isinstance(other, Panels) and other.more is not None for other in blocks)
                 yield from panels_lines(block, page.bars(block), n_blocks, console, options)
@@ -83,7 +91,7 @@ class PageView:
     def without_pictures(self) -> "PageView | None":
         """Its tables and words; None if there is no table."""
         blocks = _in_order(self.page)
-        words = [block for block in blocks if not isinstance(block, (Heads, Panels, Bars, Legend))]
+        words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels, Bars, Legend))]
         if not any(isinstance(block, (Table, QuotedTable)) for block in words):
             return None
         return self if words == blocks else replace(self, page=replace(self.page, blocks=tuple(words), beside=()))

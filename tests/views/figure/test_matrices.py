@@ -12,8 +12,8 @@ from looking import encoded
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records.tokens import Tokens
-from mhaviz.views.figure.matrices import matrices_figure
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
+from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 
@@ -52,7 +52,7 @@ def test_all_matrices_have_their_equation_and_shape():
         "concat = H of all heads (6 × 8)": m.joined.values,
         "O = concat Wo (6 × 8)": m.output.values,
     }
-    sheet = matrices_figure(m)
+    sheet = figure_of(m)
     shown = drawn(sheet)
     assert set(shown) == set(expected)
     for title, values in expected.items():
@@ -64,7 +64,7 @@ def test_all_matrices_have_their_equation_and_shape():
 def test_a_product_lines_up_with_its_factors(sentence, target, d_model):
     shown = {
         title.split(" ")[0] + title[-9:]: box
-        for title, (_, box) in drawn(matrices_figure(matrices(sentence, target=target, d_model=d_model))).items()
+        for title, (_, box) in drawn(figure_of(matrices(sentence, target=target, d_model=d_model))).items()
     }
     n, k, d = len((target or sentence).split()), len(sentence.split()), d_model // 4
     of = {
@@ -89,19 +89,19 @@ def test_a_product_lines_up_with_its_factors(sentence, target, d_model):
 
 def test_numbers_are_in_the_cells_of_small_matrices():
     m = matrices()
-    labels = {artist.get_label() for artist in matrices_figure(m).page.collections}
+    labels = {artist.get_label() for artist in figure_of(m).page.collections}
     for number in (*m.heads[0].scores.ravel(), *m.output.values.ravel()):
         assert f"numbers {number:z.2f}" in labels
-    labels = {artist.get_label() for artist in matrices_figure(matrices(" ".join("abcdefghijkl"))).page.collections}
-    assert not any(label.startswith("numbers") for label in labels)
+    sheet = figure_of(matrices(" ".join("abcdefghijklm"), d_model=64))
+    assert not any(artist.get_label().startswith("numbers") for artist in sheet.page.collections)
 
 
 def test_zero_is_in_the_middle_of_all_scales_but_that_of_weights():
     m = matrices(heads=(0, 2))
-    sheet = matrices_figure(m)
+    sheet = figure_of(m)
     limits = {image.get_label(): image.get_clim() for image in sheet.page.images}
     low, high = limits.pop("A = softmax(S) (6 × 6)")
-    assert (low, limits.pop("scale of A")) == (0, (low, high))
+    assert (low, limits.pop("scale of weight")) == (0, (low, high))
     assert all(low == -high for low, high in limits.values())
     assert limits["V (6 × 2)"] == limits["H = A V (6 × 2)"], "a mean of values is no larger than they are"
     assert limits["S = Q Kᵀ / √2 (6 × 6)"][1] == max(np.abs(head.scores).max() for head in m.heads)
@@ -109,7 +109,7 @@ def test_zero_is_in_the_middle_of_all_scales_but_that_of_weights():
 
 def test_hidden_cells_are_no_numbers():
     m = matrices(causal=True)
-    sheet = matrices_figure(m)
+    sheet = figure_of(m)
     for title in ("S = Q Kᵀ / √2 (6 × 6)", "A = softmax(S) (6 × 6)"):
         np.testing.assert_array_equal(np.isnan(drawn(sheet)[title][0]), ~np.tri(6, dtype=bool))
     assert any("blank: hidden keys" in text for text in texts(sheet))
@@ -118,8 +118,9 @@ def test_hidden_cells_are_no_numbers():
 def test_the_example_is_written_out():
     m = matrices()
     i, j, head = m.position, m.key_position, m.heads[0]
-    shown = " ".join(texts(matrices_figure(m)))
-    assert f"“{m.queries.texts[i]}” at position {i}, orange" in shown
+    shown = " ".join(texts(figure_of(m)))
+    assert f"“{m.queries.texts[i]}” at position {i}" in shown
+    assert "outlined: the query in orange, the key in blue" in shown
     assert f"= {head.query[i] @ head.key[j]:.2f}; / √2 = {head.scores[i, j]:.2f}" in shown
     assert f"= ({head.output[i, 0]:.2f}, {head.output[i, 1]:.2f})" in shown
     for key, token in enumerate(m.keys.texts):
@@ -127,7 +128,7 @@ def test_the_example_is_written_out():
 
 
 def test_the_marked_row_is_that_of_the_query():
-    sheet = matrices_figure(dataclasses.replace(matrices(), position=4))
+    sheet = figure_of(dataclasses.replace(matrices(), position=4))
     _, (left, top, right, bottom) = drawn(sheet)["S = Q Kᵀ / √2 (6 × 6)"]
     orange = tuple(int(ACCENT[i : i + 2], 16) / 255 for i in (1, 3, 5))
     boxes = [
@@ -145,7 +146,7 @@ def test_the_marked_row_is_that_of_the_query():
 
 def test_what_is_left_out_is_said():
     m = dataclasses.replace(matrices(), input=None, output=None, left_out="nobody knows them")
-    sheet = matrices_figure(m)
+    sheet = figure_of(m)
     assert any("X and O left out: nobody knows them" in text for text in texts(sheet))
     assert not any(title.startswith(("X", "O")) for title in drawn(sheet))
 
@@ -155,7 +156,7 @@ def test_what_is_left_out_is_said():
 )
 def test_any_size_stays_on_the_sheet(length, d_model, n_heads):
     m = matrices(" ".join(f"w{i}" for i in range(length)), range(min(n_heads, 2)), d_model=d_model, n_heads=n_heads)
-    sheet = matrices_figure(m, Style(dpi=60))
+    sheet = figure_of(m, Style(dpi=60))
     inside(sheet)
     assert max(sheet.get_size_inches()) < 30
     for values, (left, top, right, bottom) in drawn(sheet).values():
@@ -164,12 +165,19 @@ def test_any_size_stays_on_the_sheet(length, d_model, n_heads):
 
 
 def test_no_more_pixels_than_programs_open():
-    sheet = matrices_figure(matrices(), Style(dpi=5000))
+    sheet = figure_of(matrices(), Style(dpi=5000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     assert len(sheet.notices) == 1
 
 
 def test_hostile_tokens():
     m = matrices(" ".join(f"w{i}" for i in range(len(HOSTILE))))
-    sheet = matrices_figure(dataclasses.replace(m, queries=Tokens(HOSTILE), keys=Tokens(HOSTILE)))
+    sheet = figure_of(dataclasses.replace(m, queries=Tokens(HOSTILE), keys=Tokens(HOSTILE)))
     sheet.save(io.BytesIO(), "png")
+
+
+def test_tokens_that_neighbours_share_are_written_once():
+    shown = texts(figure_of(matrices()))
+    of_rows, of_columns = ("X, Q, K and V", "Q, S, A and H", "V", "concat and O"), ("S", "A")
+    assert shown.count("wonder") == len(of_rows) + len(of_columns)
+    assert shown.count("7") == len(("X", "Q", "K", "V", "concat", "O"))

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records.tokens import Tokens
-from mhaviz.views.terminal.matrices import MatricesView
+from mhaviz.views.showing import view_of
 
 
 def matrices(sentence=WORKED_EXAMPLE[0], heads=range(4), target=None, **options):
@@ -19,7 +19,7 @@ def matrices(sentence=WORKED_EXAMPLE[0], heads=range(4), target=None, **options)
 @pytest.mark.parametrize("width", [60, 100])
 def test_every_head_with_its_example(show, width):
     m = matrices()
-    shown = show(MatricesView(m), width, None)
+    shown = show(view_of(m), width, None)
     assert max(cell_len(line) for line in shown.split("\n")) <= width
     flat = " ".join(shown.split())
     for head in m.heads:
@@ -31,7 +31,7 @@ def test_every_head_with_its_example(show, width):
 
 def test_the_numbers_of_all_matrices_where_there_is_room(show):
     m = matrices()
-    shown = show(MatricesView(m), 100)
+    shown = show(view_of(m), 100)
     for matrix in (*m.projected, m.joined, m.output):
         assert f"{matrix.name} = {matrix.equation} (6 × 8)" in shown
         assert all(f"{number:z.2f}" in shown for number in matrix.values.ravel())
@@ -40,14 +40,14 @@ def test_the_numbers_of_all_matrices_where_there_is_room(show):
 
 
 def test_each_side_has_its_own_tokens(show):
-    shown = show(MatricesView(matrices("the small cat", target="le chat")), 100)
+    shown = show(view_of(matrices("the small cat", target="le chat")), 100)
     for title, row in (("Q = X Wq (2 × 8)", "le "), ("K = X Wk (3 × 8)", "the ")):
         assert shown.split(title)[1].splitlines()[2].strip().startswith(row)
 
 
 def test_what_is_left_out_and_hidden_is_said(show):
     m = dataclasses.replace(matrices(heads=[0], causal=True), input=None, output=None, left_out="nobody knows them")
-    shown = show(MatricesView(m), 100)
+    shown = " ".join(show(view_of(m), 100).split())
     assert "X and O left out: nobody knows them" in shown
     assert "S, A and H of 1 of 4 heads" in shown
     assert "·: hidden keys" in shown
@@ -56,5 +56,5 @@ def test_what_is_left_out_and_hidden_is_said(show):
 
 def test_hostile_tokens(show):
     m = matrices(" ".join(f"w{i}" for i in range(len(HOSTILE))), [0])
-    shown = show(MatricesView(dataclasses.replace(m, queries=Tokens(HOSTILE), keys=Tokens(HOSTILE))), 80, None)
+    shown = show(view_of(dataclasses.replace(m, queries=Tokens(HOSTILE), keys=Tokens(HOSTILE))), 80, None)
     assert "\x1b" not in shown

@@ -1,0 +1,135 @@
+"""Blocks in rows and columns on a sheet: the cells of pictures line up, and tokens that they share are written once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Protocol
+
+from mhaviz.pages.panels import Scale
+from mhaviz.views.figure.heads import NAMED_SCALE, PanelsPart
+from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE, bar_height, draw_scale
+from mhaviz.views.figure.sheet import Sheet
+
+_BETWEEN, _BELOW = 0.15, 0.1  # inches between two columns, and below a row of pictures
+
+
+class Part(Protocol):
+    """A block that has been measured, in inches; ``before`` and ``after``: the gaps to its left and below it."""
+
+    @property
+    def width(self) -> float:
+        """As much as it needs; 0: it is broken to fit."""
+
+    @property
+    def before(self) -> float:
+        """Beside something else."""
+
+    @property
+    def after(self) -> float:
+        """Above something else."""
+
+    def height(self, room: float, /) -> float:
+        """In so much room."""
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float, /) -> None:
+        """With its top left corner at (x, y)."""
+
+
+Place = tuple[Part, float, float, float]
+"""A part, its top left corner and the room to the right of this; in inches."""
+
+
+@dataclass(frozen=True)
+class GridPart:
+    """Parts row by row, and the scales that stand at the right of all."""
+
+    rows: tuple[tuple[Part | None, ...], ...]
+    bars: Mapping[Scale, tuple[bool, bool]]
+
+    before, after = 0.2, 0.25
+
+    @property
+    def _widths(self) -> list[float]:
+        return [max(part.width if part else 0.0 for part in column) for column in zip_longest(*self.rows)]
+
+    @property
+    def _parts_width(self) -> float:
+        return sum(self._widths) + _BETWEEN * (len(self._widths) - 1)
+
+    @property
+    def width(self) -> float:
+        """In inches, the scales included."""
+        return self._parts_width + len(self.bars) * NAMED_SCALE + BESIDE * bool(self.bars)
+
+    @property
+    def pictures(self) -> Iterator[PanelsPart]:
+        """Those of grids in it included."""
+        for part in (part for row in self.rows for part in row):
+            if isinstance(part, GridPart):
+                yield from part.pictures
+            elif isinstance(part, PanelsPart):
+                yield part
+
+    def _places(self) -> tuple[list[Place], float]:
+        """Where the parts go, from the top left corner on; what is below all of them."""
+        placed: list[Place] = []
+        widths, y, end = self._widths, 0.0, 0.0
+        for row in self.rows:
+            parts = [(part, i) for i, part in enumerate(row) if part is not None]
+            last = max(map(_last_cells, (part for part, _ in parts)))
+            for part, i in parts:
+                x, room = sum(widths[:i]) + _BETWEEN * i, widths[i]
+                top = y + last - _last_cells(part) if isinstance(part, PanelsPart) else y
+                placed.append((part, x, top, room))
+                end = max(end, top + part.height(room))
+            y = end + max(_BELOW if isinstance(part, PanelsPart) else part.after for part, _ in parts)
+        return placed, end
+
+    def height(self, _: float) -> float:
+        """In inches."""
+        return self._places()[1]
+
+    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
+        """With its top left corner at (x, y)."""
+        placed, bottom = self._places()
+        for part, dx, dy, room in placed:
+            part.draw(sheet, x + dx, y + dy, room)
+        left = x + self._parts_width + BESIDE
+        for scale, beyond in self.bars.items():
+            draw_scale(sheet, left, y + TILE_TITLE, bar_height(bottom - TILE_TITLE), scale, scale.name, beyond)
+            left += NAMED_SCALE
+
+
+def _last_cells(part: Part) -> float:
+    """Inches from the top to the end of the last row of cells."""
+    return part.height(0.0) - part.layout.keys.room if isinstance(part, PanelsPart) else 0.0
+
+
+def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
+    """Parts of which the pictures of a column begin at the same place, with the labels that no neighbour has."""
+    labelled = [[part and _labelled_once(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
+    rooms = [
+        max((part.layout.queries.room for part in column if isinstance(part, PanelsPart)), default=0.0)
+        for column in zip_longest(*labelled)
+    ]
+    return GridPart(tuple(tuple(map(_begun, row, rooms)) for row in labelled), bars)
+
+
+def _labelled_once(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:
+    """The same without labels of rows that a picture to the left has, and of columns that one below has."""
+    if not isinstance(part, PanelsPart):
+        return part
+    before, below = rows[row][:column], (lower[column] for lower in rows[row + 1 :] if column < len(lower))
+    queries, keys = part.layout.queries, part.layout.keys
+    if any(part.block.rows.are_same(other.block.rows) for other in before if isinstance(other, PanelsPart)):
+        queries = replace(queries, labelled=(), room=0.0)
+    if any(part.block.columns.are_same(other.block.columns) for other in below if isinstance(other, PanelsPart)):
+        keys = replace(keys, labelled=(), room=0.0)
+    return replace(part, layout=replace(part.layout, queries=queries, keys=keys))
+
+
+def _begun(part: Part | None, room: float) -> Part | None:
+    """The same, with so many inches to the left of its cells if it is a picture."""
+    if not isinstance(part, PanelsPart):
+        return part
+    return replace(part, layout=replace(part.layout, queries=replace(part.layout.queries, room=room)))
