@@ -165,6 +165,57 @@ def test_a_ring_of_queries_and_keys_is_not_shown():
     assert recorded(ring)[0].is_empty
 
 
+class OwnSums(nn.Module):
+    """A residual layer whose output its own sums of exponentials weigh, as a gate."""
+
+    def __init__(self, attend, gate):
+        super().__init__()
+        self.layer, self.gate = Layer(attend), gate
+
+    def forward(self, x):
+        output, sums = self.layer(x)
+        return x + self.gate(output, sums[..., None]).transpose(1, 2).flatten(2), sums
+
+
+GATES = {
+    "none": lambda o, sums: o,
+    "sigmoid": lambda o, sums: o * sums.sigmoid(),
+    "sink": lambda o, sums: o * sums.exp() / (sums.exp() + 1),
+    "lerp": lambda o, sums: torch.lerp(o, torch.zeros(()), sums.sigmoid()),
+}
+
+
+@pytest.mark.parametrize("attend", [by_hand, by_operator, by_sdpa])
+@pytest.mark.parametrize("gate", GATES)
+def test_layers_that_their_own_sums_weigh_are_wholes(attend, gate):
+    """A loss of all sums, and a summary that holds them beside the outputs, join nothing either."""
+    layers = nn.ModuleList(OwnSums(attend, GATES[gate]) for _ in range(3))
+
+    def program(x):
+        every = []
+        for layer in layers:
+            x, sums = layer(x)
+            every.append(sums)
+        return torch.cat([x, sum(every).transpose(1, 2)], -1), x.mean() * sum(every).mean()
+
+    with mhaviz.record() as recording, torch.no_grad():
+        program(torch.randn(B, T, H * D))
+    assert len([m for m in recording.attention.maps if m.weights.shape[1:] == (T, T)]) == 3
+
+
+@pytest.mark.parametrize("normalise", [lambda l: l.softmax(2), lambda l: l.exp() / l.exp().sum(2, keepdim=True)])
+def test_parts_of_the_keys_along_an_axis_are_not_shown(normalise):
+    """Flash-decoding with a split axis: (B, H, parts, T, T / parts)."""
+
+    def attend(q, k, v):
+        output, sums = by_hand(q.unsqueeze(2), k.unflatten(2, (2, -1)), v.unflatten(2, (2, -1)))
+        return (output * normalise(sums)[..., None]).sum(2)
+
+    recording, _ = recorded(attend)
+    assert recording.is_empty
+    assert "Layer: its queries meet the keys part by part" in recording.notices[0]
+
+
 @pytest.mark.parametrize("starts", [(0, 4), (4, 0)])
 @pytest.mark.parametrize("more", [0, 2])
 def test_blocks_of_queries_with_their_own_keys_have_their_own_names(starts, more):
