@@ -513,12 +513,13 @@ class Recording(ContextDecorator):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
             self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
-        if run.caught.reads_itself is None and q_length == k_length:
+        if run.caught.reads_itself is None:
             windows = run.caught.order.windows
             if windows > 1:
-                self._watch.miss(f"{name}: {windows:,} windows of {q_length:,} tokens each stand in its batch axis")
+                lengths = f"{q_length:,} tokens" if q_length == k_length else f"{q_length:,} × {k_length:,} tokens"
+                self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis")
                 self._remarks["of inputs that are cut into windows, a map is of one window"] = None
-            if _rows_called(run.caught) == ("channel", "channel"):
+            if q_length == k_length and _rows_called(run.caught) == ("channel", "channel"):
                 self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
                 self._remarks["some rows and columns are channels, not tokens"] = None
 

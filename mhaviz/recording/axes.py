@@ -979,8 +979,14 @@ def _product(axes: Layouts, product: Product, shape: tuple[int, ...]) -> Layout:
         )
         fits = [axis for axis in there if math.prod(n for _, n in axis) == size]
         is_new = letter in alone[1] and (len(alone[1]) > 1 or letter in product.axes[0])
+        if (
+            is_new and fits
+        ):  # heads of a layer's matrices, or examples, unless tokens of one sequence are on others, too
+            others = alone[1] - {letter}
+            beside = [axis for name, axis in zip(product.axes[1], sides[1].axes, strict=True) if name in others]
+            is_new = not _origins(fits[0]) & _origins(*beside)
         if not fits or (is_new and all(origin.given for origin, _ in fits[0])):
-            found.append(_lost(size))  # heads of a layer's matrices, or examples
+            found.append(_lost(size))
             continue
         is_known = [bool(_origins(axis) & own) for axis in fits]
         is_lost = [any(origin.is_lost for origin, _ in axis) for axis in fits]
@@ -1166,7 +1172,7 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
         tuple(_named(axis, size, heads) for axis, size in zip(before, sizes, strict=True)),
         _named(query, 1, heads) if of_query else (),
         channels,
-        _windows(before, heads, query),
+        _windows(before, heads, query, key),
         example=_example(query, key),
         is_taken=not channels and not own & _origins(*before, query) and all(one.maker is None for one in own),
     )
@@ -1212,9 +1218,9 @@ def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
     return cut.start // cut.n, cut.size // cut.n
 
 
-def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis) -> int:
-    """How many windows of one input the batch is known to hold; 1: none, or it is not known."""
-    batch, of_query = [factor for axis in before for factor in axis if factor[0] not in heads], _origins(query)
+def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis, key: Axis) -> int:
+    """How many windows of one input the batch is known to hold, of queries or of keys; 1: none, or it is not known."""
+    batch, of_query = [factor for axis in before for factor in axis if factor[0] not in heads], _origins(query, key)
     if any(one.maker is not None or (one.given and not one.given[0]) for one in of_query):  # heads, or of the batch
         return 1
     if not any(origin in of_query for origin, _ in batch):  # axes of their own: nothing else may be on any

@@ -213,7 +213,30 @@ def test_parts_of_the_keys_along_an_axis_are_not_shown(normalise):
 
     recording, _ = recorded(attend)
     assert recording.is_empty
-    assert "Layer: its queries meet the keys part by part" in recording.notices[0]
+    assert any("Layer: its queries meet the keys part by part" in line for line in recording.notices)
+
+
+def in_two(x):
+    return x.unflatten(2, (2, -1))
+
+
+@pytest.mark.parametrize(
+    ("attend", "lengths"),
+    [
+        (lambda q, k, v: by_whole(q.unsqueeze(2), in_two(k), in_two(v)).mean(2), "8 × 4"),
+        (lambda q, k, v: by_whole(in_two(q), k.unsqueeze(2), v.unsqueeze(2)), "4 × 8"),
+        (lambda q, k, v: by_whole(in_two(q).mean(3, keepdim=True), in_two(k), in_two(v)), "1 × 4"),
+        (
+            lambda q, k, v: F.scaled_dot_product_attention(
+                q.unsqueeze(2).expand(-1, -1, 2, -1, -1), in_two(k), in_two(v)
+            ).mean(2),
+            "8 × 4",
+        ),
+    ],
+)
+def test_parts_along_an_axis_are_no_examples(attend, lengths):
+    recording, _ = recorded(attend)
+    assert f"Layer: 2 windows of {lengths} tokens each stand in its batch axis" in recording.notices
 
 
 @pytest.mark.parametrize("starts", [(0, 4), (4, 0)])
