@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,8 @@ from mhaviz.errors import (
     quoted,
     shortened,
 )
+
+_NEAR = 0.7  # of two names of options, from 0 to 1: one is the other mistyped
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE, CHANGED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -118,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MhavizError as error:
         return _fail(str(error), COULD_NOT)
     except typer.TyperException as error:
-        return _fail(_usage_message(error), WRONG_COMMAND_LINE)
+        return _fail(_usage_message(error, words), WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
@@ -152,9 +155,12 @@ def _require_folder() -> None:
         raise MhavizError("the folder that this runs in has been deleted; change to another") from error
 
 
-def _usage_message(error: typer.TyperException) -> str:
+def _usage_message(error: Any, words: Sequence[str]) -> str:
     """What typer says of a command line that it cannot parse, and where help is."""
-    command = getattr(getattr(error, "ctx", None), "command_path", "mhaviz")
+    command = " ".join(["mhaviz", *(word for word in words[:1] if word in COMMANDS)])
+    if options := getattr(error, "possibilities", None):  # typer counts the dashes as letters in common
+        names, wrong = [name.lstrip("-") for name in options], error.option_name.lstrip("-")
+        error.possibilities = [f"--{name}" for name in get_close_matches(wrong, names, cutoff=_NEAR)]
     wrong = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), error.format_message()).rstrip(".")
     wrong = wrong.replace("Value error, ", "")
     return f"{wrong}{' See' if wrong.endswith('?') else '; see'} {command} --help"

@@ -141,7 +141,8 @@ class Checkpoint:
     def source(self, device: torch.device, pairs: Sequence[Pair] = (), target_given: bool = False) -> Source:
         """Where numbers of this model come from, and the sentences that it was given, with what it made of them."""
         corpus = repr(self.corpus)[1:-1]  # a footnote is one line, whatever the file is called
-        score = f", {SCORE} {self.milestones[-1].score:.2f} of {self.scored:,} held out" if self.milestones else ""
+        scored = f"{self.scored:,} of {self.sentences[1]:,} held out"
+        score = f", {SCORE} {self.milestones[-1].score:.2f} on {scored}" if self.milestones else ""
         cut_off = "" if all(pair.ended for pair in pairs) else "; a translation did not end and was cut off"
         footnote = (
             f"{TASK}, learnt in {self.step:,} steps from {corpus:.60}{score}; d_model {self.sizes.d_model}, "

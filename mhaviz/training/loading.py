@@ -1,6 +1,7 @@
 """Reads checkpoints safely, whoever made them: nothing in a file is run, and every size is checked before use."""
 
 import json
+import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -29,6 +30,8 @@ def load_checkpoint(name: str) -> Checkpoint:
     path = Path(name)
     if name == TRANSLATION and not path.is_file():
         path = Path(str(resources.files("mhaviz.training") / f"{name}.safetensors"))
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
+        raise MhavizError(f"{path} is a folder: expected {TRANSLATION}, or a file that mhaviz train has saved")
     arrays, metadata = read_safetensors(path)
     about = _parse(path, metadata.get("mhaviz"))
     for array in arrays.values():
