@@ -298,7 +298,8 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writ
     """Raise MhavizError if parameters that matter are random."""
     lacking = missing if writes else [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
     if lacking:
+        advice = f", and so would what it writes; leave out {parameter('generate')}" if writes else ""
         raise MhavizError(
             f"{name}: expected weights for all {len(model.state_dict())} parameters of {type(model).__name__}, got "
-            f"none for {len(lacking)} of them, such as {lacking[0]}; they would be random"
+            f"none for {len(lacking)} of them, such as {lacking[0]}; they would be random{advice}"
         )

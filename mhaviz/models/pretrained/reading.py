@@ -273,15 +273,21 @@ def _pieces_at(
         return [(place, len(ids))]
     if len(pieces) < len(ids):
         return pieces
+    unknown = _unknown(tokenizer)
     return [
-        (_marked(tokenizer, text[start:end], number) if number == tokenizer.unk_token_id else piece, 1)
+        (_marked(tokenizer, text[start:end], number) if _own_name(tokenizer, number) == unknown else piece, 1)
         for (piece, _), number, (start, end) in zip(pieces, ids, offsets, strict=True)
     ]
 
 
 def _marked(tokenizer: PreTrainedTokenizerBase, place: str, number: int) -> str:
     """What stands in the text, and whether the model has not seen it."""
-    unknown = tokenizer.unk_token
-    if number != tokenizer.unk_token_id or unknown in (None, place.strip()):
+    unknown = _unknown(tokenizer)
+    if _own_name(tokenizer, number) != unknown or unknown == place.strip():
         return place
     return f"{place} {unknown}".removeprefix(" " * (not place))
+
+
+def _unknown(tokenizer: PreTrainedTokenizerBase) -> str | None:
+    """What stands for text that it does not know: its files may say so of their vocabulary alone."""
+    return tokenizer.unk_token or getattr(tokenizer.backend_tokenizer.model, "unk_token", None)

@@ -6,7 +6,7 @@ from families import bytes_and_words, sentence_pieces, word_pieces
 from hostile import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from mhaviz.errors import ArgumentError
@@ -104,6 +104,14 @@ def test_what_is_unknown_is_of_the_text():
     ends = bytes_and_words()
     ends.unk_token = ends.eos_token  # as GPT-2 has it
     assert name_tokens(ends, [5, ends.eos_token_id]).special == (1,)
+
+
+def test_what_is_unknown_to_the_vocabulary_alone():
+    """Nothing beside the vocabulary says which of its words stands for all others."""
+    words = Tokenizer(models.WordLevel({"w1": 0, "w2": 1}, "w1"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
+    assert read(tokenizer, "w2 hello w1").texts == ("w2", " hello w1", " w1")
 
 
 def test_tokens_that_the_tokenizer_does_not_have():
