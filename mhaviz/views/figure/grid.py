@@ -122,9 +122,9 @@ def _labelled_once(part: Part, rows: Sequence[Sequence[Part | None]], row: int, 
     before, below = rows[row][:column], (lower[column] for lower in rows[row + 1 :] if column < len(lower))
     queries, keys = part.layout.queries, part.layout.keys
     if any(part.block.rows.are_same(other.block.rows) for other in before if isinstance(other, PanelsPart)):
-        queries = replace(queries, labelled=(), room=0.0)
+        queries = replace(queries, marks=(), room=0.0)
     if any(part.block.columns.are_same(other.block.columns) for other in below if isinstance(other, PanelsPart)):
-        keys = replace(keys, labelled=(), room=0.0)
+        keys = replace(keys, marks=(), room=0.0)
     return replace(part, layout=replace(part.layout, queries=queries, keys=keys))
 
 

@@ -23,6 +23,7 @@ from mhaviz.views.figure.mosaic import (
     decide_mosaic,
     draw_mosaic,
     draw_scale,
+    thinned_places,
 )
 from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, fit_text, snap, text_width, wrap
 from mhaviz.views.figure.sheet import TITLE as FULL
@@ -369,8 +370,9 @@ class PanelsPart:
         """Before the labels of the first matrix, whose cells begin at y, in a column of their own."""
         size, right = self.layout.label_size, x + _ids_width(self.block, self.layout.label_size)
         sheet.write(right, y - 0.06, "id", SMALL, align="right", vertical="bottom", colour=QUIET)
-        for i, _, place, _ in self.layout.queries.written():
-            sheet.write(right, y + place, str(self.block.ids[i]), size, align="right", colour=QUIET)
+        side = self.layout.queries
+        for place, i in thinned_places(len(self.block.ids), 1, side.cells):
+            sheet.write(right, y + place * side.cell, str(self.block.ids[i]), size, align="right", colour=QUIET)
 
 
 def decide_panels(

@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,6 @@ from mhaviz.records.tokens import Tokens
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.outline import outline
-from mhaviz.views.figure.rulers import Ruler, decide_ruler, draw_ruler
 from mhaviz.views.figure.sheet import (
     ACCENT,
     FAINT,
@@ -43,6 +42,7 @@ BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 _LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
 _LINE = 0.22  # inches from one position to the next, down
+_MOST_POSITIONS = 20  # along a side; more are clutter
 _BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
 _LEAST_VALUE, _MOST_VALUE, _OF_HEIGHT = 4.5, 9.0, 0.5  # font sizes of numbers, and the share of a cell's height
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
@@ -66,6 +66,10 @@ _HATCH = "#b4b4b4"
 _AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
 
 
+Mark = tuple[float, str, str]
+"""A label along a side: inches from the first cell, the text, the colour."""
+
+
 @dataclass(frozen=True)
 class Side:
     """One axis of a tile: the queries, from top to bottom, or the keys, from left to right.
@@ -74,36 +78,28 @@ class Side:
         cells: how many are drawn; fewer than tokens where the map is pooled.
         cell: inches of one.
         room: inches for what is written along it.
-        labels: one a token; none where positions are shown instead.
-        special: which of them are faint, as their tokens are not of the text.
-        every: label every how many-th token.
-        ruler: the positions along a long axis.
-        labelled: the tokens that have labels, if it is not simply every how many-th: where rows of an image begin.
+        marks: the labels, thinned until none meets another.
     """
 
     cells: int
     cell: float
     room: float
-    labels: tuple[str, ...] = ()
-    special: frozenset[int] = frozenset()
-    every: int = 1
-    ruler: Ruler | None = None
-    labelled: tuple[int, ...] | None = None
+    marks: tuple[Mark, ...] = ()
 
     @property
     def length(self) -> float:
         """Of all cells, in inches."""
         return self.cells * self.cell
 
-    def span(self, tokens: range) -> tuple[float, float]:
-        """Where the cells of these tokens begin, and how long they are, in inches."""
-        first, last = (int(thinned_places(len(self.labels), 1, self.cells, [i])[0][0]) for i in (tokens[0], tokens[-1]))
-        return first * self.cell, (last + 1 - first) * self.cell
+    def span(self, tokens: range, length: int) -> tuple[float, float]:
+        """Where the cells of these of ``length`` tokens begin, and how long they are, in inches."""
+        (first, _), (last, _) = thinned_places(length, 1, self.cells, [tokens[0], tokens[-1]])
+        return int(first) * self.cell, (int(last) + 1 - int(first)) * self.cell
 
-    def written(self) -> Iterator[tuple[int, str, float, str]]:
-        """Of each label that is written: its token's number, the text, the inches from the first cell, the colour."""
-        for place, i in thinned_places(len(self.labels), self.every, self.cells, self.labelled):
-            yield i, self.labels[i], place * self.cell, FAINT if i in self.special else INK
+    @property
+    def pitch(self) -> float:
+        """Inches from one label to the next."""
+        return min(map(float, np.diff([place for place, *_ in self.marks])), default=self.length)
 
 
 @dataclass(frozen=True)
@@ -118,6 +114,7 @@ class MosaicLayout:
         value_size: font size of the numbers in the cells; None for no numbers.
         gap: between two tiles of a row.
         names: of the sides, for each row of tiles and each column; "": none.
+        pooled: what a cell shows, if it stands for several tokens that have labels; else nothing.
     """
 
     columns: int
@@ -129,6 +126,7 @@ class MosaicLayout:
     value_size: float | None = None
     gap: float = GAP
     names: tuple[str, str] = ("", "")
+    pooled: str = ""
 
     @property
     def cells(self) -> tuple[int, int]:
@@ -154,11 +152,6 @@ class MosaicLayout:
     def height(self) -> float:
         """Of all tiles, titles and labels."""
         return self.rows * (TILE_TITLE + self.tile_height + GAP) - GAP + self.keys.room
-
-    @property
-    def pooled(self) -> str:
-        """What a cell shows, if it stands for several labelled queries or keys; else nothing."""
-        return pooled_text(len(self.queries.labels), len(self.keys.labels), *self.cells)
 
     @property
     def bar(self) -> float:
@@ -281,50 +274,66 @@ def _decide_tokens(
     of_tokens = [pitch for axis, pitch in zip((queries, keys), pitches, strict=True) if not axis.are_positions]
     size = space.label_size(min(of_tokens or pitches))
     size = size if of_tokens else max(size, SMALL)
-    line = size * 1.05 / POINTS
-    query_every = every(q_length, int(q_length * query_pitch / (_LINE if queries.are_positions else line)))
-    apart = space.widest(key_labels[-1:], size) if keys.are_positions else line
-    key_every = every(k_length, int(k_length * key_pitch / apart))
-    query_labelled, key_labelled = (
-        row_starts(axis.tokens, size * 1.05 / POINTS / pitch) if step > 1 else None
-        for axis, step, pitch in zip((queries, keys), (query_every, key_every), pitches, strict=True)
-    )
-    if key_labelled is not None:
-        key_every = min(map(int, np.diff(key_labelled)), default=k_length)
+    down = _marks(queries, queries.start + cell_edges(q_length, q_cells), height, size, space.fonts, upright=True)
+    across = _marks(keys, keys.start + cell_edges(k_length, k_cells), width, size, space.fonts, upright=False)
+    key_side = Side(k_cells, width, 0.0, across)
     value_size = min(width * POINTS * 1.08 / max(text_length, 4), height * POINTS * _OF_HEIGHT, _MOST_VALUE)
     has_room = numbers or (numbers is None and max(q_length, k_length) <= VALUES_UP_TO)
     with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
-    size = _upright_size(key_labels, size, key_pitch * key_every, space)
-    key_widest = space.widest(key_labels, size)
-    turned = key_widest > key_pitch * key_every
-    left = max(space.widest(query_labels, size) + space.beside_name, space.left)
+    texts = [text for _, text, _ in across] or [""]
+    size = _upright_size(texts, size, key_side.pitch, space)
+    key_widest = space.widest(texts, size)
+    turned = key_widest > key_side.pitch
+    left = max(space.widest([text for _, text, _ in down], size) + space.beside_name, space.left)
     bottom = _label_room(key_widest, size, turned) + space.beside_name
     return MosaicLayout(
         columns,
         rows,
-        Side(
-            q_cells,
-            height,
-            snap(left, dpi),
-            query_labels,
-            frozenset(queries.tokens.special),
-            query_every,
-            labelled=query_labelled,
-        ),
-        Side(
-            k_cells,
-            width,
-            snap(bottom, dpi),
-            key_labels,
-            frozenset(keys.tokens.special),
-            key_every,
-            labelled=key_labelled,
-        ),
+        Side(q_cells, height, snap(left, dpi), down),
+        replace(key_side, room=snap(bottom, dpi)),
         size,
         turned,
         value_size if with_values else None,
         names=space.names,
+        pooled=pooled_text(q_length, k_length, q_cells, k_cells),
     )
+
+
+def _marks(
+    axis: Axis, edges: NDArray[np.int64], cell: float, size: float, fonts: Fonts, upright: bool
+) -> tuple[Mark, ...]:
+    """The labels along one side, every how many-th has room: tokens, or, of many cells of a part, round positions.
+
+    Args:
+        axis: the tokens.
+        edges: where each drawn cell begins, and the last one ends.
+        cell: inches of one.
+        size: of the labels, in points.
+        fonts: for them.
+        upright: whether it is the side of the queries.
+    """
+    line = size * 1.05 / POINTS
+    if axis.are_positions or not (axis.cells is None or _is_labelled(axis)):
+        return _position_marks(edges, cell, size, upright)
+    labels, length, cells = fonts.labels(axis.tokens.texts, axis.start), len(axis.tokens), len(edges) - 1
+    step, special = every(length, int(cells * cell / line)), set(axis.tokens.special)
+    chosen = row_starts(axis.tokens, length * line / (cells * cell)) if step > 1 else None
+    places = thinned_places(length, step, cells, chosen)
+    return tuple((place * cell, labels[i], FAINT if i in special else INK) for place, i in places)
+
+
+def _position_marks(edges: NDArray[np.int64], cell: float, size: float, upright: bool) -> tuple[Mark, ...]:
+    """Round positions, none of which reaches into the next tile."""
+    start, end, length = int(edges[0]), int(edges[-1]), (len(edges) - 1) * cell
+    apart = _LINE if upright else text_width(f"{end - 1:,}", size) + _BESIDE_LABEL
+    step = every(end - start, min(int(length / apart), _MOST_POSITIONS))
+    positions = np.array(range(-(-start // step) * step, end, step) or [start])
+    places = (np.interp(positions + 0.5, edges, np.arange(len(edges))) * cell).tolist()
+    marks = tuple(zip(places, (f"{position:,}" for position in positions), [INK] * len(places), strict=True))
+    if upright:
+        return marks
+    beyond = [text_width(text, size) / 2 - min(place, length - place) for place, text, _ in marks]
+    return tuple(mark for mark, more in zip(marks, beyond, strict=True) if more <= GAP / 2)
 
 
 def _decide_cells(n_tiles: int, queries: Axis, keys: Axis, space: Space) -> MosaicLayout:
@@ -389,16 +398,11 @@ def _lay_out_cells(
     size = space.label_size(min(labelled, default=math.inf))
     turned, drawn = False, []
     for axis, n, pitch, upright in zip(sides, cells, pitches, (True, False), strict=True):
-        if _is_labelled(axis):
-            labels = space.fonts.labels(axis.tokens.texts, axis.start)
-            widest = space.widest(labels, size)
-            turned = not upright and widest > pitch
-            room = widest if upright else _label_room(widest, size, turned)
-            room = snap(room + space.beside_name, dpi)
-            drawn.append(Side(n, pitch, room, labels, frozenset(axis.tokens.special)))
-        else:
-            ruler = decide_ruler(axis.pooled(n), pitch, upright=upright)
-            drawn.append(Side(n, pitch, snap(ruler.depth + space.beside_name, dpi), ruler=ruler))
+        marks = _marks(axis, axis.pooled(n).edges, pitch, size, space.fonts, upright)
+        widest = space.widest([text for _, text, _ in marks] or [""], size)
+        turned = not upright and widest > pitch and _is_labelled(axis)
+        room = widest if upright else _label_room(widest, size, turned)
+        drawn.append(Side(n, pitch, snap(room + space.beside_name, dpi), marks))
     down, across = drawn
     columns = space.columns
     if columns is None:
@@ -467,10 +471,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     for hidden, places in alike.values():
         if not hidden.all():
             sheet.fill(outline(~hidden, (layout.keys.cell, layout.queries.cell), sheet.thin_line), places)
-    if layout.queries.ruler or layout.keys.ruler:
-        sheet.frames_around(tiles)
-    else:
-        sheet.frames(tiles)
+    sheet.frames_around(tiles)
     if layout.value_size:
         height = layout.queries.cell
         _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
@@ -648,7 +649,8 @@ def _draw_outlines(
     fine, thick = (defaultdict[str, list[tuple[float, float, float, float]]](list) for _ in range(2))
     for (left, top), panel in zip(corners, panels, strict=True):
         for rows, columns, colour in panel.outlined:
-            (y, height), (x, width) = layout.queries.span(rows), layout.keys.span(columns)
+            n_rows, n_columns = panel.values.shape
+            (y, height), (x, width) = layout.queries.span(rows, n_rows), layout.keys.span(columns, n_columns)
             x, y, out = left + x, top + y, _FINE / 2 / POINTS
             if colour == "fine":
                 fine[INK].append((x, y, width, height))
@@ -668,23 +670,18 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     size = layout.label_size
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
     for left, top in corners[:: layout.columns]:
-        if layout.queries.ruler:
-            draw_ruler(sheet, layout.queries.ruler, left, top)
-        for _, label, place, colour in layout.queries.written():
+        for place, label, colour in layout.queries.marks:
             sheet.write(left - 0.05, top + place, label, size, align="right", colour=colour)
     for left, top in lowest.values():
-        under = top + layout.tile_height
-        if layout.keys.ruler:
-            draw_ruler(sheet, layout.keys.ruler, left, under)
-        for _, label, place, colour in layout.keys.written():
+        y = top + layout.tile_height + 0.05
+        for place, label, colour in layout.keys.marks:
             fits = not layout.turned or (
                 _has_wide(label) and text_width(label, size, sheet.fonts.families) <= layout.keys.cell
             )
-            x, y = left + place, under + 0.05
             if fits:
-                sheet.write(x, y, label, size, align="center", vertical="top", colour=colour)
+                sheet.write(left + place, y, label, size, align="center", vertical="top", colour=colour)
             else:  # it ends at its cell, and is read from below
-                sheet.write(x, y, label, size, align="right", rotation=90, colour=colour)
+                sheet.write(left + place, y, label, size, align="right", rotation=90, colour=colour)
 
 
 def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:

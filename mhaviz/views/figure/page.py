@@ -244,9 +244,9 @@ def _stand_in_line(one: HeadsPart, other: HeadsPart) -> bool:
     """
     if one is other:
         return True
-    if one.layout.queries.ruler or other.layout.queries.ruler:
-        return False
     first, second = one.block.first, other.block.first
+    if not (first.is_whole and second.is_whole):
+        return False
     if not (first.is_recorded and second.is_recorded):
         return True
     longest = [max(len(m.rows), len(m.columns)) for m in (first, second)]

@@ -142,7 +142,7 @@ def test_positions_stand_along_the_axes():
     for text in sheet.page.texts:
         if text.get_position()[0] <= right:  # what is right of it belongs to the scale
             places.setdefault(text.get_text(), []).append(text.get_position())
-    assert len(places["0"]) == len(places["19,999"]) == len(places["10,000"]) == 2
+    assert len(places["0"]) == len(places["10,000"]) == 2
     (query_x, query_y), (key_x, key_y) = places["10,000"]
     assert query_y == pytest.approx(top + (bottom - top) * 10_000.5 / 20_000)
     assert key_x == pytest.approx(left + (right - left) * 10_000.5 / 20_000)
@@ -153,7 +153,7 @@ def test_positions_stand_along_the_axes():
 def test_a_window_says_where_it_is():
     sheet = figure(long_map(2, (1000, 1300), (4000, 7000), (300, 512)))
     shown = texts(sheet)
-    assert {"1,000", "1,299", "1,100", "1,200", "4,000", "6,999", "5,000"} <= set(shown)
+    assert {"1,000", "1,100", "1,200", "5,000", "6,000"} <= set(shown)
     assert any("queries 1,000 to 1,299, keys 4,000 to 6,999" in text for text in shown)
 
 
@@ -169,10 +169,8 @@ def laid_out(m):
 
 def test_an_axis_of_few_tokens_has_labels_beside_one_of_positions():
     layout = laid_out(long_map(2, (0, 5000), (100, 108)))
-    assert layout.keys.labels[1] == "whale₁₀₁"
-    assert layout.keys.ruler is None
-    assert layout.queries.ruler
-    assert not layout.queries.labels
+    assert [text for _, text, _ in layout.keys.marks][:2] == ["the₁₀₀", "whale₁₀₁"]
+    assert [text for _, text, _ in layout.queries.marks][:3] == ["0", "500", "1,000"]
 
 
 def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):

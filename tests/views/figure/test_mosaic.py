@@ -71,11 +71,11 @@ def test_every_size_gives_a_page(n_heads, n_tokens):
     assert pixels >= 1
     assert (layout.value_size is not None) == (n_tokens <= 12)
     if n_tokens <= 60:
-        assert layout.queries.every == layout.keys.every == 1
+        assert len(layout.queries.marks) == len(layout.keys.marks) == n_tokens
         assert layout.label_size >= 5
     else:
-        assert n_tokens / layout.queries.every <= 100
-    labels_high = layout.label_size / 72 * (layout.queries.cells / layout.queries.every)
+        assert len(layout.queries.marks) <= 100
+    labels_high = layout.label_size / 72 * len(layout.queries.marks)
     assert labels_high <= layout.tile_height * 1.1 + 0.1, "labels do not overlap"
 
 
@@ -214,7 +214,7 @@ def test_a_map_far_from_square_is_still_seen(q, k):
 def test_labels_of_pooled_maps_do_not_overlap():
     layout = laid_out(1, 2000, 2000)
     assert layout.turned
-    assert 2000 / layout.keys.every * layout.label_size / 72 < layout.tile_width * 1.1
+    assert len(layout.keys.marks) * layout.label_size / 72 < layout.tile_width * 1.1
     assert layout.pooled == "each cell is the strongest of up to 3 × 3"
 
 
