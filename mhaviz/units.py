@@ -1,9 +1,4 @@
-"""Large numbers, and names, for people."""
-
-import re
-
-_MOST_DIGITS = 61
-"""With so many a number is beyond everything that is counted here."""
+"""Large numbers for people."""
 
 
 def readable_bytes(size: float) -> str:
@@ -13,30 +8,6 @@ def readable_bytes(size: float) -> str:
             break
         size /= 1024
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
-
-
-_INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72}
-
-
-def parse_length(text: str) -> float:
-    """ "8.4cm" → inches; also "3.3in", "84 mm", "240pt".
-
-    Raises:
-        ValueError: it cannot be read, or is not above 0.
-    """
-    match = re.fullmatch(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*(in|cm|mm|pt)\s*", text.lower(), re.ASCII)
-    if not match or not float(match[1]):
-        raise ValueError(f"expected a length such as 3.3in or 8.4cm, got {text[:60]!r}")
-    return float(match[1]) * _INCHES[match[2]]
-
-
-def parse_whole(text: str) -> int:
-    """ "-12" → -12. Of more digits than ``errors.quoted`` writes the first alone count, as Python reads no thousands.
-
-    ``text``: digits, which may follow a sign.
-    """
-    number = int(text.lstrip("+-").lstrip("0")[:_MOST_DIGITS] or "0")
-    return -number if text.startswith("-") else number
 
 
 def readable_count(number: float) -> str:

@@ -11,6 +11,8 @@ from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.records.source import Source
 
+_CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -26,10 +28,10 @@ class Bench:
         MhavizError: the layer does not fit into memory.
     """
 
-    d_model: int
-    n_heads: int
-    seed: int
-    device: torch.device
+    d_model: int = 512
+    n_heads: int = 8
+    seed: int = 0
+    device: torch.device = _CPU
 
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)

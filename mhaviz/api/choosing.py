@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer.tokens import tokenize
-from mhaviz.units import parse_whole
 from mhaviz.views.labels import bare, cut, visible
 
 _LISTED = 12  # tokens that an error lists
@@ -43,8 +42,8 @@ def choose_token(text: str | int | None, tokens: Sequence[str], is_target: bool 
             f"{parameter('token')}: “{_short(tokens[found[0]])}” occurs {len(found)} times; give one of its "
             f"positions, {positions}"
         )
-    if match := re.fullmatch(r"#?([0-9]+)", text.strip()):
-        return _position(parse_whole(match[1]), tokens)
+    if match := re.fullmatch(r"#?([0-9]{1,18})", text.strip()):
+        return _position(int(match[1]), tokens)
     if len(wanted) > 1:
         raise ArgumentError(f"{parameter('token')}: expected one word, got {len(wanted)}; {of} has {_listed(tokens)}")
     near = difflib.get_close_matches(wanted[0], set(map(bare, tokens)), n=3) if wanted else []

@@ -162,7 +162,7 @@ def _usage_message(error: Any, words: Sequence[str]) -> str:
         names, wrong = [name.lstrip("-") for name in options], error.option_name.lstrip("-")
         error.possibilities = [f"--{name}" for name in get_close_matches(wrong, names, cutoff=_NEAR)]
     wrong = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), error.format_message()).rstrip(".")
-    wrong = wrong.replace("Value error, ", "")
+    wrong = re.sub(r"^Invalid value for '(--\S+)': (Value error, )?", r"\1: ", wrong)
     return f"{wrong}{' See' if wrong.endswith('?') else '; see'} {command} --help"
 
 

@@ -1,8 +1,8 @@
 """A command as typer takes it, made of a function that takes groups of options."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -37,13 +37,13 @@ def command_of(function: Callable[..., None], name: str, **settings: Any) -> Typ
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {one: hint for one, hint in hints.items() if is_dataclass(hint)}
-    fields = {one: inspect.signature(group).parameters for one, group in groups.items()}
+    options = {one: inspect.signature(group).parameters for one, group in groups.items()}
     parameters: list[inspect.Parameter] = []
     for one, parameter in inspect.signature(function).parameters.items():
         annotations = get_type_hints(groups[one], include_extras=True) if one in groups else hints
         parameters += [
-            field.replace(annotation=annotations[field.name], kind=field.KEYWORD_ONLY)
-            for field in fields.get(one, {one: parameter}).values()
+            option.replace(annotation=annotations[option.name], kind=option.KEYWORD_ONLY)
+            for option in options.get(one, {one: parameter}).values()
         ]
     if any(get_args(one.annotation)[1].hidden for one in parameters):
         parameters.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_All))
@@ -51,7 +51,7 @@ def command_of(function: Callable[..., None], name: str, **settings: Any) -> Typ
     def run(**values: Any) -> None:
         values.pop("help_all", None)
         _require_small(values)
-        made = {one: group(**{field: values.pop(field) for field in fields[one]}) for one, group in groups.items()}
+        made = {one: group(**{name: values.pop(name) for name in options[one]}) for one, group in groups.items()}
         try:
             function(**made, **values)
         except KeyboardInterrupt:  # typer would make a status of it, as of a program that ends with 130
@@ -104,6 +104,22 @@ _All = Annotated[
 ]
 """Of a command with options that are made with ``hidden=True``: those that few people need, for which --help has no
 room."""
+
+
+def given(group: Any) -> list[str]:
+    """The names of a group's options that differ from what they are by default."""
+    return [option_name(one.name) for one in fields(group) if getattr(group, one.name) != one.default]
+
+
+def asked(group: Any) -> dict[str, Any]:
+    """A group's options as arguments, but for those that are None."""
+    return {name: value for name, value in vars(group).items() if value is not None}
+
+
+def require_unread(groups: Iterable[Any], read: Collection[str], study: str) -> None:
+    """Raise ArgumentError if groups have options that a study does not read; ``read``: those that it does."""
+    if others := [name for group in groups for name in given(group) if name not in read]:
+        raise ArgumentError(f"{study}; leave out {', '.join(others)}")
 
 
 def _require_small(values: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ from mhaviz.files.errors import name_of
 from mhaviz.files.json_files import read_json
 from mhaviz.files.texts import read_lines
 from mhaviz.records.given import Message, require_messages
-from mhaviz.units import parse_whole
 
 _BETWEEN = re.compile(r"[\s,]+")
 
@@ -16,10 +15,14 @@ _BETWEEN = re.compile(r"[\s,]+")
 def parse_ids(text: str, of: str) -> tuple[int, ...]:
     """ "101,2023 102" → (101, 2023, 102). Raises ArgumentError, which begins with ``of``, if they cannot be read."""
     parts = _BETWEEN.split(text.strip(" \t,[]"))
-    for part in parts:
-        if not (part.isascii() and part.isdecimal()):
-            raise ArgumentError(f"{of}: expected numbers such as 101,2023,102, or a file of them, got {quoted(part)}")
-    return tuple(map(parse_whole, parts))
+    try:
+        if not all(map(str.isdecimal, parts)):
+            raise ValueError
+        return tuple(map(int, parts))
+    except ValueError:
+        raise ArgumentError(
+            f"{of}: expected numbers such as 101,2023,102, or a file of them, got {quoted(text)}"
+        ) from None
 
 
 def read_ids(path: Path) -> tuple[tuple[int, ...], ...]:

@@ -41,7 +41,6 @@ class ModelKind:
         name: names a model of this kind, unless there is a file of that name; "random" always does.
         expected, is_of_kind: of kinds that are files or folders: what messages call them, and whether there is one of
             this name.
-        takes_any_text: whether its tokenizer makes tokens of texts without words, too.
     """
 
     called: str
@@ -50,7 +49,6 @@ class ModelKind:
     name: str | None = None
     expected: str | None = None
     is_of_kind: Callable[[str], bool] = lambda name: False
-    takes_any_text: bool = False
 
 
 def _suffix(name: str) -> str:
@@ -204,7 +202,6 @@ KINDS = (
         options=("revision", "dtype", "device_map", "max_memory", "tensor_parallel"),
         expected="a folder of transformers, or a hub id",
         is_of_kind=_is_pretrained,
-        takes_any_text=True,
     ),
 )
 """Every kind of model. A name is of the first kind that takes it: a hub id, which may be any name, comes last."""

@@ -80,7 +80,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
     [
         (["I", "deposit"], 2, "expected one sentence, got 2; put it in quotes"),
         (["money"], 2, "expected at least two words, as a word is left out of its own sum, got one"),
-        (["?!"], 2, 'at least one word, got "?!"'),
+        (["?!"], 2, "at least one word, got '?!'"),
         (["a", "--d-model", "10", "--n-heads", "3"], 2, "try 2 or 5 heads"),
         (["a", "--mask", "causal"], 2, "--mask"),
         (["a", "-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),

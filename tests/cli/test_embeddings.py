@@ -81,7 +81,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
         (["--seed", "3"], "of no model; leave out --seed"),
         (["--length", "3", "--model", "translation"], "no sentence: give one in quotes"),
         (["--model", "translation"], "no sentence: give one in quotes"),
-        (["--target", "x"], "--target goes with one sentence, got none"),
+        (["--target", "x"], "no sentence: give one in quotes"),
         (["a", "--target", "b"], "has no decoder; leave out --target"),
         (["--length", "0"], "--length: expected at least 1, got 0"),
         (["--length", "5000"], "at most 4,096 positions, as every two of them are compared, got 5,000"),

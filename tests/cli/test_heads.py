@@ -12,7 +12,7 @@ from mhaviz.api import loaded
 from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import CorpusModel, Site, SiteCall
 from mhaviz.cli.shared.ranking import SortColumn
-from mhaviz.cli.shared.sentences import stream_sentences
+from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.pages.head_statistics import COLUMNS, IN_MODEL_ORDER
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens

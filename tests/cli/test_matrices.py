@@ -50,7 +50,7 @@ def test_of_a_translator_the_source_target_attention(mhaviz):
         (("a b", "--head", "2", *SMALL), "--head: there is no head 2; the layer has heads 0 to 1"),
         (("a b", "c d e"), "expected one sentence, got 2"),
         (("--model", "translation"), "no sentence: give one in quotes"),
-        (("--target", "a"), "--target goes with one sentence"),
+        (("--target", "a"), "no sentence: give one in quotes"),
     ],
 )
 def test_mistakes(mhaviz, words, message):

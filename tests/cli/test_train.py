@@ -145,12 +145,12 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (
             ("translation", "-o", "a.safetensors", "--steps", "x"),
             2,
-            "'--steps': Input should be a valid integer",
+            "--steps: Input should be a valid integer",
         ),
         (
             ("translation", "-o", "a.safetensors", "--dropout", "x"),
             2,
-            "'--dropout': Input should be a valid number",
+            "--dropout: Input should be a valid number",
         ),
         (("translation", "-o", "a.safetensors", "--steps", "0"), 2, "--steps: expected at least 1, got 0"),
         (("translation", "-o", "a.safetensors", "--n-heads", "3"), 2, "expected heads that divide d_model"),
@@ -281,7 +281,7 @@ def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mhaviz.cli.commands.heatmap.ManyInputs.given_to", stop)
+    monkeypatch.setattr("mhaviz.cli.commands.heatmap.given_to", stop)
     result = mhaviz("heatmap", "one two")
     assert (result.status, result.out, result.err) == (130, "", "mhaviz: interrupted\n")
 

@@ -9,10 +9,9 @@ from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions, Heads
 from mhaviz.cli.shared.probes import RepeatOptions
-from mhaviz.cli.shared.ranking import Top, parse_top
-from mhaviz.cli.shared.sentences import CorpusFile, Sentences, quotes_notice, stream_sentences
+from mhaviz.cli.shared.ranking import Top
+from mhaviz.cli.shared.texts import CorpusFile, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError
-from mhaviz.numbering import parse_numbers
 from mhaviz.processes import this_process
 from mhaviz.views.formats import ABLATION_SUFFIXES
 
@@ -24,12 +23,12 @@ def ablate(
     repeats: RepeatOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,
-    head: Heads = "all",
+    head: Heads = None,
     sort: Annotated[
         Literal["change", "loss", "layer"], typer.Option(metavar="COLUMN", help="Rank by change, loss or layer.")
     ] = "change",
     reverse: Annotated[bool, typer.Option("--reverse", help="The other end first.")] = False,
-    top: Top = "16",
+    top: Top = 16,
     cmap: Cmap = "ink",
 ) -> None:
     """Zero one head at a time, and rank the heads by how much predictions change.
@@ -50,15 +49,15 @@ def ablate(
 
     from mhaviz.pages.ablation import EffectOrder
 
-    style, order = style_of(picture, cmap=cmap), EffectOrder(sort, reverse, parse_top(top))
+    style, order = style_of(picture, cmap=cmap), EffectOrder(sort, reverse, top)
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)
     with corpus_progress(delivery.quiet) as on_progress:
         found = loaded.ablate(
             stream,
-            layer=parse_numbers("layer", checkpoint.layer),
-            head=parse_numbers("head", head),
+            layer=checkpoint.layer,
+            head=head,
             kind=checkpoint.kind,
             probe=probe,
             replicates=repeats.replicates,

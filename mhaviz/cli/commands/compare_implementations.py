@@ -1,12 +1,13 @@
 """mhaviz compare-implementations"""
 
+from mhaviz.cli.command import asked
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import BenchOptions, Lengths
-from mhaviz.numbering import parse_lengths
+from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
 
 
 def compare_implementations(
+    sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
     lengths: Lengths = "16,32,64,128,256,512,1024,2048",
@@ -22,11 +23,12 @@ def compare_implementations(
     Output: a {record_files} file.
     """
     delivery.check()
-    chosen = parse_lengths(lengths)
 
     from mhaviz.analyses import implementations
+    from mhaviz.analyses.bench import Bench
+    from mhaviz.devices import resolve_device
 
-    layer = bench.bench
+    layer = Bench(device=resolve_device(bench.device), **asked(sizes))
     with progress(delivery.quiet) as on_progress:
-        comparison = implementations.compare_implementations(layer, chosen, bench.most_seconds, on_progress)
+        comparison = implementations.compare_implementations(layer, lengths, bench.most_seconds, on_progress)
     delivery.deliver(comparison)

@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.command import asked
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import LayerOptions
-from mhaviz.cli.shared.sentences import OneSentence
+from mhaviz.cli.shared.layers import LayerOptions
+from mhaviz.cli.shared.texts import OneSentence, read_sentences
 
 SAMPLE = "I am going to deposit my money at the bank"
 
@@ -39,11 +40,12 @@ def compare_projections(
     Output: a {record_files} file.
     """
     delivery.check()
-    sentences = texts.read()
+    sentences = read_sentences(texts)
 
     from mhaviz.analyses import projections
+    from mhaviz.models.single_layer import RandomLayer
 
-    style, layer = style_of(dpi=dpi, cmap=cmap), random.layer
+    style, layer = style_of(dpi=dpi, cmap=cmap), RandomLayer(device_name="cpu", **asked(random))
     with delivery.working("computing"):
         inputs = layer.projection_inputs(sentences[0] if sentences else SAMPLE)
         comparison = projections.compare_projections(inputs, include_self)

@@ -1,16 +1,16 @@
 """mhaviz compare-scaling"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
-from mhaviz.cli.shared.sentences import OneText
+from mhaviz.cli.shared.parsing import several
+from mhaviz.cli.shared.texts import OneSentence, Target, given_to
 from mhaviz.errors import ArgumentError
-from mhaviz.numbering import parse_numbers
 
 
 def compare_scaling(
@@ -19,10 +19,11 @@ def compare_scaling(
     attention: OneAttention,
     delivery: Delivery,
     dpi: Dpi = 150,
-    head: Annotated[str, typer.Option(help="Heads to compare: 0,3-5 or all.")] = "0",
+    head: Annotated[Any, typer.Option(metavar="N,N-N|all", parser=several("heads"), help="Heads to compare.")] = 0,
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
     cmap: Cmap = "ink",
-    texts: OneText,
+    texts: OneSentence,
+    target: Target = None,
 ) -> None:
     """Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.
 
@@ -39,13 +40,13 @@ def compare_scaling(
     """
     if sweep:
         require_unread((model, attention), ("--seed",), "--sweep goes through d_key with random weights")
-        if head != "0":
+        if head != 0:
             raise ArgumentError("--sweep goes through d_key with one head; leave out --head")
-    given = texts.given_to(model, delivery, has_example=True)
+    given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)
             return
-        comparison = loaded.compare_scaling(given, head=parse_numbers("head", head), **attention.chosen)
+        comparison = loaded.compare_scaling(given, head=head, **vars(attention))
     delivery.deliver(comparison, style)

@@ -1,12 +1,13 @@
 """mhaviz complexity"""
 
+from mhaviz.cli.command import asked
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import BenchOptions, Lengths
-from mhaviz.numbering import parse_lengths
+from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
 
 
 def complexity(
+    sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
     lengths: Lengths = "64,128,256,512,1024,2048,4096",
@@ -23,15 +24,15 @@ def complexity(
     Output: a {record_files} file.
     """
     delivery.check()
-    chosen = parse_lengths(lengths)
 
     import torch
 
+    from mhaviz.analyses.bench import Bench
     from mhaviz.analyses.complexity import measure_complexity
-    from mhaviz.devices import free_memory
+    from mhaviz.devices import free_memory, resolve_device
 
-    layer = bench.bench
+    layer = Bench(device=resolve_device(bench.device), **asked(sizes))
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
     with progress(delivery.quiet) as on_progress:
-        measured = measure_complexity(layer, free, chosen, bench.most_seconds, on_progress)
+        measured = measure_complexity(layer, free, lengths, bench.most_seconds, on_progress)
     delivery.deliver(measured)

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import PictureOptions, Width, look_option, style_of
 from mhaviz.cli.shared.change_limits import LimitOptions, flaw_notices, require_at_most
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import given
 from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
 from mhaviz.cli.shared.models import Heads
+from mhaviz.cli.shared.parsing import number_or_auto, parsed
 from mhaviz.cli.shared.saved_maps import ArrayOptions, of_each
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
-from mhaviz.numbering import parse_numbers
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class ChangeOptions(PictureOptions):
 
     cmap: Annotated[str, look_option(help="A diverging colormap of matplotlib.")] = _CHANGES
     vmax: Annotated[
-        str,
+        Any,
         look_option(
             metavar="CHANGE|auto",
+            parser=parsed(number_or_auto, "a change such as 0.5, or auto"),
             help="Change of the last colour. \\[default: auto: the largest, or nearly so of long maps]",
-            show_default=False,
         ),
-    ] = "auto"
+    ] = None
     width: Width = None
 
 
@@ -51,7 +51,7 @@ def diff(
     delivery: Delivery,
     looks: ChangeOptions,
     allowed: LimitOptions,
-    head: Heads = "all",
+    head: Heads = None,
     layer: Annotated[
         list[int] | None,
         typer.Option(metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
@@ -90,7 +90,7 @@ def diff(
     of_maps = [
         *(option for option in given(array) if option != "--kind"),
         *(option for option in given(looks) if option in ("--vmax", "--width")),
-        *(["--head"] if head != "all" else []),
+        *(["--head"] if head else []),
         *(["--layer twice"] if layer and len(layer) > 1 else []),
         *({".html"} & delivery.suffixes),
     ]
@@ -107,7 +107,7 @@ def _diff_of_files(
     delivery: Delivery,
     style: "Style",
     layer: list[int] | None,
-    head: str,
+    heads: tuple[int, ...] | None,
     limits: "Limits",
 ) -> None:
     """Compare the maps of two files; heads that are not drawn are checked, too.
@@ -131,7 +131,6 @@ def _diff_of_files(
     files = arrays.read(paths, delivery)
     first, second = (saved.named(path) for saved, path in zip(files, paths, strict=True))
     first, second = of_layers(first, second, (first_layer, second_layer))
-    heads = parse_numbers("head", head)
     first.select(heads)  # for its error
     second.select(heads)
     if heads is not None:

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import Dpi, look_option, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.given_options import OneInput
-from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed
+from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
 from mhaviz.errors import ArgumentError
 
 
@@ -26,15 +26,6 @@ class EmbeddingOptions(ModelOptions):
         return {"d_model": self.d_model, "seed": self.seed, "n_heads": 1 if self.is_random else None}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TextOrTarget(OneInput):
-    """A sentence, or what a decoder reads beside it."""
-
-    target: Annotated[
-        str | None, typer.Option(help="Of a translator: what its decoder reads of this, in place of SENTENCE.")
-    ] = None
-
-
 def embeddings(
     *,
     model: EmbeddingOptions,
@@ -45,7 +36,11 @@ def embeddings(
         int | None,
         typer.Option(metavar="N", help="Without a sentence: the sinusoids of so many positions. \\[default: 100]"),
     ] = None,
-    texts: TextOrTarget,
+    texts: OneSentence,
+    target: Annotated[
+        str | None, typer.Option(help="Of a translator: what its decoder reads of this, in place of SENTENCE.")
+    ] = None,
+    instead: Instead,
 ) -> None:
     """Show what the first layer reads of a sentence: embeddings, positions, and X, which is made of them.
 
@@ -57,13 +52,14 @@ def embeddings(
     E has a row of a table for each token's id, times √d_model, PE the sines and cosines of each position; X = E + PE.
     Below, the cosine of every two rows: of E it says how alike tokens are, of PE positions, of X both. What the first
     layer of a transformers model reads is found out by running it, and so is whether that is the sum. Without a
-    sentence: the sinusoids alone.
+    sentence: the sinusoids alone. See --help-all for --pair, --chat and --ids.
 
     Output: a {record_files} file.
     """
     from mhaviz.records.given import Given
 
-    given, style = texts.given_to(model, delivery, has_example=True), style_of(dpi=dpi, cmap=cmap)
+    given = given_to(model, delivery, texts, target, instead, has_example=True)
+    style = style_of(dpi=dpi, cmap=cmap)
     if given == Given():
         require_unread((model,), ("--d-model",), "without a sentence it is the sinusoids that are shown, of no model")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import PlainDevice
+from mhaviz.cli.shared.models import PlainDevice
 
 
 def evaluate(

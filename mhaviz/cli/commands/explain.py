@@ -1,14 +1,14 @@
 """mhaviz explain"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mhaviz.cli.shared.appearance import Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.given_options import OneInput
 from mhaviz.cli.shared.models import AnyModelOptions, Generate, OneAttention
-from mhaviz.numbering import parse_number
+from mhaviz.cli.shared.parsing import one
+from mhaviz.cli.shared.texts import Instead, OneSentence, Target, given_to
 
 
 def explain(
@@ -25,9 +25,11 @@ def explain(
             "that is also a word is the word; #3 is always a position.",
         ),
     ] = None,
-    head: Annotated[str, typer.Option(help="The head that is explained.")] = "0",
+    head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="The head that is explained.")] = 0,
     generate: Generate = 0,
-    texts: OneInput,
+    texts: OneSentence,
+    target: Target = None,
+    instead: Instead,
 ) -> None:
     """Explain one query of one head, feature by feature and key by key.
 
@@ -38,12 +40,11 @@ def explain(
 
     Each score is the sum of d_key products of a query's and a key's features; divided by √d_key, the softmax makes
     weights of the scores; the output is the sum of the value rows, each times its weight. Of a translator it is the
-    source-target attention that is explained, or another --kind.
+    source-target attention that is explained, or another --kind. See --help-all for --pair, --chat and --ids.
 
     Output: a {record_files} file.
     """
-    given = texts.given_to(model, delivery, generate=generate)
-    one_head = parse_number("head", head, "explain takes one head")
+    given = given_to(model, delivery, texts, target, instead, generate=generate)
     style, loaded = style_of(dpi=dpi), model.load(delivery.notice, given)
-    explained = loaded.explain(given, token, head=one_head, **attention.chosen)
+    explained = loaded.explain(given, token, head=head, **vars(attention))
     delivery.deliver(explained, style)

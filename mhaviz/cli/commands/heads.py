@@ -1,7 +1,6 @@
 """mhaviz heads"""
 
-import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -9,18 +8,21 @@ from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.given_options import Languages, parse_languages
 from mhaviz.cli.shared.models import CheckpointOptions
+from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
-from mhaviz.cli.shared.sentences import CorpusFile, Sentences, quotes_notice, stream_sentences
-from mhaviz.errors import ArgumentError, quoted
+from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice, stream_sentences
 from mhaviz.files.part_names import SUFFIX
-from mhaviz.numbering import parse_numbers
-from mhaviz.units import parse_whole
 from mhaviz.views.formats import HEAD_SUFFIXES
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
+
+
+def _heads_of_layers(text: str) -> list[tuple[int, int]]:
+    """ "0.3,1.2" → [(0, 3), (1, 2)]."""
+    pairs = [part.split(".") for part in text.split(",")]
+    return [(whole(layer), whole(head)) for layer, head in pairs]
 
 
 def heads(
@@ -37,9 +39,10 @@ def heads(
         typer.Option(metavar="weights|norms", hidden=True, help="norms: weight times the norm of v W_O, as shares."),
     ] = "weights",
     without: Annotated[
-        str | None,
+        Any,
         typer.Option(
             metavar="LAYER.HEAD,…",
+            parser=parsed(_heads_of_layers, "heads such as 0.3,1.2"),
             help="Zero these heads all the while, such as 0.3,1.2: what do the others look at then?",
             hidden=True,
         ),
@@ -67,7 +70,7 @@ def heads(
     Output: a {head_files} file; .safetensors: all that is added up, for mhaviz merge and --resume.
     """
     delivery.check([file] if file else [], (*HEAD_SUFFIXES, SUFFIX))
-    style, zeroed = style_of(picture, cmap=cmap), _parse_heads_of_layers(without)
+    style = style_of(picture, cmap=cmap)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     division = corpus.division(delivery, sentences, file)
@@ -77,11 +80,11 @@ def heads(
         with corpus_progress(delivery.quiet) as on_progress:
             found = loaded.head_statistics(
                 stream,
-                layer=parse_numbers("layer", checkpoint.layer),
+                layer=checkpoint.layer,
                 kind=checkpoint.kind,
                 show=show,
                 probe=probe,
-                without=zeroed,
+                without=without or (),
                 examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
                 replicates=probes.replicates,
                 seed=probes.seed,
@@ -89,14 +92,6 @@ def heads(
                 on_progress=on_progress,
                 on_saved=on_saved,
                 **division,
-                **parse_languages(languages),
+                **(languages or {}),
             )
         corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
-
-
-def _parse_heads_of_layers(text: str | None) -> list[tuple[int, int]]:
-    """ "0.3,1.2" → [(0, 3), (1, 2)]. Raises ArgumentError if it cannot be read."""
-    parts = [] if text is None else [re.fullmatch(r"\s*(\d+)\.(\d+)\s*", part, re.ASCII) for part in text.split(",")]
-    if not all(parts):
-        raise ArgumentError(f"--without: expected heads such as 0.3,1.2, got {quoted(text)}")
-    return [(parse_whole(match[1]), parse_whole(match[2])) for match in parts if match]

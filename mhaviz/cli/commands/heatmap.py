@@ -5,11 +5,9 @@ from typing import Annotated, Literal
 from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.given_options import ManyInputs
-from mhaviz.cli.shared.groups import LongOptions
 from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, model_option
-from mhaviz.cli.shared.sentences import lines_notice, quotes_notice
-from mhaviz.numbering import parse_numbers
+from mhaviz.cli.shared.pooling import LongOptions
+from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
@@ -19,7 +17,9 @@ def heatmap(
     long: LongOptions,
     delivery: Delivery,
     looks: MapOptions,
-    texts: ManyInputs,
+    texts: Several,
+    target: Target = None,
+    instead: Instead,
     show: Annotated[
         Literal["weights", "norms", "rollout"],
         model_option(
@@ -27,8 +27,8 @@ def heatmap(
             help="norms: weight times the norm of v W_O; rollout: attention rollout up to each layer.",
         ),
     ] = "weights",
-    layer: Layers = "all",
-    head: Heads = "all",
+    layer: Layers = None,
+    head: Heads = None,
     kind: Kind = None,
     generate: Generate = 0,
     hide_special: Annotated[
@@ -49,24 +49,23 @@ def heatmap(
 
     A row is a query, a column a key, a cell the weight that the query gives to the key; of --show norms, the length of
     what this adds to the output. Maps of more than --size tokens are pooled, exactly. A token that occurs more than
-    once has its position, from 0 on, beside it, such as the₂.
+    once has its position, from 0 on, beside it, such as the₂. See --help-all for --chat and --ids.
 
     Output: a {map_files} file.
     """
-    given = texts.given_to(model, delivery, MAP_SUFFIXES, generate=generate, whole=long.whole)
-    window, style = long.parse_window(), style_of(looks)
+    given = given_to(model, delivery, texts, target, instead, MAP_SUFFIXES, generate=generate, whole=long.whole)
+    style = style_of(looks)
     if show != "norms":
         style.require_vmax()
     loaded = model.load(delivery.notice, given)
     delivery.tell(loaded.notices)
-    layers = parse_numbers("layer", layer)
-    n_layers = len(loaded.layers if layers is None else layers)
+    n_layers = len(layer or loaded.layers)
     delivery.require_drawable(len(given.sentences) * n_layers, by_layer=n_layers > 1)
     with progress(delivery.quiet, time_left=True) as on_progress:
         attention = loaded.attend(
             given,
-            layer=layers,
-            head=parse_numbers("head", head),
+            layer=layer,
+            head=head,
             kind=kind,
             hide_special=hide_special,
             show=show,
@@ -74,7 +73,7 @@ def heatmap(
             verify=verify,
             pool=long.pool,
             size=long.size,
-            window=window,
+            window=long.window,
             on_notice=None if delivery.quiet else delivery.notice,
             on_progress=lambda done: on_progress(done, "of the map"),
         )

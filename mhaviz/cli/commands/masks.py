@@ -6,9 +6,10 @@ import typer
 
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
-from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
-from mhaviz.numbering import parse_numbers
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, split_model
+from mhaviz.cli.shared.parsing import several
+from mhaviz.cli.shared.texts import Several, Target, given_to, quotes_notice
+from mhaviz.models.load import kind_of
 
 
 def masks(
@@ -20,9 +21,10 @@ def masks(
     dropout: Annotated[
         float | None, typer.Option(metavar="P", help="Share of the weights to drop, from 0 to less than 1.")
     ] = None,
-    head: Annotated[str, typer.Option(help="Heads to draw: 0,3-5 or all.")] = "0",
+    head: Annotated[Any, typer.Option(metavar="N,N-N|all", parser=several("heads"), help="Heads to draw.")] = 0,
     cmap: Cmap = "ink",
-    texts: ManyTexts,
+    texts: Several,
+    target: Target = None,
 ) -> None:
     """Show what a mask hides: scores before it and after it, weights, and what dropout drops.
 
@@ -38,15 +40,16 @@ def masks(
 
     Output: a {record_files} file.
     """
-    given, style = texts.given_to(model, delivery, has_example=True), style_of(dpi=dpi, cmap=cmap)
-    others: dict[str, Any] = {} if model.has_seed else {"seed": None}  # which is then of dropout alone
+    given, style = given_to(model, delivery, texts, target, has_example=True), style_of(dpi=dpi, cmap=cmap)
+    has_seed = "seed" in kind_of(split_model(model.model)[0]).options
+    others: dict[str, Any] = {} if has_seed else {"seed": None}  # which is then of dropout alone
     loaded = model.load(delivery.notice, given, **others)
     with delivery.working("computing"):
         found = loaded.masks(
             given,
             dropout=dropout,
             seed=model.seed,
-            head=parse_numbers("head", head),
-            **attention.chosen,
+            head=head,
+            **vars(attention),
         )
     delivery.deliver(found, style, notice=quotes_notice(texts.sentences))

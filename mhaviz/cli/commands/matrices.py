@@ -1,14 +1,14 @@
 """mhaviz matrices"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
-from mhaviz.cli.shared.sentences import OneText
-from mhaviz.numbering import parse_numbers
+from mhaviz.cli.shared.parsing import several
+from mhaviz.cli.shared.texts import OneSentence, Target, given_to
 
 
 def matrices(
@@ -18,7 +18,12 @@ def matrices(
     delivery: Delivery,
     dpi: Dpi = 150,
     head: Annotated[
-        str | None, typer.Option(help="Heads whose S, A and H are drawn: 0,2-3 or all. \\[default: all of up to 4]")
+        Any,
+        typer.Option(
+            metavar="N,N-N|all",
+            parser=several("heads", "all"),
+            help="Heads whose S, A and H are drawn. \\[default: all of up to 4]",
+        ),
     ] = None,
     token: Annotated[
         str | None,
@@ -28,7 +33,8 @@ def matrices(
         ),
     ] = None,
     cmap: Cmap = "ink",
-    texts: OneText,
+    texts: OneSentence,
+    target: Target = None,
 ) -> None:
     """Show the whole layer as matrices with their shapes: X → Q, K, V → S → A → H → O.
 
@@ -44,13 +50,13 @@ def matrices(
 
     Output: a {record_files} file.
     """
-    given = texts.given_to(model, delivery, has_example=True)
+    given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,
             token=token,
-            head=None if head is None else parse_numbers("head", head) or range(loaded.n_heads),
-            **attention.chosen,
+            head=range(loaded.n_heads) if head == "all" else head,
+            **vars(attention),
         )
     delivery.deliver(found, style)

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.change_limits import LimitOptions, require_models_alike
 from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import given
-from mhaviz.cli.shared.ranking import RankingOptions, parse_top
+from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
 from mhaviz.views.formats import HEAD_SUFFIXES, suffixes_of
@@ -39,7 +39,6 @@ def merge(
     """
     delivery.check(parts, (*HEAD_SUFFIXES, SUFFIX))
     style, allowed, path = style_of(picture, cmap=cmap), limits.limits, part_among(delivery)
-    parse_top(ranking.top)
 
     from mhaviz.api.parts import merge_parts, result_of
     from mhaviz.files.parts import write_part

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mhaviz.cli.command import asked, require_unread
 from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.console import say
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import PoolOptions, require_unread
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads, Layers
+from mhaviz.cli.shared.parsing import several
+from mhaviz.cli.shared.pooling import PoolOptions
 from mhaviz.cli.shared.running import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.numbering import parse_numbers
 from mhaviz.views.formats import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
@@ -35,13 +36,15 @@ class Recorded:
         list[str] | None,
         typer.Option(metavar="GLOB", help="Attentions of these names, such as 'blocks.*.attn'. Repeatable."),
     ] = None
-    layer: Layers = "all"
-    head: Heads = "all"
+    layer: Layers = None
+    head: Heads = None
     passes: Annotated[
         str | None,
         typer.Option(metavar="N,N-N,N-,last", help="Forward passes, such as 0,100,last. \\[default: the first]"),
     ] = None
-    examples: Annotated[str, typer.Option(metavar="N,N|all", help="Which of a batch.")] = "0"
+    examples: Annotated[
+        Any, typer.Option(metavar="N,N|all", parser=several("examples", "all"), help="Which of a batch.")
+    ] = 0
     tokens: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Names of the tokens, one a line, in UTF-8. \\[default: positions]"),
@@ -49,18 +52,9 @@ class Recorded:
 
     def parse(self) -> dict[str, Any]:
         """The arguments of ``mhaviz.record``. Raises ArgumentError and MhavizError."""
-        from mhaviz.api.passes import Passes
         from mhaviz.files.texts import read_labels
 
-        Passes.of(self.passes)
-        return {
-            "module": self.module or None,
-            "layer": parse_numbers("layer", self.layer),
-            "head": parse_numbers("head", self.head),
-            "passes": self.passes,
-            "examples": parse_numbers("examples", self.examples) or "all",
-            "tokens": None if self.tokens is None else read_labels(self.tokens),
-        }
+        return asked(self) | {"tokens": None if self.tokens is None else read_labels(self.tokens)}
 
 
 def record(
@@ -123,7 +117,7 @@ def record(
 
     recording = start(
         **options,
-        grid=images.parse_grid(),
+        grid=images.grid,
         pool=pooled.pool,
         size=pooled.size,
         statistics=show == "heads",

@@ -1,14 +1,14 @@
 """mhaviz report"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
-from mhaviz.cli.shared.sentences import OneText
-from mhaviz.numbering import parse_number
+from mhaviz.cli.shared.parsing import one
+from mhaviz.cli.shared.texts import OneSentence, Target, given_to
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 
@@ -19,8 +19,9 @@ def report(
     delivery: Delivery,
     dpi: Dpi = 150,
     cmap: Cmap = "ink",
-    head: Annotated[str, typer.Option(help="The head whose scaling is compared.")] = "0",
-    texts: OneText,
+    head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="The head whose scaling is compared.")] = 0,
+    texts: OneSentence,
+    target: Target = None,
 ) -> None:
     """Put tokens, heads, shapes and scaling on one page.
 
@@ -32,9 +33,8 @@ def report(
 
     Output: a {page_files} file.
     """
-    given = texts.given_to(model, delivery, PAGE_SUFFIXES)
-    one_head = parse_number("head", head, "report compares the scaling of one head")
+    given = given_to(model, delivery, texts, target, suffixes=PAGE_SUFFIXES)
     style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
     with delivery.working("computing"):
-        page = loaded.report(given, head=one_head, page=".html" in delivery.suffixes, **attention.chosen)
+        page = loaded.report(given, head=head, page=".html" in delivery.suffixes, **vars(attention))
     delivery.deliver(page, style)

@@ -10,7 +10,6 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.saved_maps import LabelledArrayOptions
-from mhaviz.numbering import parse_numbers
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
@@ -20,7 +19,7 @@ def show(
     delivery: Delivery,
     looks: MapOptions,
     images: ImageOptions,
-    head: Heads = "all",
+    head: Heads = None,
     layer: Annotated[int | None, typer.Option(help="Maps of this layer alone.")] = None,
 ) -> None:
     """Draw attention weights that have been saved.
@@ -43,5 +42,5 @@ def show(
     style = style_of(looks)
     images.check(looks)
     (saved,) = arrays.read([file], delivery)
-    attention = saved.attention.select(parse_numbers("head", head), layer)
+    attention = saved.attention.select(head, layer)
     images.deliver(attention, delivery, style)

@@ -1,18 +1,23 @@
 """mhaviz trace-shapes"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import Dpi, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import require_unread
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
-from mhaviz.cli.shared.sentences import ManyTexts, quotes_notice
-from mhaviz.errors import ArgumentError, quoted
-from mhaviz.units import parse_whole
+from mhaviz.cli.shared.parsing import parsed, wholes
+from mhaviz.cli.shared.texts import Several, Target, given_to, quotes_notice
+from mhaviz.errors import ArgumentError
 
 _OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")
+
+
+def _element(text: str) -> tuple[int, ...]:
+    batch, position, feature = wholes(text)
+    return batch, position, feature
 
 
 def trace_shapes(
@@ -22,15 +27,20 @@ def trace_shapes(
     delivery: Delivery,
     dpi: Dpi = 150,
     follow: Annotated[
-        str | None,
-        typer.Option(metavar="B,P,F", help="Follow element (batch, position, feature) of Q through every reshape."),
+        Any,
+        typer.Option(
+            metavar="B,P,F",
+            parser=parsed(_element, "three coordinates such as 0,2,5 (batch, position, feature)"),
+            help="Follow element (batch, position, feature) of Q through every reshape.",
+        ),
     ] = None,
     values: Annotated[
         bool, typer.Option("--values", help="Print the numbers of small tensors, for the first sentence.")
     ] = False,
     batch_size: Annotated[int | None, typer.Option(help="Trace this many sentences of --seq-length.")] = None,
     seq_length: Annotated[int | None, typer.Option(help="Trace a length without a sentence.")] = None,
-    texts: ManyTexts,
+    texts: Several,
+    target: Target = None,
 ) -> None:
     """Show the shape of every tensor on the way through the layer.
 
@@ -51,7 +61,7 @@ def trace_shapes(
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
         require_unread((model, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
-    given, element = texts.given_to(model, delivery, has_example=True), _parse_element(follow)
+    given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(dpi=dpi), model.load(delivery.notice, given)
     if is_of_sizes:
         if given != Given() or values:
@@ -60,22 +70,11 @@ def trace_shapes(
             raise ArgumentError("--batch-size needs a length; add --seq-length")
         trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
-        trace = loaded.trace_shapes(given, values=values, **attention.chosen)
+        trace = loaded.trace_shapes(given, values=values, **vars(attention))
 
     from mhaviz.analyses.following import follow_element
     from mhaviz.views.data import document
 
-    followed = follow_element(trace, element) if element else None
+    followed = follow_element(trace, follow) if follow else None
     whole = document(trace) | ({"follow": followed} if followed else {})
     delivery.deliver(trace, style, document=whole, notice=quotes_notice(texts.sentences), followed=followed)
-
-
-def _parse_element(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 3 or not all(map(str.isdecimal, parts)):
-        raise ArgumentError(
-            f"--follow: expected three coordinates such as 0,2,5 (batch, position, feature), got {quoted(text)}"
-        )
-    return tuple(map(parse_whole, parts))

@@ -2,18 +2,18 @@
 
 import re
 import shlex
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mhaviz.cli.command import asked, given
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
-from mhaviz.cli.shared.groups import PlainDevice, given
-from mhaviz.cli.shared.models import model_option
+from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
 
@@ -119,9 +119,9 @@ def train(
         checkpoint.plan = replace(checkpoint.plan, **more)
         learnt_from = read_corpus(corpus, checkpoint.plan.seed)
     else:
-        chosen_plan = Plan(**_asked(plan), **more)
+        chosen_plan = Plan(**asked(plan), **more)
         learnt_from = read_corpus(corpus, chosen_plan.seed)
-        checkpoint = Checkpoint.untrained(learnt_from, Sizes(**_asked(sizes)), chosen_plan)
+        checkpoint = Checkpoint.untrained(learnt_from, Sizes(**asked(sizes)), chosen_plan)
     trainer = Trainer(checkpoint, learnt_from, chosen_device, 1 if threads is None else threads)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
     if learnt_from.repeated:
@@ -149,10 +149,6 @@ def _next_command(path: Path, sentence: str) -> str:
 def _quoted(text: str) -> str:
     """For a shell: in double quotes, as in the examples, if nothing in it acts there."""
     return f'"{text}"' if re.fullmatch(r"[\w ]*", text) and " " in text else shlex.quote(text)
-
-
-def _asked(group: PlanOptions | SizeOptions) -> dict[str, Any]:
-    return {name: value for name, value in asdict(group).items() if value is not None}
 
 
 def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mhaviz.errors import ArgumentError
-from mhaviz.units import parse_length
+from mhaviz.cli.shared.parsing import number_or_auto, parse_length, parsed
 
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
@@ -16,15 +15,22 @@ look_option = partial(typer.Option, rich_help_panel="Appearance")
 
 Cmap = Annotated[str, look_option(help="ink, bone or one of matplotlib's.")]
 Vmax = Annotated[
-    str,
+    Any,
     look_option(
         metavar="WEIGHT|auto",
+        parser=parsed(number_or_auto, "a weight such as 0.5, or auto"),
         help="Weight of the darkest colour. \\[default: auto: most lies below]",
-        show_default=False,
     ),
 ]
 Dpi = Annotated[int, look_option(help="Pixels an inch.")]
-Width = Annotated[str | None, look_option(metavar="LENGTH", help="Of the picture: 3.3in, 8.4cm.")]
+Width = Annotated[
+    Any,
+    look_option(
+        metavar="LENGTH",
+        parser=parsed(parse_length, "a length such as 3.3in or 8.4cm"),
+        help="Of the picture: 3.3in, 8.4cm.",
+    ),
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +47,7 @@ class MapOptions(PictureOptions):
     """How maps look."""
 
     cmap: Cmap = "ink"
-    vmax: Vmax = "auto"
+    vmax: Vmax = None
     scale: Annotated[
         Literal["linear", "log"],
         look_option(metavar="linear|log", help="log: equal factors, equal steps."),
@@ -55,20 +61,11 @@ class MapOptions(PictureOptions):
 
 
 def style_of(*groups: PictureOptions, **looks: Any) -> "Style":
-    """The style that groups of options and single ones make. Raises ArgumentError for what cannot be read."""
+    """The style that groups of options and single ones make. Raises ArgumentError for one that cannot be."""
     from mhaviz.views.style import Style
 
     for group in groups:
         looks |= vars(group)
     if "scale" in looks:
         looks["log"] = looks.pop("scale") == "log"
-    vmax, width = looks.pop("vmax", "auto"), looks.pop("width", None)
-    try:
-        looks["vmax"] = None if vmax.strip().lower() == "auto" else float(vmax)
-    except ValueError:
-        raise ArgumentError(f"--vmax: expected a weight such as 0.5, or auto, got {vmax!r}") from None
-    try:
-        looks["width"] = None if width is None else parse_length(width)
-    except ValueError as error:
-        raise ArgumentError(f"--width: {error}") from None
     return Style(**looks)

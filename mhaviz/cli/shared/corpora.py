@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.errors import ArgumentError, MhavizError, StoppedError, quoted
+from mhaviz.cli.shared.parsing import parsed, whole
+from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.errors import STANDARD_INPUT
 from mhaviz.files.part_names import SUFFIX, part_beside
 from mhaviz.processes import ended_together, this_process, wait_for_others
-from mhaviz.units import parse_whole
 
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
@@ -22,32 +22,28 @@ if TYPE_CHECKING:
 corpus_option = partial(typer.Option, rich_help_panel="Corpora on several machines")
 
 
+def _shard(text: str) -> tuple[int, int]:
+    """ "3/64" → (3, 64)."""
+    number, count = map(whole, text.split("/"))
+    return number, count
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class CorpusOptions:
     """Which part of a corpus is read, and what becomes of it."""
 
     shard: Annotated[
-        str | None,
+        Any,
         corpus_option(
-            metavar="K/N", help="Read part K of N alone, 1/4 to 4/4; save its sums with -o part.safetensors."
+            metavar="K/N",
+            parser=parsed(_shard, "a part and the number of parts, such as 3/64"),
+            help="Read part K of N alone, 1/4 to 4/4; save its sums with -o part.safetensors.",
         ),
     ] = None
     resume: Annotated[
         bool,
         corpus_option("--resume", help="Go on from NAME.part.safetensors, which a killed run leaves beside -o."),
     ] = False
-
-    def parse_shard(self) -> tuple[int, int] | None:
-        """ "3/64" → (3, 64). Raises ArgumentError if it cannot be read."""
-        if self.shard is None:
-            return None
-        parts = [part.strip() for part in self.shard.split("/")]
-        if len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
-            raise ArgumentError(
-                f"--shard: expected a part and the number of parts, such as 3/64, got {quoted(self.shard)}"
-            )
-        number, count = map(parse_whole, parts)
-        return number, count
 
     def part_of(self, delivery: Delivery) -> Path | None:
         """Where what is added up is kept: the .safetensors file among the outputs, or a file beside the first.
@@ -70,7 +66,7 @@ class CorpusOptions:
             )
         part = self.part_of(delivery)
         return {
-            "shard": self.parse_shard(),
+            "shard": self.shard,
             "part": part,
             "part_at_end": part in delivery.paths,
             "resume": self.resume,
@@ -118,10 +114,10 @@ class CorpusOptions:
         if getattr(record, "kinds", True):
             deliver_beside_part(record, delivery, style, **details)
             return
-        part = part_among(delivery)
+        part, empty = part_among(delivery), "shard {}/{} has no sentence of this text".format(*self.shard)
         if [path for path in delivery.paths if path != part]:
-            raise MhavizError(f"shard {self.shard} has no sentence of this text, and nothing to draw")
-        delivery.tell([*([f"saved {part}"] if part else []), f"shard {self.shard} has no sentence of this text"])
+            raise MhavizError(f"{empty}, and nothing to draw")
+        delivery.tell([*([f"saved {part}"] if part else []), empty])
 
 
 def part_among(delivery: Delivery) -> Path | None:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mhaviz.cli.shared.console import option_name
-from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.cli.shared.parsing import parsed, whole
+from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.views.formats import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from mhaviz.views.style import Style
 
 image_option = partial(typer.Option, rich_help_panel="Images")
+
+
+def _grid(text: str) -> tuple[int, int]:
+    """ "14x14" → (14, 14)."""
+    rows, columns = map(whole, re.split("[xX×,]", text))
+    return rows, columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,8 +42,12 @@ class ImageOptions:
         ),
     ] = None
     grid: Annotated[
-        str | None,
-        image_option(metavar="14x14", help="Rows and columns of patches, where the maps do not know them."),
+        Any,
+        image_option(
+            metavar="14x14",
+            parser=parsed(_grid, "rows and columns of patches such as 14x14"),
+            help="Rows and columns of patches, where the maps do not know them.",
+        ),
     ] = None
 
     @property
@@ -48,15 +59,6 @@ class ImageOptions:
         """The same, wherever a program goes from this folder."""
         return replace(self, image=folder / self.image) if self.image else self
 
-    def parse_grid(self) -> tuple[int, int] | None:
-        """ "14x14" → (14, 14). Raises ArgumentError if it cannot be read."""
-        if self.grid is None:
-            return None
-        match = re.fullmatch(r"\s*(\d{1,6})\s*[x×,]\s*(\d{1,6})\s*", self.grid, re.ASCII | re.IGNORECASE)
-        if not match or not (int(match[1]) and int(match[2])):
-            raise ArgumentError(f"--grid: expected rows and columns of patches such as 14x14, got {quoted(self.grid)}")
-        return int(match[1]), int(match[2])
-
     def check(self, looks: "MapOptions", needs_image: Sequence[str] = ("query", "grid")) -> None:
         """Find out before the work starts whether its options go together.
 
@@ -66,7 +68,6 @@ class ImageOptions:
             ArgumentError: they do not, or cannot be read.
             MhavizError: there is no such image.
         """
-        self.parse_grid()
         if self.image is None:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
@@ -95,6 +96,6 @@ class ImageOptions:
         if of_maps:
             replace(delivery, output=of_maps, quiet=True, json=False).deliver_maps(attention, style)
             delivery.tell(f"saved {path}, the maps without the image" for path in of_maps)
-        over = attention.over_image(self.image, self.query, grid=self.parse_grid())
+        over = attention.over_image(self.image, self.query, grid=self.grid)
         others = [path for path in delivery.paths if path not in of_maps]
         replace(delivery, output=others).deliver(over, style)

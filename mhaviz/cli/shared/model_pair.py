@@ -9,10 +9,8 @@ from mhaviz.cli.shared.change_limits import require_models_alike
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.given_options import Languages, parse_languages
-from mhaviz.cli.shared.groups import PlainDevice
-from mhaviz.cli.shared.models import Dtype, model_option, split_model
-from mhaviz.cli.shared.sentences import stream_sentences
+from mhaviz.cli.shared.models import Dtype, PlainDevice, model_option, split_model
+from mhaviz.cli.shared.texts import Languages, stream_sentences
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
@@ -79,7 +77,7 @@ def diff_of_models(
                 kind=kind,
                 fail_above=limits.mean,
                 fail_above_row=limits.row,
-                **parse_languages(pair.languages),
+                **(pair.languages or {}),
                 on_notice=delivery.notice,
                 on_progress=on_progress,
                 **division,

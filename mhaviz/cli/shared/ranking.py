@@ -1,12 +1,12 @@
 """The order and length of a table of heads."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from mhaviz.errors import ArgumentError, quoted
-from mhaviz.units import parse_whole
+from mhaviz.cli.shared.parsing import parsed, whole
+from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mhaviz.pages.head_statistics import Order
@@ -29,7 +29,24 @@ SortColumn = Literal[
 ]
 """What heads can be ranked by; "layer" is the order of the model."""
 
-Top = Annotated[str, typer.Option(metavar="N|all", help="Rows of the table.")]
+
+def _top(text: str) -> int | None:
+    """ "20" → 20; "all" → None."""
+    if text.strip().lower() == "all":
+        return None
+    if (most := whole(text)) < 1:
+        raise ValueError
+    return most
+
+
+Top = Annotated[
+    Any,
+    typer.Option(
+        metavar="N|all",
+        parser=parsed(_top, "a number of heads such as 20, or all"),
+        help="Rows of the table.",
+    ),
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +60,7 @@ class RankingOptions:
     reverse: Annotated[
         bool, typer.Option("--reverse", help="The other end first. \\[default: low entropy, high distance and weights]")
     ] = False
-    top: Top = "16"
+    top: Top = 16
 
     def order(self, probe: "Probe | None") -> "Order":
         """How the table is ordered: unasked, by the number that the texts were made for.
@@ -60,14 +77,4 @@ class RankingOptions:
                 f"--sort {self.sort} ranks heads by what they read of a needle, and none was in the sentences"
             )
         usual = "entropy" if probe is None else "induction" if isinstance(probe, RandomRepeats) else "retrieval"
-        return Order(self.sort or usual, self.reverse, parse_top(self.top))
-
-
-def parse_top(text: str) -> int | None:
-    """ "20" → 20; "all" → None. Raises ArgumentError if it cannot be read."""
-    if text.strip().lower() == "all":
-        return None
-    most = parse_whole(text.strip()) if text.strip().isdecimal() else 0
-    if not most:
-        raise ArgumentError(f"--top: expected a number of heads such as 20, or all, got {quoted(text)}")
-    return most
+        return Order(self.sort or usual, self.reverse, self.top)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from mhaviz.cli.command import given
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.groups import given
 from mhaviz.cli.shared.models import AnyKind
 from mhaviz.errors import ArgumentError, MhavizError
 

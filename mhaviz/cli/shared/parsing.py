@@ -1,0 +1,79 @@
+"""Parsers of options: each turns the text of an option into its value, where the option is declared."""
+
+from collections.abc import Callable
+from typing import Any
+
+from mhaviz.errors import quoted
+
+_LARGEST = 9_999
+"""No model has so many heads, no batch so many examples that anybody draws."""
+
+_INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72}
+
+
+def parsed(parse: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
+    """The parser of an option; ``parse`` raises ValueError for a text that is not what is ``expected``."""
+
+    def parser(text: Any) -> Any:
+        try:
+            return parse(text) if isinstance(text, str) else text  # what it is by default
+        except ValueError:
+            raise ValueError(f"expected {expected}, got {quoted(text)}") from None
+
+    return parser
+
+
+def several(things: str, everything: str | None = None) -> Callable[[str], Any]:
+    """The parser of numbers from 0 on: "0,3-5" → (0, 3, 4, 5), "all" → ``everything``."""
+    return parsed(lambda text: _numbers(text) or everything, f"{things} such as 0, 3-5 or all")
+
+
+def one(thing: str) -> Callable[[str], Any]:
+    """The parser of a single number from 0 on."""
+    return parsed(whole, f"one {thing}, such as 3")
+
+
+def whole(text: str) -> int:
+    """ "12" → 12. Raises ValueError for all but digits."""
+    if not text.strip().isdecimal():
+        raise ValueError
+    return int(text)
+
+
+def wholes(text: str) -> tuple[int, ...]:
+    """ "16,64,256" → (16, 64, 256)."""
+    return tuple(map(whole, text.split(",")))
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    if text.strip().lower() == "all":
+        return None
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        low, high = whole(first), whole(last if dash else first)
+        if not low <= high <= _LARGEST:
+            raise ValueError
+        numbers += range(low, high + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+def parse_window(text: str) -> tuple[int | None, ...]:
+    """ "0:512,1000:" → (0, 512, 1000, None)."""
+    queries, keys = (side.split(":") for side in text.split(","))
+    (q0, q1), (k0, k1) = queries, keys
+    return tuple(whole(end) if end.strip() else None for end in (q0, q1, k0, k1))
+
+
+def parse_length(text: str) -> float:
+    """ "8.4cm" → inches; also "3.3in", "84 mm", "240pt"."""
+    stripped = text.strip().lower()
+    inches = float(stripped[:-2]) * _INCHES.get(stripped[-2:], 0.0)
+    if not 0 < inches < float("inf"):
+        raise ValueError
+    return inches
+
+
+def number_or_auto(text: str) -> float | None:
+    """ "0.5" → 0.5; "auto" → None."""
+    return None if text.strip().lower() == "auto" else float(text)

@@ -1,0 +1,237 @@
+"""What a model is to read: sentences, from arguments, a file or standard input, or what stands in their place."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.parsing import parsed
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files import texts
+from mhaviz.files.errors import STANDARD_INPUT, name_of
+from mhaviz.layer.tokens import tokenize
+from mhaviz.models.pretrained.folder import is_file
+from mhaviz.views.formats import RECORD_SUFFIXES
+
+if TYPE_CHECKING:
+    from mhaviz.cli.shared.models import ModelOptions
+    from mhaviz.models.corpus_batches import Sentence
+    from mhaviz.records.given import Given
+
+_MANY = 20  # sentences; few people want a picture of each
+
+Sentences = Annotated[
+    list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences, in quotes; - reads them from standard input.")
+]
+CorpusFile = Annotated[
+    Path | None,
+    typer.Option(help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
+]
+Target = Annotated[str | None, typer.Option(help="Queries come from this sentence; of a translator, what it writes.")]
+
+instead_option = partial(typer.Option, rich_help_panel="What a model of transformers reads", hidden=True)
+
+
+def _languages(text: str) -> dict[str, str | None]:
+    """ "eng_Latn,fra_Latn" → the arguments of Python's functions; either may be left out."""
+    source, target = (part.strip() for part in text.split(","))
+    return {"source_language": source or None, "target_language": target or None}
+
+
+Languages = Annotated[
+    Any,
+    instead_option(
+        metavar="SOURCE,TARGET",
+        parser=parsed(_languages, "two codes such as eng_Latn,fra_Latn"),
+        help="Of SENTENCE and of what the decoder writes, of a model of many: eng_Latn,fra_Latn.",
+    ),
+]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OneSentence:
+    """A single sentence."""
+
+    sentences: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help="One sentence, in quotes; - reads it from standard input."),
+    ] = None
+
+    file: ClassVar[Path | None] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Several:
+    """Several sentences."""
+
+    sentences: Sentences = None
+    file: Annotated[Path | None, typer.Option(help="Read sentences from a UTF-8 file, one a line.")] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Instead:
+    """What a model of transformers can read beside a sentence, or in its place; few people need it."""
+
+    pair: Annotated[
+        str | None,
+        instead_option(metavar="TEXT", help="Second text of a pair, for a model that compares SENTENCE with it."),
+    ] = None
+    chat: Annotated[
+        Path | None,
+        instead_option(
+            metavar="FILE",
+            help='In place of SENTENCE: messages, \\[{"role": "user", "content": "Hello"}, …], in JSON, through the '
+            "chat template of the model; - is standard input.",
+        ),
+    ] = None
+    ids: Annotated[
+        str | None,
+        instead_option(
+            metavar="N,N,…|FILE", help="In place of SENTENCE: exactly these tokens; of a file a sequence a line."
+        ),
+    ] = None
+    languages: Languages = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [Path(name) for name in (self.chat, self.ids) if name is not None and is_file(name)]
+
+    @property
+    def takes_the_place(self) -> bool:
+        """Whether no sentence is needed."""
+        return self.chat is not None or self.ids is not None
+
+    def read(self) -> dict[str, Any]:
+        """The arguments of ``Given``. Raises MhavizError for a file that holds no chat, or no ids."""
+        from mhaviz.files.given import parse_ids, read_chat, read_ids
+
+        ids = None
+        if self.ids is not None:
+            in_file = self.ids == "-" or is_file(self.ids)
+            ids = read_ids(Path(self.ids)) if in_file else (parse_ids(self.ids, "--ids"),)
+        chat = None if self.chat is None else read_chat(self.chat)
+        return {"pair": self.pair, "chat": chat, "ids": ids, **(self.languages or {})}
+
+
+def given_to(
+    model: "ModelOptions",
+    delivery: Delivery,
+    given: OneSentence | Several,
+    target: str | None = None,
+    instead: Instead = Instead(),
+    suffixes: Sequence[str] = RECORD_SUFFIXES,
+    *,
+    generate: int = 0,
+    whole: bool = False,
+    has_example: bool = False,
+) -> "Given":
+    """All that a model is to read, after it has been found out whether results can be written.
+
+    Args:
+        model: whose --input may take the place of a sentence.
+        delivery: where results are written, as files with one of these suffixes.
+        given, target, instead: what the user says.
+        generate: so many tokens are written after them.
+        whole: read all of a file as one text.
+        has_example: without a sentence a layer with random weights reads the worked example.
+
+    Raises:
+        ArgumentError: there is no sentence, or several where one is read; as ``Delivery.check``.
+        MhavizError: a file that cannot be read; as ``Delivery.check``.
+    """
+    delivery.check([*model.files, *([given.file] if given.file else []), *instead.files], suffixes)
+    read = read_sentences(given, whole)
+    is_example = has_example and model.is_random and target is None
+    if not (model.options.get("input") or is_example or instead.takes_the_place):
+        require_some(read, has_file=isinstance(given, Several))
+
+    from mhaviz.records.given import Given
+
+    return Given(tuple(read), target, generate=generate, **instead.read())
+
+
+def read_sentences(given: OneSentence | Several, whole: bool = False) -> list[str]:
+    """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
+
+    Raises:
+        ArgumentError: several sentences where one is read, or ``whole`` without a file or standard input.
+        MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
+    """
+    if whole and given.file is None and "-" not in (given.sentences or ()):
+        raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
+    read: list[str] = []
+    for one in _arguments(given.sentences, given.file):
+        if isinstance(one, Path):
+            read += [_whole(one)] if whole else [line.text for line in texts.read_lines(one)]
+        elif " " not in one and Path(one).suffix and is_file(one):
+            option = "--file" if isinstance(given, Several) else "- <"
+            raise ArgumentError(f"{one} is a file; to read it, use {option} {one}")
+        else:
+            read.append(one)
+    if isinstance(given, OneSentence) and len(read) > 1:
+        quotes = "put it in quotes" if _forgot_quotes(read) else "give one of them"
+        raise ArgumentError(f"expected one sentence, got {len(read)}; {quotes}")
+    return read
+
+
+def _whole(path: Path) -> str:
+    text = texts.read_text(path)
+    if not text.strip():
+        raise MhavizError(f"{name_of(path)} is empty: expected text")
+    return text
+
+
+def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator["Sentence"]:
+    """All sentences, in the same order, one by one, as the file may be larger than memory.
+
+    Raises:
+        ArgumentError: there are none.
+        MhavizError: a file that cannot be opened; when it comes to it, one that is not UTF-8 or holds no sentence.
+    """
+    from mhaviz.models.corpus_batches import Sentence
+
+    parts: list[Iterable[Sentence]] = []
+    for one in _arguments(arguments, file):
+        if isinstance(one, Path):
+            parts.append(Sentence(line.text, line.done) for line in texts.stream_lines(one))
+        else:
+            parts.append([Sentence(one, 0.0)])
+    require_some(parts)
+    return chain.from_iterable(parts)
+
+
+def _arguments(sentences: Sequence[str] | None, file: Path | None) -> list[str | Path]:
+    """Sentences that are not blank, and files to read them from."""
+    given: list[str | Path] = [STANDARD_INPUT if one == "-" else one for one in sentences or () if one.strip()]
+    return given if file is None else [*given, file]
+
+
+def require_some(sentences: Sequence[object], has_file: bool = True) -> None:
+    """Raise ArgumentError if there is no sentence."""
+    if not sentences:
+        more = ", --file sentences.txt" if has_file else ""
+        raise ArgumentError(f"no sentence: give one in quotes{more}, or - for standard input")
+
+
+def quotes_notice(arguments: Sequence[str] | None) -> str | None:
+    """A hint for whoever left out the quotes, so that each word of a sentence came as a sentence."""
+    if not arguments or not _forgot_quotes(arguments):
+        return None
+    return f"drew {len(arguments)} sentences of one word each; if they are one sentence, put it in quotes"
+
+
+def lines_notice(file: Path | None, whole: bool, sentences: Sequence[str]) -> str | None:
+    """A hint for whoever wanted one picture of a text, and got one of each line."""
+    if file is None or whole or len(sentences) <= _MANY:
+        return None
+    return f"drew {len(sentences):,} sentences, one a line; --whole reads a file as one input"
+
+
+def _forgot_quotes(sentences: Sequence[str]) -> bool:
+    return len(sentences) > 1 and all(len(tokenize(sentence)) == 1 for sentence in sentences)
