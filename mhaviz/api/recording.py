@@ -116,7 +116,8 @@ class Recording(ContextDecorator):
             )
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
-        self._watch = Watch(self._on_caught, model, self._is_wanted, self._options.names, self._on_merged)
+        names, on_merged = self._options.names, self._on_merged
+        self._watch = Watch(self._on_caught, model, self._is_wanted, names, on_merged, self._on_weighed)
         self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn, self._on_part)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.always_pooled, options.page)
@@ -355,6 +356,10 @@ class Recording(ContextDecorator):
 
     def _on_merged(self, numbers: Iterable[int]) -> None:
         self._sites.merge(numbers)
+
+    def _on_weighed(self, number: int) -> None:
+        if self._is_drawn(self._sites.all[number]):
+            self._remarks["weights are those before a gate or a sink that multiplies the outputs of some heads"] = None
 
     def _take(self, run: Run, place: Place) -> None:
         is_wanted = self._options.passes.wants(run.pass_number)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.recording.axes import Layouts
 from mhaviz.recording.by_hand import SOFTMAXES
 from mhaviz.recording.functions import functions
 from mhaviz.recording.marks import Marks
@@ -30,10 +31,14 @@ class Merging:
     """Follows outputs of attentions, and sums of exponentials. ``on_merged`` is told which outputs are of parts.
 
     It is a part that several sums weigh at once: an output that its own sums weigh, as a gate does, is a whole.
+    ``on_weighed`` is told which outputs are multiplied so, or by a number for each head: their rows sum to that.
     """
 
-    def __init__(self, on_merged: Callable[[frozenset[int]], None]) -> None:
-        self._marks, self._on_merged, self._here = Marks[_Made](), on_merged, threading.local()
+    def __init__(
+        self, on_merged: Callable[[frozenset[int]], None], on_weighed: Callable[[int], None], layouts: Layouts
+    ) -> None:
+        self._marks, self._here = Marks[_Made](), threading.local()
+        self._on_merged, self._on_weighed, self._layouts = on_merged, on_weighed, layouts
         self._numbers = count()
 
     def shown(self, attention: int) -> None:
@@ -69,9 +74,22 @@ class Merging:
             sums |= {next(self._numbers)}
         if of and len(sums) > 1 and func in _WEIGH:
             self._on_merged(of)
-        elif func not in _LAYERS:
+            return
+        if len(of) == 1 and func in _WEIGH and (sums or self._is_for_each_head(several)):
+            self._on_weighed(*of)
+        if func not in _LAYERS:
             for x in tensors:
                 self._marks.set(x, _Made(of) if of else _Made(sums=sums))
+
+    def _is_for_each_head(self, factors: Sequence[Any]) -> bool:
+        """Whether one of two factors has a number for each head of the other, and none for each of its features."""
+        tensors = [x for x in factors if isinstance(x, Tensor)]
+        for x, other in (tensors, tensors[::-1]) if len(tensors) == 2 else ():
+            sizes = (1,) * (x.ndim - other.ndim) + tuple(other.shape)
+            features = [axis for axis in range(-x.ndim, 0) if self._layouts.are_features(x, axis)]
+            if len(sizes) == x.ndim and features[-1:] == [-1] and sizes[-1] == 1 and self._marks.get(other) is None:
+                return any(sizes[axis] > 1 for axis in features)
+        return False
 
 
 _LAYERS = {*PRODUCTS, *functions("linear bilinear conv1d conv2d conv3d")}

@@ -56,6 +56,7 @@ class Watch:
         is_wanted: see ``Wanted``.
         is_asked: whether what a module weighs is shown even if it is no attention.
         on_merged: is called with attentions that turn out to be parts of one softmax; see ``Merging``.
+        on_weighed: is called with one whose output is multiplied by a number for each of its heads.
 
     Attributes:
         inputs: the numbers of tokens that were read.
@@ -73,12 +74,13 @@ class Watch:
         is_wanted: Wanted = lambda place, q_length, k_length: True,
         is_asked: Callable[[Place], bool] = lambda place: False,
         on_merged: Callable[[frozenset[int]], None] = lambda attentions: None,
+        on_weighed: Callable[[int], None] = lambda attention: None,
     ) -> None:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self._modules = RunningModules(model)
         self.inputs = SeenInputs()
         self._axes = Layouts(self.inputs)
-        self._merging = Merging(on_merged)
+        self._merging = Merging(on_merged, on_weighed, self._axes)
         self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
         weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self._failed, self.fixed, self._axes)
         self._by_hand = ByHand(weights, self._merging.add_sums)

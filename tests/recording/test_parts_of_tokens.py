@@ -203,6 +203,37 @@ def test_layers_that_their_own_sums_weigh_are_wholes(attend, gate):
     assert len([m for m in recording.attention.maps if m.weights.shape[1:] == (T, T)]) == 3
 
 
+SINK = torch.randn(H, 1, 1)
+TIMES = {
+    "a sink": (lambda o, sums, q: o * (sums[..., None] - SINK).sigmoid(), True),
+    "one less the sink's share": (
+        lambda o, sums, q: o * (1 - (SINK - torch.logaddexp(sums[..., None], SINK)).exp()),
+        True,
+    ),
+    "a sink, heads last": (
+        lambda o, sums, q: (o.transpose(1, 2) * (sums[..., None] - SINK).sigmoid().transpose(1, 2)).transpose(1, 2),
+        True,
+    ),
+    "a gate for each head": (lambda o, sums, q: o * SINK.sigmoid(), True),
+    "a gate for each head and query": (lambda o, sums, q: o * q.sum(-1, keepdim=True).sigmoid(), True),
+    "a gate for each feature": (lambda o, sums, q: o * q.sigmoid(), False),
+    "a mask of queries": (lambda o, sums, q: o * (torch.arange(T) < 5)[:, None], False),
+    "a number": (lambda o, sums, q: o * 0.5, False),
+    "a norm": (lambda o, sums, q: o * o.square().mean(-1, keepdim=True).rsqrt(), False),
+}
+
+
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+@pytest.mark.parametrize("times", TIMES)
+def test_a_number_for_each_head_by_which_its_output_is_multiplied_is_said(attend, times):
+    """It is as if the weights were multiplied, and their rows summed to something else."""
+    multiplied, is_said = TIMES[times]
+    recording, A = recorded(lambda q, k, v: multiplied(*attend(q, k, v), q))
+    if attend is by_hand:
+        np.testing.assert_allclose(recording.attention.maps[0].weights, A, atol=CLOSE)
+    assert ("before a gate or a sink" in recording.attention.source.remark) == is_said
+
+
 @pytest.mark.parametrize("normalise", [lambda l: l.softmax(2), lambda l: l.exp() / l.exp().sum(2, keepdim=True)])
 def test_parts_of_the_keys_along_an_axis_are_not_shown(normalise):
     """Flash-decoding with a split axis: (B, H, parts, T, T / parts)."""
