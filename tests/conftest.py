@@ -169,13 +169,15 @@ def random_heads():
                 or (kind, name) == ("masked", "next")
                 or name in ("retrieval", "needle")
             ):
-                return Average(nothing, nothing, 0, 0, nothing, nothing, nothing, counts)
+                nobody = np.zeros((n_layers, 2), np.int64)
+                return Average(nothing, nothing, 0, 0, nothing, nothing, nothing, counts, nobody)
             mean = random.uniform(size=shape) * {"entropy": 3, "distance": 12}.get(name, 1)
             spread = random.uniform(size=shape) / 5 if sentences > 1 else nothing
             counts[..., 3], counts[..., 5] = 1, sentences - 1
             error = spread / np.sqrt(sentences)
             chance = np.full(shape, mean.mean())
-            return Average(mean, spread, sentences, 5 * sentences, mean - error, mean + error, chance, counts)
+            seen, by_layer = (sentences, 5 * sentences), np.tile([sentences, 5 * sentences], (n_layers, 1))
+            return Average(mean, spread, *seen, mean - error, mean + error, chance, counts, by_layer)
 
         return HeadStatistics(
             Source("made by a test", {"kind": "test"}),

@@ -150,15 +150,18 @@ class HeadStudy(Study):
     def _average(self, layers: Sequence[Sums], place: int) -> Average:
         """One number of all layers."""
         ends = [interval(one, place, self._bootstrap) for one in layers]
+        by_layer = np.array([(one["count"][0, place], one["queries"][place]) for one in layers], np.int64)
+        sentences, queries = by_layer.max(axis=0).tolist()
         return Average(
             mean=stacked([one.mean()[:, place] for one in layers]),
             spread=stacked([one.spread[:, place] for one in layers]),
-            sentences=int(layers[0]["count"][0, place]),
-            queries=int(layers[0]["queries"][place]),
+            sentences=sentences,
+            queries=queries,
             low=stacked([low for low, _ in ends]),
             high=stacked([high for _, high in ends]),
             chance=stacked([one.mean("chance.")[:, place] for one in layers]),
             counts=stacked([one["bins"][:, place] for one in layers], 0).astype(np.int64),
+            by_layer=by_layer,
         )
 
 

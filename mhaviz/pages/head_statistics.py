@@ -367,10 +367,14 @@ def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
 def _title_and_subtitle(statistics: HeadStatistics, kind: HeadAverages) -> tuple[str, str]:
     """ "self-attention: 144 heads", "means over 1,000 sentences, 21,400 tokens"."""
     prefix = NORM.title_prefix if statistics.are_of_norms else ""
-    texts = texts_of(kind.sentences, statistics.probe, statistics.is_recorded)
+    most = texts_of(kind.sentences, statistics.probe, statistics.is_recorded), counted(kind.queries, "token")
+    least, ends = kind.entropy.by_layer.min(axis=0).tolist(), (kind.sentences, kind.queries)
+    texts, tokens = (
+        text if few == many else f"{few:,} to {text}" for few, many, text in zip(least, ends, most, strict=True)
+    )
     return (
         f"{prefix}{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}",
-        f"means over {texts}, {counted(kind.queries, 'token')}",
+        f"means over {texts}, {tokens}",
     )
 
 

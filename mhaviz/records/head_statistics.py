@@ -28,14 +28,15 @@ class Average(Brief):
             where a layer has fewer heads than another.
         spread: the same shape: the standard deviation between the sentences, √(Σ (x − mean)² / (sentences − 1)); NaN
             for fewer than two.
-        sentences: how many have a query that counts.
-        queries: how many count, in all sentences.
+        sentences: how many have a query that counts; where layers saw different numbers, as in a program, the most.
+        queries: how many count, in all sentences; likewise.
         low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences, those that a
             needle was put into; NaN for fewer than 30, of which it would hold the mean less often than it says.
         chance: the same shape: the number of a head that gives all keys that a query sees the same weight, on the same
             sentences.
         counts: int64, (n_layers, n_heads, n_bins): how many sentences have a number in each bin; the bins lie between
             the ``EDGES`` of the number, and the last one has all that is above, too.
+        by_layer: int64, (n_layers, 2): the sentences and the queries of each layer.
     """
 
     mean: NDArray[np.float64]
@@ -46,6 +47,7 @@ class Average(Brief):
     high: NDArray[np.float64]
     chance: NDArray[np.float64]
     counts: NDArray[np.int64]
+    by_layer: NDArray[np.int64]
 
     @property
     def is_known(self) -> bool:
@@ -57,12 +59,15 @@ class Average(Brief):
         mean, spread, low, high, chance = (
             float(array[row, column]) for array in (self.mean, self.spread, self.low, self.high, self.chance)
         )
-        return mean, spread, low, high, chance, self.sentences, self.queries
+        sentences, queries = self.by_layer[row].tolist()
+        return mean, spread, low, high, chance, sentences, queries
 
     def select(self, rows: Sequence[int]) -> "Average":
         """That of the layers in these rows."""
-        chosen, arrays = list(rows), ("mean", "spread", "low", "high", "chance", "counts")
-        return replace(self, **{name: getattr(self, name)[chosen] for name in arrays})
+        chosen, arrays = list(rows), ("mean", "spread", "low", "high", "chance", "counts", "by_layer")
+        sentences, queries = self.by_layer[chosen].max(axis=0, initial=0).tolist()
+        kept: dict[str, Any] = {name: getattr(self, name)[chosen] for name in arrays}
+        return replace(self, sentences=sentences, queries=queries, **kept)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class HeadAverages(Brief):
     Attributes:
         kind: of attention.
         layers: their numbers, in the order of the rows of every array.
-        sentences, queries: how many there were.
+        sentences, queries: how many there were, in the layer that saw the most.
         entropy: −Σ_j a(i, j) ln a(i, j), in nats: 0 where one key has it all, ln(keys) where all have the same; as in
             Clark et al. 2019 (arXiv 1906.04341, section 3.3).
         distance: Σ_j a(i, j) |i − j|, in tokens: the attention distance of Vig and Belinkov 2019 (arXiv 1906.04284) for
@@ -136,7 +141,8 @@ class HeadAverages(Brief):
         """Those of these layers."""
         rows = [row for row, layer in enumerate(self.layers) if layer in layers]
         averages: dict[str, Any] = {name: self.average(name).select(rows) for name in STATISTICS}
-        return replace(self, layers=tuple(self.layers[row] for row in rows), **averages)
+        about = {name: getattr(averages["entropy"], name) for name in ("sentences", "queries")}
+        return replace(self, layers=tuple(self.layers[row] for row in rows), **about, **averages)
 
     def heads(self) -> Iterator[tuple[int, int]]:
         """(row, column) of every head that there is, layer by layer."""

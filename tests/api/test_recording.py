@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.pages.head_statistics import counts_text
+from mhaviz.pages.head_statistics import counts_text, head_statistics_page
 
 CLOSE = rounding(depth=2)
 
@@ -293,6 +293,27 @@ def test_long_inputs_are_pooled_exactly(gpt):
     with mhaviz.record(gpt, pool="max", size=16) as largest:
         gpt(ids(60))
     assert largest.attention[0].quantity.reduction == "max"
+
+
+def test_statistics_count_by_layer():
+    """A layer that a program leaves out at times, and one that it runs twice, have seen other numbers."""
+    torch.manual_seed(0)
+    layers = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(3)).eval()
+    batches = [torch.randn(2, 6, 8), torch.randn(2, 4, 8)]
+    with mhaviz.record(nn.ModuleDict({"layers": layers}), statistics=True, examples="all", passes="0-") as recording:
+        for batch in batches:
+            layers[0](batch, batch, batch)
+            layers[2](batch, batch, batch)
+        layers[1](batches[0], batches[0], batches[0])
+    (kind,) = recording.head_statistics.kinds
+    assert kind.entropy.by_layer.tolist() == [[4, 20], [4, 20], [2, 12]]  # as they first ran
+    assert kind.previous.by_layer.tolist() == [[4, 16], [4, 16], [2, 10]]
+    page = head_statistics_page(recording.head_statistics)
+    assert page.blocks[0].subtitle == "means over 2 to 4 examples, 12 to 20 tokens"
+    rows = recording.head_statistics.to_dataframe().query("number == 'entropy' and head == 0")
+    assert rows[["sentences", "queries"]].to_numpy().tolist() == kind.entropy.by_layer.tolist()
+    alone = kind.select([1])
+    assert (alone.sentences, alone.queries, alone.previous.queries) == (2, 12, 10)
 
 
 def test_statistics_are_of_all_passes(gpt):
