@@ -18,15 +18,12 @@ from numpy.typing import NDArray
 
 from mhaviz.analyses.sums import Array, Sums
 from mhaviz.errors import ArgumentError
-from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL
+from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL, LEVEL
 
 REPLICATES = 1000
 """As many as papers usually draw for an interval of 95 %."""
 
 MOST_REPLICATES = 100_000
-
-LEVEL = 0.95
-"""The share of the replicates whose means lie inside an interval."""
 
 _MOST_DRAWN = 20  # times of a sentence in a replicate; more has a probability below 2^-64
 

@@ -1,9 +1,9 @@
-"""What was measured, in words: the same on every page, and in data."""
+"""What was measured, in words: the same on every page."""
 
 from collections.abc import Sequence
 
 from mhaviz.records.timing import Timing
-from mhaviz.units import readable_bytes, readable_seconds
+from mhaviz.units import readable_seconds
 
 
 def time_text(timing: Timing) -> str:
@@ -11,19 +11,12 @@ def time_text(timing: Timing) -> str:
     return "skipped" if timing.seconds is None else readable_seconds(timing.seconds)
 
 
-def skip_text(timing: Timing) -> str:
-    """Why it was not measured: "would take about 40 s". Empty if it was."""
-    if timing.would_take is not None:
-        return f"would take about {readable_seconds(timing.would_take, 2)}"
-    if timing.would_need is not None:
-        return f"would need about {readable_bytes(timing.would_need)}"
-    return ""
-
-
 def skipped_text(name: str, lengths: Sequence[int], timings: Sequence[Timing]) -> str:
     """At which lengths a piece of work was skipped, and why; empty if it was not."""
     reasons = [
-        f"N = {length:,} {skip_text(timing)}" for length, timing in zip(lengths, timings, strict=True) if timing.skipped
+        f"N = {length:,} {timing.why_skipped}"
+        for length, timing in zip(lengths, timings, strict=True)
+        if timing.skipped
     ]
     return f"{name}, skipped: {'; '.join(reasons)}" if reasons else ""
 
@@ -32,5 +25,5 @@ def skipped_from_text(lengths: Sequence[int], timings: Sequence[Timing]) -> str:
     """The same in few words: from which length on, and why there."""
     for length, timing in zip(lengths, timings, strict=True):
         if timing.skipped:
-            return f"skipped from N = {length:,}, which {skip_text(timing)}"
+            return f"skipped from N = {length:,}, which {timing.why_skipped}"
     return ""

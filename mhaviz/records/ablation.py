@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.probes import Probe
+from mhaviz.records.head_statistics import LEVEL
+from mhaviz.records.probes import Probe, probe_to_json
 from mhaviz.records.shown import Brief, Shown, require_pandas
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
@@ -138,6 +139,12 @@ class Ablation(Shown):
                     effect = kind.effect(name)
                     about = (effect.sentences, effect.predictions)
                     yield (kind.kind, kind.layers[row], column, name, *effect.of_head(row, column), *about)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``."""
+        about = {name: getattr(self, name) for name in ("prediction", "sentences", "loss", "too_long", "kinds")}
+        bootstrap = {"replicates": self.replicates, "seed": self.seed, "level": LEVEL}
+        return about | {"probe": probe_to_json(self.probe), "bootstrap": bootstrap}
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """The same as a table. Raises MhavizError if pandas is not installed."""

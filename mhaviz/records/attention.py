@@ -254,6 +254,12 @@ class Attention(Shown):
     def __iter__(self) -> Iterator[AttentionMap]:
         return iter(self.maps)
 
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``."""
+        from mhaviz.records.saved_form import describe
+
+        return {"maps": [describe(m) | {"weights": m.weights} for m in self.maps]}
+
     def to_dataframe(self) -> "pandas.DataFrame":
         """All numbers in long form, a row each: sentence, layer, kind, head, query, key, their positions, the quantity
         and how it was pooled, and the number itself, "weight"; of a recording the module stands before them, and the

@@ -1,7 +1,7 @@
 """What attention costs in operations, bytes and seconds, predicted and measured, from short inputs to long ones."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
@@ -98,3 +98,21 @@ class Complexity(Shown):
         """Predicted memory of all else that grows with the input, one a length."""
         others = [term.bytes for term in self.terms if term.name != "A"]
         return tuple(sum(at_length) for at_length in zip(*others, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``."""
+        measured = {"projections": self.projections, "attention": self.attention, "whole": self.whole}
+        return {
+            "lengths": self.lengths,
+            "terms": self.terms,
+            "parameter_bytes": self.parameter_bytes,
+            "measured": {name: [timing.to_dict() for timing in timings] for name, timings in measured.items()},
+            "crossover": {
+                "terms": self.equal_terms,
+                "operations": self.equal_operations,
+                "times": self.equal_times,
+                "seconds": self.equal_seconds,
+            },
+            "longest": self.longest,
+            "most_seconds": self.most_seconds,
+        }

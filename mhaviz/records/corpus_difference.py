@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +104,17 @@ class CorpusDifference(Shown):
         """Those that differ more than the limits allow, the largest mean first."""
         most_mean, most_row = (math.inf if most is None else most for most in (self.limits.mean, self.limits.row))
         return tuple(head for head in self.ranking if head.mean > most_mean or head.largest > most_row)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; with the ranking, and the unit of divergences."""
+        above = {(head.kind, head.layer, head.head) for head in self.above}
+        ranking = [
+            vars(head) | ({"above": (head.kind, head.layer, head.head) in above} if self.limits.are_given else {})
+            for head in self.ranking
+        ]
+        limits = {"fail_above": self.limits.mean, "fail_above_row": self.limits.row}
+        about = {"unit": "bits", "bound": 1, "limits": limits, "too_long": self.too_long}
+        return about | {"kinds": self.kinds, "ranking": ranking}
 
     def limited(self, fail_above: float | None = None, fail_above_row: float | None = None) -> "CorpusDifference":
         """The same with limits: the largest mean of a head, and the largest row, that are allowed, in bits; None: any.

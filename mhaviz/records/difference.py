@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +148,33 @@ class Difference(Shown):
     def ranking(self) -> tuple[HeadDifference, ...]:
         """Every head of every map: by divergence, the largest first, then those without one by their largest change."""
         return tuple(sorted((head for m in self.maps for head in m.each_head), key=_unlike, reverse=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; with the ranking, and the unit of divergences."""
+        from mhaviz.records.saved_form import describe
+
+        differences = [
+            describe(m.change)
+            | {
+                "divergence": m.divergence,
+                "worst_row": m.worst,
+                "zero_rows": m.zero_rows,
+                "largest": m.largest,
+                "change": m.change.weights,
+            }
+            for m in self.maps
+        ]
+        ranking = [
+            {
+                "map": one.map.name,
+                "head": one.head,
+                "divergence": one.divergence,
+                "worst_row": one.worst and one.worst.divergence,
+            }
+            for one in self.ranking
+        ]
+        only = {"only_first": self.only_before, "only_second": self.only_after}
+        return {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking} | only
 
     def select(self, heads: tuple[int, ...]) -> "Difference":
         """The same with only these heads. Raises ArgumentError if there is no such head."""

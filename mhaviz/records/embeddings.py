@@ -1,7 +1,7 @@
 """What goes into the first layer of a model, and what that is made of."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,12 @@ class EmbeddedText(Shown):
                 return earlier, position
         return None
 
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; with norms and cosines."""
+        tokens = {"tokens": self.tokens.texts, "special": self.tokens.special, "ids": self.tokens.ids}
+        parts = [vars(part) | {"norms": part.norms, "cosines": part.cosines} for part in self.parts]
+        return super().to_dict() | tokens | {"parts": parts}
+
 
 @dataclass(frozen=True)
 class PositionTable(Shown):
@@ -99,6 +105,10 @@ class PositionTable(Shown):
     def cosines(self) -> NDArray[np.float32]:
         """The cosine of every two positions, (length, length): PE PEᵀ · 2 / d_model where d_model is even."""
         return cosines(self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; with cosines."""
+        return {"equation": SINUSOIDS, "values": self.values, "cosines": self.cosines}
 
 
 def cosines(values: NDArray[np.float32]) -> NDArray[np.float32]:

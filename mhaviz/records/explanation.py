@@ -1,6 +1,7 @@
 """One query of one head, taken apart down to the single features."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,10 @@ class Explanation(Shown):
     def d_key(self) -> int:
         """Features of a query, a key or a value of one head."""
         return len(self.query)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``."""
+        return {"token": self.token, "d_key": self.d_key} | super().to_dict()
 
     def heaviest(self, most: int) -> list[int]:
         """The positions of the keys with the largest weights, at most so many, in the order of the sentence."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import Attention
-from mhaviz.records.probes import Probe
+from mhaviz.records.probes import Probe, probe_to_json
 from mhaviz.records.quantity import NORM, WEIGHT
 from mhaviz.records.shown import Brief, Shown, require_pandas
 from mhaviz.records.source import Source
@@ -160,6 +160,9 @@ OF_A_NEEDLE = ("retrieval", "needle")
 SINK_ABOVE = 0.3
 """ε of Gu et al. 2024 (arXiv 2410.10781): a mean weight above this on the first key is a sink."""
 
+LEVEL = 0.95
+"""The share of the bootstrap's replicates whose means lie inside an interval."""
+
 LEAST_FOR_INTERVAL = 30
 """Of fewer sentences there is no interval. Of 5, a percentile interval holds the mean in 88 of 100 corpora; Student's
 holds it in 95 where numbers are normal, but in 93 where they are as skewed as gamma(4)."""
@@ -238,6 +241,28 @@ class HeadStatistics(Shown):
                 for name in known:
                     numbers = kind.average(name).of_head(row, column)
                     yield (kind.kind, kind.layers[row], column, self.quantity, name, *numbers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; without examples."""
+        kinds = [
+            {
+                "kind": kind.kind,
+                "layers": kind.layers,
+                "sentences": kind.sentences,
+                "queries": kind.queries,
+                "sink_rate": kind.sink_rate,
+                "statistics": {name: kind.average(name) for name in STATISTICS},
+            }
+            for kind in self.kinds
+        ]
+        return {
+            "quantity": self.quantity,
+            "too_long": self.too_long,
+            "probe": probe_to_json(self.probe),
+            "bootstrap": {"replicates": self.replicates, "seed": self.seed, "level": LEVEL},
+            "edges": EDGES,
+            "kinds": kinds,
+        }
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """The same as a table. Raises MhavizError if pandas is not installed."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +107,26 @@ class ImageAttention(Shown):
         height, width = self.image.shape[:2]
         ratios = [width / height * rows / columns for rows, columns in {m.grid for m in self.maps}]
         return any(not 1 / _NEARLY_ALIKE <= ratio <= _NEARLY_ALIKE for ratio in ratios)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; without the image."""
+        height, width = self.image.shape[:2]
+        maps = [
+            {
+                "layer": m.layer,
+                "heads": m.heads,
+                "grid": m.grid,
+                "query_patch": m.patch,
+                "special": {"tokens": m.special_texts, "weights": m.special},
+                "weights": m.weights,
+            }
+            | ({} if m.sentence is None else {"sentence": m.sentence})
+            | ({"module": m.module} if m.module else {})
+            | ({} if m.pass_number is None else {"pass": m.pass_number})
+            for m in self.maps
+        ]
+        image = {"name": self.image_name or None, "width": width, "height": height}
+        return {"image": image, "query": self.query or None, "quantity": self.quantity.key, "maps": maps}
 
 
 def over_image(

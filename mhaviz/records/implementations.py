@@ -1,6 +1,7 @@
 """The same attention computed in several ways, each in numbers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
@@ -45,3 +46,21 @@ class ImplementationComparison(Shown):
     implementations: tuple[Implementation, ...]
     reference: str
     most_seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; way by way, run by run."""
+        ways = [
+            {
+                "name": way.name,
+                "code": way.code,
+                "gives_weights": way.gives_weights,
+                "runs": [
+                    {"length": length, **timing.to_dict(), "speedup": speedup, "difference": difference}
+                    for length, timing, speedup, difference in zip(
+                        self.lengths, way.timings, way.speedups, way.differences, strict=True
+                    )
+                ],
+            }
+            for way in self.implementations
+        ]
+        return super().to_dict() | {"implementations": ways}

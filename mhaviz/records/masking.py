@@ -1,11 +1,12 @@
 """Scores before and after their mask, the weights of what is left, and what dropout drops of them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.shown import Brief, Shown
+from mhaviz.records.shown import Brief, Shown, of_layer
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Tokens
 
@@ -65,3 +66,13 @@ class Masking(Shown):
     dropout: float | None = None
     seed: int = 0
     layer: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; tokens by their texts, with the padding."""
+        about = {"kind": self.kind, "rule": self.rule, "heads": self.heads}
+        dropout = {"dropout": self.dropout, "dropout_seed": None if self.dropout is None else self.seed}
+        sentences = [
+            vars(one) | {"queries": one.queries.texts, "keys": one.keys.texts, "padding": one.padding}
+            for one in self.sentences
+        ]
+        return of_layer(self.layer) | about | dropout | {"sentences": sentences}

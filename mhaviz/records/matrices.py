@@ -1,11 +1,12 @@
 """One attention layer on one sentence, as the matrices that it is computed with."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.shown import Brief, Shown
+from mhaviz.records.shown import Brief, Shown, of_layer
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Tokens
 
@@ -99,3 +100,10 @@ class LayerMatrices(Shown):
         """X, Q, K and V as far as they are known: all that has a row a query, then all that has a row a key."""
         of_queries = (*([self.input] if self.input else []), self.query)
         return (*of_queries, *([self.memory] if self.memory else []), self.key, self.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; tokens by their texts, without what is marked."""
+        texts = {"queries": self.queries.texts, "keys": self.keys.texts, "left_out": self.left_out or None}
+        unsaid = ("layer", "position", "key_position")
+        whole = {name: value for name, value in super().to_dict().items() if name not in unsaid}
+        return of_layer(self.layer) | whole | texts

@@ -1,6 +1,7 @@
 """How one head comes about: what is projected, what each projection adds, and how several heads differ."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,3 +76,8 @@ class ProjectionComparison(Shown):
     heads: NDArray[np.float32]
     divergence: NDArray[np.float64]
     mean_divergence: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; with the tokens of the pair, and the unit of divergences."""
+        pair = self.pair and {"positions": self.pair, "tokens": [self.tokens[i] for i in self.pair]}
+        return super().to_dict() | {"pair": pair, "unit": "bits", "bound": 1}

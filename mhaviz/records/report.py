@@ -1,6 +1,7 @@
 """Everything about one sentence, for one page."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from mhaviz.records.attention import Attention
 from mhaviz.records.scaling import ScalingComparison
@@ -21,3 +22,7 @@ class Report(Shown):
     def source(self) -> Source:
         """Where its numbers come from."""
         return self.attention.source
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``."""
+        return self.attention.to_dict() | {"trace": self.trace.to_dict(), "scaling": self.scaling.to_dict()}

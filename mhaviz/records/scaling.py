@@ -1,11 +1,12 @@
 """What dividing the scores by √d_key does to the softmax."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.shown import Brief, Shown
+from mhaviz.records.shown import Brief, Shown, of_layer
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 
@@ -68,6 +69,22 @@ class ScalingComparison(Shown):
     special_queries: tuple[int, ...] = ()
     special_keys: tuple[int, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; head by head."""
+        scalings = {"unscaled": self.unscaled, "scaled": self.scaled}
+        heads = [
+            {
+                "head": head,
+                **{
+                    name: vars(one.statistics[i]) | {"scores": one.scores[i], "weights": one.weights[i]}
+                    for name, one in scalings.items()
+                },
+            }
+            for i, head in enumerate(self.heads)
+        ]
+        about = {"kind": self.kind, "d_key": self.d_key, "queries": self.queries, "keys": self.keys}
+        return of_layer(self.layer) | about | {"heads": heads}
+
 
 @dataclass(frozen=True)
 class ScalingSweep(Shown):
@@ -87,3 +104,12 @@ class ScalingSweep(Shown):
     theory: tuple[float, ...]
     unscaled: tuple[ScoreStatistics, ...]
     scaled: tuple[ScoreStatistics, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; size by size."""
+        names, columns = (
+            ("d_key", "theory", "unscaled", "scaled"),
+            (self.d_keys, self.theory, self.unscaled, self.scaled),
+        )
+        sizes = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return {"tokens": self.tokens, "draws": self.draws, "sweep": sizes}

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def of_layer(layer: int | None) -> dict[str, int]:
+    """What a document says of the layer: nothing where the model has but one."""
+    return {} if layer is None else {"layer": layer}
+
+
 def require_pandas() -> Any:
     """The module. Raises MhavizError if it is not installed."""
     try:
@@ -62,7 +67,7 @@ class Shown(Brief):
         """Save it, in the format of each path's suffix: all files, or none.
 
         Args:
-            paths: with suffixes of ``mhaviz.views.formats.FORMATS``, such as .png, .pdf or .json.
+            paths: with suffixes of ``mhaviz.views.formats.MAP_SUFFIXES``, such as .png, .pdf or .json.
             style: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``, ``width`` and others; see
                 ``mhaviz.views.style.Style``.
 
@@ -73,6 +78,10 @@ class Shown(Brief):
         from mhaviz.views.showing import save
 
         save(self, [Path(path) for path in paths], **style)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its numbers and texts by name, as its JSON has them after the source; arrays and dataclasses as they are."""
+        return {name: value for name, value in vars(self).items() if name != "source"}
 
     def to_html(self, **style: Any) -> str:
         """Its page for the browser as text, which a notebook shows as a frame; ``style``: as in ``save``.

@@ -1,6 +1,9 @@
 """What was measured of a piece of work: its time and its memory, or why neither was."""
 
 from dataclasses import dataclass
+from typing import Any
+
+from mhaviz.units import readable_bytes, readable_seconds
 
 
 @dataclass(frozen=True)
@@ -26,3 +29,16 @@ class Timing:
     def skipped(self) -> bool:
         """Whether it was not measured."""
         return self.seconds is None
+
+    @property
+    def why_skipped(self) -> str:
+        """ "would take about 40 s"; empty if it was measured."""
+        if self.would_take is not None:
+            return f"would take about {readable_seconds(self.would_take, 2)}"
+        if self.would_need is not None:
+            return f"would need about {readable_bytes(self.would_need)}"
+        return ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return vars(self) | {"skipped": self.why_skipped or None}

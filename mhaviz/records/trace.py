@@ -1,7 +1,7 @@
 """The shape of every tensor on the way through the layer."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,22 +45,6 @@ class TraceStep(Brief):
 
 
 @dataclass(frozen=True)
-class ShapeTrace(Shown):
-    """All steps, in the order in which they were taken. ``tokens``: of each query sentence; empty for bare sizes."""
-
-    source: Source
-    steps: tuple[TraceStep, ...]
-    tokens: tuple[tuple[str, ...], ...] = ()
-
-    def step(self, name: str) -> TraceStep:
-        """The step of that name. Raises KeyError."""
-        for step in self.steps:
-            if step.name == name:
-                return step
-        raise KeyError(name)
-
-
-@dataclass(frozen=True)
 class Visit:
     """Where a followed element stands in one step's tensor.
 
@@ -96,3 +80,31 @@ class FollowedElement:
     wrong: tuple[int, int, int, int]
     intruder: tuple[int, int, int]
     misplaced: float
+
+
+@dataclass(frozen=True)
+class ShapeTrace(Shown):
+    """All steps, in the order in which they were taken.
+
+    Attributes:
+        tokens: of each query sentence; empty for bare sizes.
+        followed: an element of Q, where one was to be followed.
+    """
+
+    source: Source
+    steps: tuple[TraceStep, ...]
+    tokens: tuple[tuple[str, ...], ...] = ()
+    followed: FollowedElement | None = None
+
+    def step(self, name: str) -> TraceStep:
+        """The step of that name. Raises KeyError."""
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Shown.to_dict``; numbers of steps are there where they were asked for."""
+        steps = [{name: x for name, x in vars(step).items() if x is not None} for step in self.steps]
+        followed = {} if self.followed is None else {"follow": self.followed}
+        return {"tokens": self.tokens, "steps": steps, **followed}

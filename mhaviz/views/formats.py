@@ -1,22 +1,18 @@
-"""The formats that mhaviz writes, by the suffixes of files: a new one is a function and a row of ``FORMATS``.
-
-Pictures are drawn in ``figure``, all else is made in ``data``.
-"""
+"""The formats that mhaviz writes, by the suffixes of files. Pictures are drawn in ``figure``; ``data`` makes data."""
 
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
 from mhaviz.views.labels import visible
 
 if TYPE_CHECKING:
-    from mhaviz.views.figure.sheet import Sheet
     from mhaviz.views.style import Style
 
 
@@ -63,119 +59,64 @@ def _are_one(path: Path, other: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Result:
-    """What is written.
-
-    Attributes:
-        record: what was found.
-        sheet: its figure, where a picture is asked for.
-        style: how it looks in the browser.
-        document: its JSON document, where that is more than its own.
-        details: what its page takes beside it.
-    """
-
-    record: object
-    sheet: "Sheet | None" = None
-    style: "Style | None" = None
-    document: dict[str, object] | None = None
-    details: Mapping[str, object] = field(default_factory=dict)
-
-
-def _write_picture(result: Result, suffix: str, stream: BinaryIO) -> None:
-    assert result.sheet is not None
-    result.sheet.save(stream, suffix[1:])
-
-
-def _write_json(result: Result, _: str, stream: BinaryIO) -> None:
+def _write_json(record: Any, stream: BinaryIO) -> None:
     from mhaviz.views.data import document, write_json
 
-    text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
-    write_json(result.document or document(result.record), text)
-    text.flush()
-    text.detach()
+    with _text(stream) as text:
+        write_json(document(record), text)
 
 
-def _write_tensors(result: Result, suffix: str, stream: BinaryIO) -> None:
-    from mhaviz.records.attention import Attention
-    from mhaviz.views.data import npz_bytes, safetensors_bytes
+def _write_csv(record: Any, stream: BinaryIO) -> None:
+    from mhaviz.views.data import write_csv
 
-    assert isinstance(result.record, Attention)
-    stream.write((npz_bytes if suffix == ".npz" else safetensors_bytes)(result.record))
-
-
-def _write_csv(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.records.ablation import Ablation
-    from mhaviz.records.attention import Attention
-    from mhaviz.records.head_statistics import HeadStatistics
-    from mhaviz.views.data import write_csv, write_head_csv
-
-    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # of half characters
-    if isinstance(result.record, HeadStatistics | Ablation):
-        write_head_csv(result.record, text)
-    else:
-        assert isinstance(result.record, Attention)
-        write_csv(result.record, text)
-    text.flush()
-    text.detach()
+    with _text(stream) as text:
+        write_csv(record, text)
 
 
-def _write_html(result: Result, _: str, stream: BinaryIO) -> None:
-    from mhaviz.views.html.page import write_html
-    from mhaviz.views.style import Style
+@contextmanager
+def _text(stream: BinaryIO) -> Iterator[TextIO]:
+    """The stream for texts, half characters among them."""
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")
+    yield text
+    text.detach()  # what has been written, too
 
-    write_html(result.record, result.style or Style(), stream, **result.details)
+
+def _write_safetensors(record: Any, stream: BinaryIO) -> None:
+    from mhaviz.views.data import safetensors_bytes
+
+    stream.write(safetensors_bytes(record))
 
 
-FORMATS: dict[str, Callable[[Result, str, BinaryIO], None]] = {
-    ".png": _write_picture,
-    ".svg": _write_picture,
-    ".pdf": _write_picture,
+def _write_npz(record: Any, stream: BinaryIO) -> None:
+    from mhaviz.views.data import npz_bytes
+
+    stream.write(npz_bytes(record))
+
+
+DATA: dict[str, Callable[[Any, BinaryIO], None]] = {
     ".json": _write_json,
-    ".safetensors": _write_tensors,
-    ".npz": _write_tensors,
+    ".safetensors": _write_safetensors,
+    ".npz": _write_npz,
     ".csv": _write_csv,
-    ".html": _write_html,
 }
-"""How each format that mhaviz writes is written."""
+"""How each format is written that is neither a picture nor a page."""
 
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 RECORD_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
 PAGE_SUFFIXES = (*RECORD_SUFFIXES, ".html")
 HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
 ABLATION_SUFFIXES = (*RECORD_SUFFIXES, ".csv")
-MAP_SUFFIXES = tuple(FORMATS)
-_OF_RECORDS = {
-    "Ablation": ABLATION_SUFFIXES,
-    "Attention": MAP_SUFFIXES,
-    "Difference": PAGE_SUFFIXES,
-    "HeadStatistics": HEAD_SUFFIXES,
-    "Report": PAGE_SUFFIXES,
-}
-"""Of records that are more than a picture: tables, or maps that a browser can show."""
+MAP_SUFFIXES = (*FIGURE_SUFFIXES, *DATA, ".html")
 
 
-def suffixes_of(record: object) -> tuple[str, ...]:
-    """Those of the formats that a record can be saved in."""
-    return _OF_RECORDS.get(type(record).__name__, RECORD_SUFFIXES)
-
-
-def save_all(
-    paths: Sequence[Path],
-    record: object,
-    draw: Callable[[], "Sheet"],
-    whole: dict[str, object] | None = None,
-    style: "Style | None" = None,
-    details: Mapping[str, object] | None = None,
-) -> list[str]:
+def save_all(paths: Sequence[Path], record: object, style: "Style", **details: Any) -> list[str]:
     """Write the record in the format of each path's suffix: all files, or none.
 
     Args:
         paths: checked by ``check_outputs``.
         record: what is saved.
-        draw: makes the figure; called only if a picture is among the paths.
-        whole: the JSON document, if it is more than the record's own.
-        style, details: of a page for the browser: how it looks, and what it takes beside the record.
+        style: of pictures, and of a page for the browser.
+        details: what its page takes beside it.
 
     Returns:
         Notices that the figure came with.
@@ -183,10 +124,20 @@ def save_all(
     Raises:
         MhavizError: a file could not be written; nothing is left behind.
     """
-    suffixes = [path.suffix.lower() for path in paths]
-    sheet = draw() if any(suffix in FIGURE_SUFFIXES for suffix in suffixes) else None
-    result = Result(record, sheet, style, whole, details or {})
-    write_whole(
-        [(path, partial(FORMATS[suffix], result, suffix)) for path, suffix in zip(paths, suffixes, strict=True)]
-    )
+    from mhaviz.views.showing import figure_of
+
+    by_suffix = [(path, path.suffix.lower()) for path in paths]
+    sheet = figure_of(record, style, **details) if any(suffix in FIGURE_SUFFIXES for _, suffix in by_suffix) else None
+
+    def writer(suffix: str) -> Callable[[BinaryIO], object]:
+        if suffix in DATA:
+            return partial(DATA[suffix], record)
+        if suffix == ".html":
+            from mhaviz.views.html.page import write_html
+
+            return partial(write_html, record, style, **details)
+        assert sheet is not None
+        return partial(sheet.save, suffix=suffix[1:])
+
+    write_whole([(path, writer(suffix)) for path, suffix in by_suffix])
     return sheet.notices if sheet else []

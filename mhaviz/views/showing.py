@@ -1,6 +1,6 @@
 """How each record is shown: by a page of blocks, or by a figure and a view of its own, loaded when they are needed.
 
-A new kind of record is a module in ``mhaviz.pages`` and a row here.
+A new kind of record is a page in ``mhaviz.pages`` and a row here.
 """
 
 import io
@@ -10,13 +10,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.pages.panels import DIVERGING, INK
 from mhaviz.records.attention import Attention
 from mhaviz.records.difference import Difference
-from mhaviz.records.embeddings import EmbeddedText, PositionTable
 from mhaviz.records.image import ImageAttention
+from mhaviz.views.formats import (
+    ABLATION_SUFFIXES,
+    HEAD_SUFFIXES,
+    MAP_SUFFIXES,
+    PAGE_SUFFIXES,
+    RECORD_SUFFIXES,
+    check_outputs,
+    save_all,
+)
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
@@ -35,26 +44,41 @@ _OF_PAGES = (*_OF_MAPS, "title", "footnote")
 _MOST_IN_NOTEBOOK = 5_000_000
 """Characters of a page that a notebook keeps among its results."""
 
-PAGES = {
-    "Ablation": "ablation:ablation_page",
-    "Attention": "maps:attention_page",
-    "Complexity": "complexity:complexity_page",
-    "CorpusDifference": "corpus_difference:corpus_difference_page",
-    "Difference": "difference:difference_page",
-    "EmbeddedText": "embeddings:embeddings_page",
-    "Evaluation": "training:evaluation_page",
-    "HeadStatistics": "head_statistics:head_statistics_page",
-    "ImplementationComparison": "implementations:implementations_page",
-    "LayerMatrices": "matrices:matrices_page",
-    "Masking": "masking:masking_page",
-    "PositionTable": "embeddings:position_table_page",
-    "ProjectionComparison": "projections:projections_page",
-    "Report": "report:report_page",
-    "ScalingComparison": "scaling:scaling_page",
-    "ScalingSweep": "scaling:sweep_page",
-    "Training": "training:training_page",
+
+class Entry(NamedTuple):
+    """How a record is shown.
+
+    Attributes:
+        page: the function of ``mhaviz.pages`` that makes its page.
+        formats: in which it can be saved.
+        cmap: the colours that it has by itself.
+    """
+
+    page: str
+    formats: Sequence[str] = RECORD_SUFFIXES
+    cmap: str = INK
+
+
+SHOWN = {
+    "Ablation": Entry("ablation:ablation_page", ABLATION_SUFFIXES),
+    "Attention": Entry("maps:attention_page", MAP_SUFFIXES),
+    "Complexity": Entry("complexity:complexity_page"),
+    "CorpusDifference": Entry("corpus_difference:corpus_difference_page"),
+    "Difference": Entry("difference:difference_page", PAGE_SUFFIXES, DIVERGING),
+    "EmbeddedText": Entry("embeddings:embeddings_page", cmap=DIVERGING),
+    "Evaluation": Entry("training:evaluation_page"),
+    "HeadStatistics": Entry("head_statistics:head_statistics_page", HEAD_SUFFIXES),
+    "ImplementationComparison": Entry("implementations:implementations_page"),
+    "LayerMatrices": Entry("matrices:matrices_page"),
+    "Masking": Entry("masking:masking_page"),
+    "PositionTable": Entry("embeddings:position_table_page", cmap=DIVERGING),
+    "ProjectionComparison": Entry("projections:projections_page"),
+    "Report": Entry("report:report_page", PAGE_SUFFIXES),
+    "ScalingComparison": Entry("scaling:scaling_page"),
+    "ScalingSweep": Entry("scaling:sweep_page"),
+    "Training": Entry("training:training_page"),
 }
-"""Records that are shown in blocks alone: the function of ``mhaviz.pages`` that makes the page of each."""
+"""Every record that is shown in blocks, by the name of its class: the one place where it is entered."""
 
 _DRAWINGS = {
     "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
@@ -73,7 +97,7 @@ def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sh
     from mhaviz.views.figure.sheet import house_style
 
     with house_style():
-        if type(record).__name__ in PAGES:
+        if type(record).__name__ in SHOWN:
             from mhaviz.views.figure.page import draw_page
 
             return draw_page(page_of(record, **details), style or fitted_style(record))
@@ -83,7 +107,7 @@ def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sh
 
 def view_of(record: object, style: Style | None = None, **details: Any) -> "RenderableType":
     """The record as something that rich prints; ``details``: as in ``figure_of``."""
-    if type(record).__name__ in PAGES:
+    if type(record).__name__ in SHOWN:
         from mhaviz.views.terminal.page import PageView
 
         return PageView(page_of(record, **details), style or fitted_style(record))
@@ -93,8 +117,13 @@ def view_of(record: object, style: Style | None = None, **details: Any) -> "Rend
 
 def page_of(record: object, **details: Any) -> "Page":
     """The page of a record that is shown in blocks; ``details``: what its function takes beside it."""
-    page: Page = resolve_name(f"mhaviz.pages.{PAGES[type(record).__name__]}")(record, **details)
+    page: Page = resolve_name(f"mhaviz.pages.{SHOWN[type(record).__name__].page}")(record, **details)
     return page
+
+
+def entry_of(record: object) -> Entry:
+    """How the record is shown, in whichever way."""
+    return SHOWN.get(type(record).__name__, Entry(""))
 
 
 def _find(record: object, way: Literal[0, 1]) -> Any:
@@ -124,12 +153,9 @@ def plot(record: object, **style: Any) -> "Figure":
 
 def save(record: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the record in the format of each path's suffix; see ``mhaviz.records.shown.Shown.save``."""
-    from mhaviz.views.formats import check_outputs, save_all, suffixes_of
-
     record = _drawn(record)
-    check_outputs(paths, suffixes_of(record))
-    chosen = fitted_style(record, **style)
-    for notice in save_all(paths, record, lambda: figure_of(record, chosen), style=chosen):
+    check_outputs(paths, entry_of(record).formats)
+    for notice in save_all(paths, record, fitted_style(record, **style)):
         warnings.warn(notice, stacklevel=3)
 
 
@@ -174,6 +200,4 @@ def fitted_style(record: object, **style: Any) -> Style:
         unread = [name for name in unread if name == "numbers"]
     if unread:
         raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")
-    if isinstance(record, (Difference, EmbeddedText, PositionTable)):
-        return Style(**{"cmap": "RdBu_r"} | style)
-    return Style(**style)
+    return Style(**{"cmap": entry_of(record).cmap} | style)

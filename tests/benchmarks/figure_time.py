@@ -19,6 +19,7 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.source import Source
 from mhaviz.views.formats import save_all
 from mhaviz.views.showing import figure_of
+from mhaviz.views.style import Style
 
 TARGET = 0.1
 SIDE = 12  # subplots
@@ -34,7 +35,7 @@ def random_attention() -> Attention:
 
 
 def draw_with_mhaviz(attention: Attention, path: Path) -> None:
-    save_all([path], attention, partial(figure_of, attention))
+    save_all([path], attention, Style())
 
 
 def draw_as_notebooks_do(

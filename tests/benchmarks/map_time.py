@@ -32,7 +32,6 @@ from mhaviz.pages.blocks import Curves, Page, Plot, PlotAxis, Series
 from mhaviz.records.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.formats import save_all
 
 HEADS, D_KEY, CELLS = 8, 64, 512
 LENGTHS = (16, 64, 256, 512, 700, 1000, *(1024 * 2**i for i in range(8)))
@@ -119,7 +118,8 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
         plots.append(Plot(title, tuple(series), PlotAxis("N, tokens", log=2, ticks=lengths), y))
     footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
     page = Page("all the attention of a long input", (Curves(tuple(plots), 2, (2.9, 2.7)),), footnote)
-    save_all([path], None, lambda: draw_page(page))
+    with path.open("wb") as stream:
+        draw_page(page).save(stream, path.suffix[1:])
 
 
 def is_drawn(length: int) -> bool:

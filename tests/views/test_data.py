@@ -16,7 +16,6 @@ from safetensors.numpy import load
 import mhaviz
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
-from mhaviz.errors import MhavizError
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.records.attention import Attention
 from mhaviz.records.quantity import Quantity
@@ -132,11 +131,6 @@ def test_scaling_sweep_and_report():
     report = as_json(Report(attend(layer, ["one two"]), layer.trace(layer.encode(["one two"])), comparison))
     assert set(report) == {"mhaviz", "source", "maps", "trace", "scaling"}
     assert report["trace"]["steps"]
-
-
-def test_what_has_no_json():
-    with pytest.raises(MhavizError, match="got int"):
-        document(3)
 
 
 @pytest.fixture

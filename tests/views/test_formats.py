@@ -5,12 +5,11 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
-from mhaviz.views.formats import FORMATS, MAP_SUFFIXES, check_outputs, save_all
-from mhaviz.views.showing import figure_of
+from mhaviz.views.formats import DATA, MAP_SUFFIXES, check_outputs, save_all
+from mhaviz.views.style import Style
 
 ALL = MAP_SUFFIXES
 
@@ -19,7 +18,7 @@ ALL = MAP_SUFFIXES
 def test_the_same_record_gives_the_same_bytes(suffix, random_attention, tmp_path):
     attention = random_attention(4, ("a", "b", "a"))
     for name in ("one", "two"):
-        save_all([tmp_path / (name + suffix)], attention, lambda: heatmap_figure(attention))
+        save_all([tmp_path / (name + suffix)], attention, Style())
     first, second = ((tmp_path / (name + suffix)).read_bytes() for name in ("one", "two"))
     assert first == second
     for dated in (b"CreationDate", b"ModDate", b"dc:date", b"tIME"):
@@ -30,7 +29,7 @@ def test_all_formats_at_once(random_attention, tmp_path):
     attention = random_attention()
     paths = [tmp_path / ("map" + suffix) for suffix in ALL]
     check_outputs(paths, ALL)
-    assert save_all(paths, attention, lambda: heatmap_figure(attention)) == []
+    assert save_all(paths, attention, Style()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in paths[1].read_bytes()
@@ -40,7 +39,7 @@ def test_all_formats_at_once(random_attention, tmp_path):
 def test_a_suffix_may_be_upper_case(random_attention, tmp_path):
     check_outputs([tmp_path / "MAP.PNG"], ALL)
     attention = random_attention()
-    save_all([tmp_path / "MAP.PNG"], attention, lambda: heatmap_figure(attention))
+    save_all([tmp_path / "MAP.PNG"], attention, Style())
     assert (tmp_path / "MAP.PNG").read_bytes().startswith(b"\x89PNG")
 
 
@@ -73,15 +72,15 @@ def test_a_full_disk_leaves_nothing_and_spoils_nothing(random_attention, tmp_pat
     attention = random_attention()
     old = tmp_path / "a.png"
     old.write_bytes(b"old")
-    write = FORMATS[".json"]
+    write = DATA[".json"]
 
     def fill_up(*arguments):
         write(*arguments)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setitem(FORMATS, ".json", fill_up)
+    monkeypatch.setitem(DATA, ".json", fill_up)
     with pytest.raises(MhavizError, match=r"cannot write .*b\.json: No space left on device"):
-        save_all([old, tmp_path / "b.json"], attention, lambda: heatmap_figure(attention))
+        save_all([old, tmp_path / "b.json"], attention, Style())
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
     assert old.read_bytes() == b"old"
 
@@ -104,14 +103,14 @@ class FullAfter(io.FileIO):
 def test_a_disk_that_becomes_full_in_the_middle_of_a_file(random_attention, tmp_path, monkeypatch, suffix):
     """At its beginning, in it, and where it ends: what a library raises then is not told."""
     attention = random_attention()
-    path, sheet = tmp_path / f"a{suffix}", heatmap_figure(attention)
-    save_all([path], attention, lambda: sheet)
+    path = tmp_path / f"a{suffix}"
+    save_all([path], attention, Style())
     size = path.stat().st_size
     path.unlink()
     for room in (0, size // 3, size - 1):
         monkeypatch.setattr(os, "fdopen", lambda handle, _, room=room: io.BufferedWriter(FullAfter(handle, room)))
         with pytest.raises(MhavizError, match=rf"cannot write .*a\{suffix}: No space left on device"):
-            save_all([path], attention, lambda: sheet)
+            save_all([path], attention, Style())
         assert not list(tmp_path.iterdir())
 
 
@@ -130,23 +129,23 @@ def test_an_interrupt_leaves_nothing(random_attention, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(FORMATS, ".json", interrupt)
+    monkeypatch.setitem(DATA, ".json", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        save_all([tmp_path / "a.json"], random_attention(), lambda: None)
+        save_all([tmp_path / "a.json"], random_attention(), Style())
     assert not list(tmp_path.iterdir())
 
 
 def test_files_get_the_usual_permissions(random_attention, tmp_path):
     attention = random_attention()
     (tmp_path / "usual").touch()
-    save_all([tmp_path / "a.json"], attention, lambda: None)
+    save_all([tmp_path / "a.json"], attention, Style())
     assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
 def test_an_old_file_is_replaced_whole(random_attention, tmp_path):
     path = Path(tmp_path / "a.json")
     path.write_text("x" * 10**6)
-    save_all([path], random_attention(), lambda: None)
+    save_all([path], random_attention(), Style())
     assert path.read_text().startswith('{"mhaviz"')
 
 
@@ -154,7 +153,7 @@ def test_a_link_stays_a_link_and_permissions_stay(random_attention, tmp_path):
     real = tmp_path / "real.json"
     real.touch(mode=0o600)
     (tmp_path / "link.json").symlink_to(real)
-    save_all([tmp_path / "link.json"], random_attention(), lambda: None)
+    save_all([tmp_path / "link.json"], random_attention(), Style())
     assert (tmp_path / "link.json").is_symlink()
     assert real.read_text().startswith("{")
     assert real.stat().st_mode & 0o777 == 0o600
@@ -171,7 +170,7 @@ def test_a_device_is_never_replaced_by_a_file(random_attention, tmp_path, is_lin
     with pytest.raises(MhavizError, match="it is a device or a pipe"):
         check_outputs([path], ALL)
     with pytest.raises(MhavizError, match="expected a file, got a folder, a device or a pipe"):
-        save_all([path], random_attention(), lambda: None)
+        save_all([path], random_attention(), Style())
     assert pipe.is_fifo()
     assert list(tmp_path.glob(".*")) == []
 
@@ -184,10 +183,10 @@ def test_one_file_under_two_names(tmp_path):
 
 def test_a_users_matplotlibrc_changes_nothing(random_attention, tmp_path):
     attention = random_attention(1, ("$x", "a_b"))
-    save_all([tmp_path / "one.png"], attention, lambda: figure_of(attention))
+    save_all([tmp_path / "one.png"], attention, Style())
     ugly = {"text.usetex": True, "savefig.bbox": "tight", "font.size": 30, "axes.facecolor": "red", "savefig.dpi": 30}
     with matplotlib.rc_context(ugly):
-        save_all([tmp_path / "two.png"], attention, lambda: figure_of(attention))
+        save_all([tmp_path / "two.png"], attention, Style())
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 

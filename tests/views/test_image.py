@@ -22,9 +22,9 @@ from mhaviz.records.tokens import Tokens, patch_tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.image import DARKER, painted
-from mhaviz.views.formats import RECORD_SUFFIXES, suffixes_of
+from mhaviz.views.formats import RECORD_SUFFIXES
 from mhaviz.views.lab import to_lab
-from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.showing import entry_of, figure_of, view_of
 from mhaviz.views.style import Style
 
 PHOTO = np.zeros((28, 42, 3), np.uint8)
@@ -242,7 +242,7 @@ def test_an_image_of_another_shape_is_said_to_be_stretched():
 @pytest.mark.parametrize("suffix", RECORD_SUFFIXES)
 def test_every_format_is_the_same_twice(tmp_path, suffix):
     record = over()
-    assert suffixes_of(record) == RECORD_SUFFIXES
+    assert entry_of(record).formats == RECORD_SUFFIXES
     for name in ("a", "b"):
         record.save(tmp_path / f"{name}{suffix}")
     assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()

@@ -27,7 +27,7 @@ from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, 
 from mhaviz.views.data import document
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.labels import quoting
-from mhaviz.views.showing import PAGES, figure_of, fitted_style, page_of
+from mhaviz.views.showing import SHOWN, figure_of, fitted_style, page_of
 from mhaviz.views.terminal.page import PageView
 
 SOURCE, TIMES = Source("made by hand"), (Timing(0.1, 3, 2**20), Timing(0.4, 3, 2**22))
@@ -89,13 +89,13 @@ def records(random_map, random_heads, random_effects):
 
 
 def test_every_page_is_tried(records):
-    assert set(records) == set(PAGES)
+    assert set(records) == set(SHOWN)
     assert all(document(record) for record in records.values())
     with pytest.raises(MhavizError, match="expected a record that can be shown, got Source"):
         figure_of(SOURCE)
 
 
-@pytest.mark.parametrize("kind", PAGES)
+@pytest.mark.parametrize("kind", SHOWN)
 def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
     page, style = page_of(records[kind]), fitted_style(records[kind])
     drawn = texts(draw_page(page, style))

@@ -13,7 +13,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
-from mhaviz.views.formats import HEAD_SUFFIXES, suffixes_of
+from mhaviz.views.formats import HEAD_SUFFIXES
 
 
 def merge(
@@ -43,13 +43,14 @@ def merge(
     from mhaviz.api.parts import merge_parts, result_of
     from mhaviz.files.parts import write_part
     from mhaviz.records.head_statistics import HeadStatistics
+    from mhaviz.views.showing import entry_of
 
     whole = merge_parts(parts)
     found = result_of(whole)
     is_of_heads = isinstance(found, HeadStatistics)
     if unheeded := given(limits if is_of_heads else ranking):
         raise ArgumentError(f"{', '.join(unheeded)}: not for parts of {whole.study}; leave it out")
-    delivery.check(parts, (*suffixes_of(found), SUFFIX))
+    delivery.check(parts, (*entry_of(found).formats, SUFFIX))
     details = {"order": ranking.order(found.probe)} if is_of_heads else {}
     difference = None if is_of_heads else found.limited(allowed.mean, allowed.row)
     if path is not None:

@@ -1,5 +1,6 @@
 """mhaviz trace-shapes"""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -72,9 +73,8 @@ def trace_shapes(
     else:
         trace = loaded.trace_shapes(given, values=values, **vars(attention))
 
-    from mhaviz.analyses.following import follow_element
-    from mhaviz.views.data import document
+    if follow:
+        from mhaviz.analyses.following import follow_element
 
-    followed = follow_element(trace, follow) if follow else None
-    whole = document(trace) | ({"follow": followed} if followed else {})
-    delivery.deliver(trace, style, document=whole, notice=quotes_notice(texts.sentences), followed=followed)
+        trace = replace(trace, followed=follow_element(trace, follow))
+    delivery.deliver(trace, style, notice=quotes_notice(texts.sentences))

@@ -72,7 +72,6 @@ class Delivery:
         record: object,
         style: "Style | None" = None,
         shown: dict[str, Any] | None = None,
-        document: dict[str, Any] | None = None,
         notice: str | None = None,
         **details: Any,
     ) -> None:
@@ -85,37 +84,27 @@ class Delivery:
             style: of its picture; None: the usual one.
             details: what its page takes beside it.
             shown: the same of its page in the terminal alone.
-            document: the JSON, if it is more than the record's own.
             notice: what the user should be told.
         """
         if not is_first_process():
             return
-        from mhaviz.views.showing import figure_of, view_of
-        from mhaviz.views.style import Style
+        from mhaviz.views.showing import fitted_style, view_of
 
-        style = style or Style()
-
-        if self.json or ".json" in self.suffixes:
-            from mhaviz.views.data import document as document_of
-
-            document = document or document_of(record)
+        style = style or fitted_style(record)
         if ".csv" in self.suffixes:
             lines = sum(m.weights.size for m in getattr(record, "maps", ()))
             if lines > _MANY_LINES:
                 size = readable_bytes(_CSV_LINE * lines)
                 self.notice(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
-            notices = save_all(
-                self.paths, record, lambda: figure_of(record, style, **details), document, style, details
-            )
+            notices = save_all(self.paths, record, style, **details)
         saved = [f"saved {path}" for path in self.paths]
         self.tell(filter(None, [notice, *notices, *saved]))
         if self.json:
-            from mhaviz.views.data import write_json
+            from mhaviz.views.data import document, write_json
 
-            assert document is not None
             with printing(), nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
-                write_json(document, sys.stdout)
+                write_json(document(record), sys.stdout)
         elif not self.quiet:
             self._show(view_of(record, style, **details, **(shown or {})))
 

@@ -64,7 +64,7 @@ def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
     return FlowLayout({name: (columns[name], rows[name]) for name in columns})
 
 
-def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: FollowedElement | None = None) -> Sheet:
+def flow_figure(trace: ShapeTrace, style: Style | None = None) -> Sheet:
     """Draw the trace; where an element is followed, its coordinates stand in the boxes that it passes."""
     style = style or Style()
     fonts = Fonts.covering([style.title or "", *(token for tokens in trace.tokens for token in tokens)])
@@ -72,6 +72,7 @@ def flow_figure(trace: ShapeTrace, style: Style | None = None, followed: Followe
     footnote, remark = style.small_print(trace.source.footnote, f"altogether {costs_text(trace.steps)}")
     layout = decide_flow(trace.steps)
     width, height = layout.size
+    followed = trace.followed
     lines = following_text(followed, trace, quoting(fonts.shown)) if followed else ()
     wrapped = [part for line in lines for part in wrap(line, width, BODY, fonts.families)]
     over = MARGIN + (0.3 if title else 0.0)

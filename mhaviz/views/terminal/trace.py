@@ -19,7 +19,7 @@ from mhaviz.pages.trace import (
     steps_table,
     visits_table,
 )
-from mhaviz.records.trace import FollowedElement, ShapeTrace
+from mhaviz.records.trace import ShapeTrace
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, quote
 from mhaviz.views.terminal.legend import footnote
@@ -32,7 +32,6 @@ class TraceView:
 
     trace: ShapeTrace
     style: Style = field(default_factory=Style)
-    followed: FollowedElement | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = steps_table(self.trace)
@@ -44,11 +43,11 @@ class TraceView:
         yield Text(f"altogether {costs_text(self.trace.steps)}")
         if any(step.values is not None for step in self.trace.steps):
             yield from self._numbers(console, options)
-        if self.followed is not None:
+        if self.trace.followed is not None:
             yield Segment.line()
-            first, *rest = following_text(self.followed, self.trace, quote)
+            first, *rest = following_text(self.trace.followed, self.trace, quote)
             yield Text(first, BOLD)
-            yield from table_lines(visits_table(self.followed), console, options)
+            yield from table_lines(visits_table(self.trace.followed), console, options)
             yield from (Text(line) for line in rest)
         yield footnote(self.trace.source.footnote)
 

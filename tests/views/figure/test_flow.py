@@ -1,5 +1,6 @@
 import io
 import itertools
+from dataclasses import replace
 
 import pytest
 from looking import traced
@@ -68,7 +69,8 @@ def test_text_stays_in_its_box(name):
 
 def test_a_followed_element_is_written_into_its_boxes():
     trace = TRACES["worked example"]
-    texts = [t.get_text() for t in flow_figure(trace, None, follow_element(trace, (0, 2, 5))).page.texts]
+    trace = replace(trace, followed=follow_element(trace, (0, 2, 5)))
+    texts = [t.get_text() for t in flow_figure(trace).page.texts]
     assert texts.count("(0, 2, 2, 1)") == 4
     assert texts.count("(0, 2, 5)") == 2
     assert any("would send it" in text for text in texts)

@@ -1,6 +1,7 @@
 import dataclasses
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -169,11 +170,11 @@ def test_any_token_in_every_figure_and_view(show, tokens):
     c = dataclasses.replace(c, queries=tuple(tokens), keys=tuple(tokens))
     (m,) = attend(layer, [sentence]).maps
     attention = Attention(c.source, (remade(m, queries=tuple(tokens), keys=tuple(tokens)),))
-    followed = follow_element(trace, (0, 0, 5))
+    trace = replace(trace, followed=follow_element(trace, (0, 0, 5)))
     report = Report(attention, trace, c)
     style = Style(dpi=40)
-    for sheet in (flow_figure(trace, style, followed), figure_of(c, style), figure_of(report, style)):
+    for sheet in (flow_figure(trace, style), figure_of(c, style), figure_of(report, style)):
         sheet.save(io.BytesIO(), "png")
-    for view in (TraceView(trace, followed=followed), view_of(c), view_of(report)):
+    for view in (TraceView(trace), view_of(c), view_of(report)):
         shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view, 70, "truecolor"))
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
