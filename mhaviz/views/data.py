@@ -20,7 +20,8 @@ from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describ
 
 def document(record: Any) -> dict[str, Any]:
     """The record as one JSON document. Arrays and dataclasses stay what they are: ``write_json`` writes them."""
-    return describe_source(record.source) | record.to_dict()
+    found: dict[str, Any] = record.to_dict()
+    return describe_source(record.source) | found
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
