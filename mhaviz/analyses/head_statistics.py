@@ -32,7 +32,7 @@ from mhaviz.records.head_statistics import (
     HeadStatistics,
 )
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind, Tokens
+from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Tokens
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")
@@ -355,7 +355,7 @@ def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Ki
     for row, tokens in zip(is_text, keys, strict=True):
         row[list(tokens.special)] = False
     factors = {"first": visible & is_first[:, None], "separators": visible & ~is_text[:, None]}
-    if kind == "cross":
+    if kind not in OF_ONE_TEXT:
         return factors
 
     positions = torch.arange(is_key.shape[1], device=is_key.device)

@@ -23,7 +23,7 @@ from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis, even_cells, even_edges
 from mhaviz.records.quantity import NORM, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
-from mhaviz.records.tokens import KIND_NAMES, Kind, Tokens, is_run
+from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens, is_run
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
 
@@ -113,7 +113,7 @@ class Pooling:
         """What is asked of a map of this kind."""
         q0, q1, k0, k1 = window
         rows, columns = even_cells(q1 - q0, self.size), even_cells(k1 - k0, self.size)
-        local = NEAR if self.summary and kind != "cross" else None
+        local = NEAR if self.summary and kind in OF_ONE_TEXT else None
         return Wanted(
             window,
             rows,

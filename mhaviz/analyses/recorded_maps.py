@@ -15,7 +15,7 @@ from mhaviz.attention.model import SiteCall, with_plain_mask
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.records.attention import AttentionMap
-from mhaviz.records.tokens import Tokens
+from mhaviz.records.tokens import OF_ONE_TEXT, Tokens
 
 
 class RecordedMap(NamedTuple):
@@ -144,7 +144,7 @@ class RecordedMaps:
 
     def _go_on(self, kept: _Kept, seen: SiteCall, first_query: int) -> None:
         (queries,) = seen.queries
-        is_cross = seen.site.kind == "cross"
+        is_cross = seen.site.kind not in OF_ONE_TEXT
         self._shorten(kept, first_query, is_cross)
         weights = float_array(seen.call.weights()[0])
         kept.q_length += weights.shape[1]

@@ -65,6 +65,10 @@ def rollout_of_maps(attention: Attention) -> Attention:
     for m in attention.maps:
         if m.kind == "cross":
             continue
+        if m.kind == "other":
+            raise ArgumentError(
+                f"a rollout goes through attention of tokens to themselves, and of layer {m.layer} that is not known"
+            )
         if not m.is_whole:
             raise ArgumentError(
                 f"a rollout goes through single tokens, got pooled cells in layer {m.layer}; take a shorter input or a "

@@ -92,7 +92,7 @@ class TokenNames:
 
     def name(self, tokens: Tokens) -> Tokens:
         """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
-        if any(tokens == _rows(called, len(tokens)) for called in ("fixed", "channel")):
+        if any(tokens == _rows(called, len(tokens)) for called in ("fixed", "channel", "row")):
             return tokens
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True
@@ -115,7 +115,8 @@ class TokenNames:
         """Say so if the user's names were of no attention."""
         if self._given is not None and not self._given_fits:
             self._miss(
-                f"tokens: got {len(self._given):,} names, and no attention has so many tokens; they are not used"
+                f"tokens: got {len(self._given):,} names, and no attention has so many tokens in a known order; "
+                "they are not used"
             )
 
     @cached_property

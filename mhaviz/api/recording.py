@@ -33,7 +33,7 @@ from mhaviz.recording.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.head_statistics import HeadStatistics
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens
+from mhaviz.records.tokens import OF_ONE_TEXT, Tokens
 
 if TYPE_CHECKING:
     from torch import nn
@@ -230,7 +230,7 @@ class Recording(ContextDecorator):
                     m,
                     rows=replace(m.rows, tokens=_queries_of(site, m, names_of)),
                     columns=replace(m.columns, tokens=names_of(m.columns.tokens)),
-                    kind="cross" if site.is_block else site.kind,
+                    kind="other" if site.is_block else site.kind,
                     layer=layer,
                     module=_name_of(site.joins or site),
                     sentence=one if has_examples else None,
@@ -401,9 +401,12 @@ class Recording(ContextDecorator):
         try:
             if is_wanted and self._on_attention is not None:
                 self._visit(seen_of(range(batch_size), run.caught))
-            is_whole = run.first_query == 0 and (run.site.kind == "cross" or q_length == k_length > 1)
+            is_whole = run.site.kind not in OF_ONE_TEXT or q_length == k_length
+            is_whole = is_whole and run.first_query == 0 and k_length > 1
             if self._study is not None and run.site.heads:
                 self._watch.miss(f"{run.site.name}: a softmax for each of its heads, which statistics do not count")
+            elif self._study is not None and (part := run.caught.order.parts[1]) is not None and not part.step:
+                self._watch.miss(f"{run.site.name}: which tokens its keys are is not known; statistics count no such")
             elif self._study is not None and is_whole:
                 whole = seen_of(range(batch_size), run.caught)
                 # The kind may change while the program runs; the number does not.
@@ -422,7 +425,7 @@ class Recording(ContextDecorator):
         """What the mask of a run tells; of steps, and of blocks of an input, it hides what is out of reach as well."""
         call = run.caught.call
         batch_size, _, q_length, k_length = call.shape
-        reads_itself = run.site.kind != "cross" and q_length == k_length
+        reads_itself = run.site.kind in OF_ONE_TEXT and q_length == k_length
         if run.first_query or not (reads_itself or place.batch_size in (None, batch_size)):
             return None
         return padding_of(call, reads_itself, run.caught.visible)
@@ -518,15 +521,14 @@ class Recording(ContextDecorator):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
             self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
-        if run.caught.reads_itself is None:
-            windows = run.caught.order.windows
-            if windows > 1:
-                lengths = f"{q_length:,} tokens" if q_length == k_length else f"{q_length:,} × {k_length:,} tokens"
-                self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis")
-                self._remarks["of inputs that are cut into windows, a map is of one window"] = None
-            if q_length == k_length and _rows_called(run.caught) == ("channel", "channel"):
-                self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
-                self._remarks["some rows and columns are channels, not tokens"] = None
+        windows = run.caught.order.windows
+        if windows > 1:
+            lengths = f"{q_length:,} tokens" if q_length == k_length else f"{q_length:,} × {k_length:,} tokens"
+            self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis")
+            self._remarks["of inputs that are cut into windows, a map is of one window"] = None
+        if q_length == k_length and _rows_called(run.caught) == ("channel", "channel"):
+            self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
+            self._remarks["some rows and columns are channels, not tokens"] = None
 
     def _layers(self) -> dict[int, int]:
         """The layer of each attention: the number in its name, if all of a kind have one of their own, else its place

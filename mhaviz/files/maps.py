@@ -25,7 +25,7 @@ from mhaviz.records.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import KIND_NAMES, Kind
+from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.units import readable_bytes
 
 _LARGE = 2**28  # bytes
@@ -172,7 +172,7 @@ def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> Att
     alone = about.keys is None and about.queries is not None and q_length == k_length
     keys = queries if alone else _labels("keys", about.keys, k_length)
     kind: Kind = about.kind or ("self" if queries == keys else "cross")
-    if kind != "cross" and q_length != k_length:
+    if kind in OF_ONE_TEXT and q_length != k_length:
         raise ArgumentError(
             f"{parameter('kind')} {kind}: expected as many queries as keys, got {q_length} × {k_length}"
         )

@@ -16,7 +16,7 @@ from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.records.axis import Axis
 from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL, OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.records.quantity import NORM
-from mhaviz.records.tokens import KIND_NAMES
+from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT
 
 CHANCE = "chance: of a head that weighs all keys alike"
 IN_MODEL_ORDER = "layer"
@@ -389,7 +389,7 @@ def reading_text(statistics: HeadStatistics) -> str:
 
 def counts_text(statistics: HeadStatistics) -> str:
     """Of how many tokens copies and induction are; empty where they have no meaning."""
-    counts = {kind.kind: _count(statistics, kind) for kind in statistics.kinds if kind.kind != "cross"}
+    counts = {kind.kind: _count(statistics, kind) for kind in statistics.kinds if kind.kind in OF_ONE_TEXT}
     if not counts:
         return ""
     if len(set(counts.values())) == 1:

@@ -12,6 +12,7 @@ from mhaviz.records.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.image import ImageMap
 from mhaviz.records.quantity import WEIGHT, Cells
+from mhaviz.records.tokens import OF_ONE_TEXT
 
 _SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"
@@ -213,7 +214,7 @@ def part_text(attention_map: AttentionMap) -> str:
     if m.is_whole:
         return ""
     runs = [(("query", "queries"), m.rows), (("key", "keys"), m.columns)]
-    if (m.rows.start, m.rows.end) == (m.columns.start, m.columns.end) and m.kind != "cross":
+    if (m.rows.start, m.rows.end) == (m.columns.start, m.columns.end) and m.kind in OF_ONE_TEXT:
         runs = [(("token", "tokens"), m.rows)]
     told = [axis.start == 0 and axis.tokens.are_positions for _, axis in runs]  # a title counts such tokens
     where = "" if all(told) else "".join(f", {_run(*names, axis)}" for names, axis in runs)

@@ -4,7 +4,7 @@ from mhaviz.pages.blocks import Quote, Title
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.probes import Needle, Probe, RandomRepeats
 from mhaviz.records.scaling import ScalingComparison
-from mhaviz.records.tokens import KIND_NAMES, Kind, Tokens
+from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 
 _TOKEN_CELLS = 16  # a token beside its position is cut to so many
 
@@ -42,8 +42,8 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
 
     ``about``: which layer, or which part; ``prefix``: what the numbers are, if they are no weights.
     """
-    head, short = f"{prefix}{KIND_NAMES[kind]}{about}", f"{prefix}{kind}{about}"
-    if kind != "cross" and queries.texts == keys.texts:
+    head, short = f"{prefix}{KIND_NAMES[kind]}{about}", f"{prefix}{'attention' if kind == 'other' else kind}{about}"
+    if kind in OF_ONE_TEXT and queries.texts == keys.texts:
         return Title(head, (("", queries),), short)
     return Title(head, (("queries", queries), ("keys", keys)), short)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
-from itertools import accumulate, zip_longest
+from itertools import accumulate, count, zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -46,6 +46,8 @@ class Origin:
         reads: of the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
         example: what was cut from another axis, with that axis: one of several examples; None: nothing.
         joined: what was joined to it, and it to: each axis, where it begins, and the length of all.
+        source: what it was made of, in another number or among others; None: of nothing that is known.
+        is_input: whether it is of what the program reads or has learned, and so made of nothing.
     """
 
     size: int
@@ -61,12 +63,21 @@ class Origin:
     whole: "Origin | None" = None
     example: "tuple[Origin, Cut] | None" = None
     joined: "tuple[tuple[Axis, int, int], ...]" = ()
+    source: "Origin | None" = None
+    is_input: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Origin) and (self.whole or self) is (other.whole or other)
 
     def __hash__(self) -> int:
         return id(self.whole or self)
+
+    @property
+    def sources(self) -> "set[Origin]":
+        """It, and all that it is known to be made of."""
+        joined = {origin for axis, _, _ in self.joined for origin, _ in axis if origin != self}
+        found = {self, *({self.source} if self.source else ()), *joined}
+        return found.union(*(one.sources for one in found - {self}))
 
     def cut(self, cut: "Cut", beside: bool = False) -> "Origin":
         """What is left of it."""
@@ -138,11 +149,14 @@ class Layouts:
         layout = self._layouts.get(x)
         return layout if layout is not None and layout.shape == x.shape else None
 
-    def of(self, x: Tensor) -> Layout:
-        """The layout of a tensor, which begins here if it was not seen to be computed."""
+    def of(self, x: Tensor, is_input: bool = False) -> Layout:
+        """The layout of a tensor, which begins here if it was not seen to be computed.
+
+        ``is_input``: whether the program has been given it.
+        """
         layout = self.get(x)
         if layout is None:
-            layout = _given(x.shape)
+            layout = _given(x.shape, is_input or type(x) is nn.Parameter)
             if x.is_floating_point():  # numbers of tokens are read once
                 self._layouts.set(x, layout)
         return layout
@@ -378,7 +392,7 @@ def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
         return own, part
     ((origin, n),), of = key, query[0][0]
     for axis, at, size in origin.joined:
-        if axis == query and size == n and _part(axis) == own and (own is None or own.is_first):
+        if size == n and _cuts(axis) == _cuts(query) and (own is None or own.is_first):
             return own, Part(of, -at, 1, n)
     if len(query) > 1:
         return own, part
@@ -388,6 +402,25 @@ def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
         is_mixed = origin.maker is not None and of.maker is None
         is_known = not is_mixed and all(of not in _origins(axis, all_of=True) for axis, _, _ in origin.joined)
     return own, part if is_known else Part(origin, -1, 0, n)
+
+
+def _are_same(query: Axis, key: Axis, is_made: bool) -> bool | None:
+    """Whether queries and keys are known tokens of the same sequence; None: not known.
+
+    ``is_made``: whether their features are of layers that were seen: what made others, they may have in common.
+    """
+    (own, part), reads = _parts_along(query, key), (_reads_along(query), _reads_along(key))
+    in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
+    if in_order or (query and _cuts(query) == _cuts(key)):
+        return True if not all(reads) or reads[0] == reads[1] else None
+    sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (query, key))
+    is_known = sources and others and all(one.is_input or one.source or one.joined for one in sources | others)
+    return False if is_made and is_known and sources.isdisjoint(others) else None
+
+
+def _cuts(axis: Axis) -> list[tuple[object, ...]]:
+    """What tells tokens along an axis from others that were cut from the same."""
+    return [(origin, n, origin.cuts, origin.beside) for origin, n in axis]
 
 
 def _uncut(axis: Axis) -> Axis:
@@ -413,9 +446,10 @@ def _slice_of(item: Any) -> Any:
         return slice(first, first + n) if item.tolist() == list(range(first, first + n)) else item
 
 
-def _given(shape: Sequence[int]) -> Layout:
+def _given(shape: Sequence[int], is_input: bool) -> Layout:
     sizes = tuple(shape)
-    return Layout(sizes, tuple(((Origin(n, given=(place, len(sizes))), n),) for place, n in enumerate(sizes)))
+    origins = (Origin(n, given=(place, len(sizes)), is_input=is_input) for place, n in enumerate(sizes))
+    return Layout(sizes, tuple(((origin, origin.size),) for origin in origins))
 
 
 def _lost(size: int) -> Axis:
@@ -571,8 +605,12 @@ def _with_unordered(layout: Layout, places: set[int]) -> Layout:
 
 
 def _unordered(axis: Axis) -> Axis:
-    """Tokens of which it is not known which they are."""
-    return tuple((one.cut(Cut(-1, 0, n, n)), n) for one, n in axis)
+    """Tokens of which it is not known which they are, nor whether they are those of another such axis."""
+    number = next(_numbers)
+    return tuple((one.cut(Cut(-number, 0, n, n)), n) for one, n in axis)
+
+
+_numbers = count(1)
 
 
 def _keep(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
@@ -662,7 +700,7 @@ def _with_patches(axis: Axis, size: int, patches: Patches | None) -> Axis:
     """Tokens of which others are patches than of those that they come from."""
     ((origin, _),) = _fitted(axis, size) if len(_origins(axis)) == 1 else _lost(size)
     is_lost = origin.is_lost and patches is None
-    return ((replace(origin, size=size, is_lost=is_lost, rows=None, patches=patches), size),)
+    return ((replace(origin, size=size, is_lost=is_lost, rows=None, patches=patches, source=origin), size),)
 
 
 def _patches_along(axis: Axis) -> Patches | None:
@@ -773,7 +811,8 @@ def _cat(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], 
         if len(layout.axes[dim]) == 1:
             n = result.shape[dim]
             starts = accumulate(sizes, initial=0)
-            joined = tuple((_with_joined(axis), at, n) for axis, at in zip(along, starts, strict=False) if axis)
+            beginnings = [(x, at) for x, at in zip(parts, starts, strict=False) if x.numel()]
+            joined = tuple((_with_joined(axes.of(x).axes[dim] or _lost(1)), at, n) for x, at in beginnings)
             tokens = _with_joined(layout.axes[dim], joined)
             layout = layout._replace(axes=(*layout.axes[:dim], tokens, *layout.axes[dim + 1 :]))
         in_order = _are_in_order(sizes, along)
@@ -895,7 +934,7 @@ def _convolve(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, A
 def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
     """The patches that a convolution cuts an image into, where its steps are as wide as its kernel."""
     rows, columns = (
-        replace(axis[0][0] if len(axis) == 1 else Origin(n, is_lost=True), size=n)
+        replace(axis[0][0], size=n, source=axis[0][0]) if len(axis) == 1 else Origin(n, is_lost=True)
         for axis, n in zip(axes, sizes, strict=True)
     )
     columns.rows = rows
@@ -914,7 +953,7 @@ def _embed(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     number = axes.inputs.read(ids, weight.shape[0])
     if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else _lost(ids.shape[-1])
-        tokens = ((replace(origin, size=n, reads=frozenset([number])), n),)
+        tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True), n),)
     return Layout(tuple(result.shape), (*before, tokens, _made(result.shape[-1], weight, ())))
 
 
@@ -1007,6 +1046,10 @@ def _longer(product: Product, which: int) -> set[str]:
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
 
 
+def _are_made(axis: Axis) -> bool:
+    return any(origin.maker is not None for origin in _origins(axis, all_of=True))
+
+
 def _are_of_tokens(axis: Axis) -> bool:
     return all(origin.maker is None and not origin.is_lost for origin in _origins(axis))
 
@@ -1088,6 +1131,7 @@ class Order:
         parts: the tokens that queries and keys are; None: not known.
         heads: the first of them, and of how many they are a part; None: all, or not known.
         reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
+        are_same: whether queries and keys are known tokens of the same sequence; None: not known.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
     """
@@ -1100,6 +1144,7 @@ class Order:
     parts: tuple[Part | None, Part | None] = None, None
     heads: tuple[int, int] | None = None
     reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
+    are_same: bool | None = None
     example: tuple[Origin, Cut] | None = None
     is_taken: bool = False
 
@@ -1115,11 +1160,16 @@ class Order:
         """How many heads share each head of the keys, as they are in the axis of the queries."""
         return math.prod(size for size, is_head in self.query if is_head)
 
-    def of_tokens(self, query: Axis, key: Axis) -> "Order":
-        """The same of the tokens along these axes; of none, nothing is known."""
-        patches = _patches_along(query), _patches_along(key)
+    def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis]) -> "Order":
+        """The same of the tokens along these axes, which have these features; of none, nothing is known."""
+        if len(self.query) == len(query):
+            query = tuple(factor for factor, (_, is_head) in zip(query, self.query, strict=True) if not is_head)
         return replace(
-            self, patches=patches, parts=_parts_along(query, key), reads=(_reads_along(query), _reads_along(key))
+            self,
+            patches=(_patches_along(query), _patches_along(key)),
+            parts=_parts_along(query, key),
+            reads=(_reads_along(query), _reads_along(key)),
+            are_same=_are_same(query, key, all(map(_are_made, features))),
         )
 
     def arrange(self, x: Tensor) -> Tensor:

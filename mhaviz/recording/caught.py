@@ -19,13 +19,11 @@ class Ran(NamedTuple):
     Attributes:
         call: in the program's own axes, (…, length, features).
         output: None of one that dropout has changed.
-        reads_itself: see ``Caught``.
         is_kept: whether the output is the tensor with which the program goes on.
     """
 
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
-    reads_itself: bool | None = None
     is_kept: bool = False
 
 
@@ -59,7 +57,6 @@ class Caught:
         call: what it computed with, or the weights that it made.
         output: what it made of the values, (batch_size, n_heads, q_length, d_value); None: not known, or of weights
             that dropout had changed.
-        reads_itself: whether queries and keys are of the same tokens; None: not known.
         are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are.
         zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
         mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
@@ -70,7 +67,6 @@ class Caught:
 
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
-    reads_itself: bool | None = None
     are_fixed: tuple[bool, bool] = False, False
     zero: Zero | None = None
     mixed: Callable[[], Mixed | None] | None = None
@@ -126,7 +122,7 @@ def caught_call(ran: Ran, order: Order) -> Caught:
         mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
         mask = mask.expand(*mask.shape[:3], key.shape[2])
     call = replace(call, query=query, key=key, value=value, mask=mask)
-    return Caught(call, output, ran.reads_itself, zero=zero, order=order)
+    return Caught(call, output, zero=zero, order=order)
 
 
 def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:

@@ -79,8 +79,7 @@ class Fused:
         given = (*args, *(kwargs[name] for name in ("query", "key", "value") if name in kwargs))[:3]
 
         def read(place: str) -> Ran:
-            reads_itself = within[0] is within[1] if within else None
-            return Ran(call_of_sdpa(*args, **kwargs), None if dropout else result, reads_itself, not within)
+            return Ran(call_of_sdpa(*args, **kwargs), None if dropout else result, not within)
 
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 

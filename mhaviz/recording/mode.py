@@ -77,9 +77,9 @@ class Watch:
         on_weighed: Callable[[int], None] = lambda attention: None,
     ) -> None:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
-        self._modules = RunningModules(model)
         self.inputs = SeenInputs()
         self._axes = Layouts(self.inputs)
+        self._modules = RunningModules(model, partial(self._axes.of, is_input=True))
         self._merging = Merging(on_merged, on_weighed, self._axes)
         self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
         weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self._failed, self.fixed, self._axes)
@@ -197,8 +197,9 @@ class Watch:
         """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
         query, key = (call.query, call.key) if isinstance(call, AttentionCall) else given[:2]
         axis = -2 if given[0] is query else 0 if given[0].ndim < 4 else -3
-        tokens = (self._axes.of(x).axes[axis] for x in given[:2])
-        return self._order_of_axes(query, key, place).of_tokens(*tokens)
+        queries, keys = (self._axes.of(x).axes for x in given[:2])
+        features = (queries[-1], keys[-1]) if given[0] is query else ()
+        return self._order_of_axes(query, key, place).of_tokens(queries[axis], keys[axis], features)
 
     def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
         if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
@@ -242,7 +243,9 @@ class Watch:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
             order = order_of(met.layout, met.places) or order_by_sizes(A.shape[:-2], place.batch_size)
-            order = order.of_tokens(*axes_at(met.layout, met.places[-2:]))
+            summed = ((),) if met.layout is None or met.layout.scores is None else met.layout.scores.summed
+            query, key = axes_at(met.layout, met.places[-2:])
+            order = order.of_tokens(query, key, summed)
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
@@ -289,8 +292,7 @@ class Watch:
                         raise MhavizError(f"{sides.why}; not drawn unless {parameter('module')} names it")
                     self.miss(f"{place.name}: {sides.why}")
                 caught = arranged(place)
-                reads_itself = False if sides.are_fixed in _ONE else caught.reads_itself
-                caught = replace(caught, are_fixed=sides.are_fixed, reads_itself=reads_itself)
+                caught = replace(caught, are_fixed=sides.are_fixed)
                 if (attention := self._on_caught(place, caught)) is not None:
                     self._merging.shown(attention)
         except VisitorError:
@@ -327,7 +329,6 @@ class Watch:
 
 
 _MOST_LINES = 1000
-_ONE = (True, False), (False, True)
 
 _watches: WeakSet[Watch] = WeakSet()
 

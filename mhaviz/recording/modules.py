@@ -3,7 +3,7 @@
 import math
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -54,10 +54,11 @@ class RunningModules:
 
     Args:
         model: what names begin at; places outside it are None. None: names begin at the outermost module.
+        on_input: is called with each tensor that the outermost module is called with.
     """
 
-    def __init__(self, model: nn.Module | None = None) -> None:
-        self._model = model
+    def __init__(self, model: nn.Module | None = None, on_input: Callable[[Tensor], object] = lambda x: None) -> None:
+        self._model, self._on_input = model, on_input
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
         self._names: dict[int, _Names] = {}
@@ -127,10 +128,15 @@ class RunningModules:
         if not stack:
             self._local.forward = next(self._forwards)
         shape = None
-        if args and isinstance(args[0], Tensor) and torch._C._get_tracing_state() is None:
+        if torch._C._get_tracing_state() is None:
             with torch._C.DisableTorchFunction():  # no recording need see this
-                if not args[0].is_nested:
+                if args and isinstance(args[0], Tensor) and not args[0].is_nested:
                     shape = tuple(args[0].shape)
+                if not stack:
+                    named = sys._getframe(1).f_locals.get("kwargs")  # which PyTorch gives to no hook of all modules
+                    for x in (*args, *(named.values() if type(named) is dict else ())):
+                        if type(x) is Tensor and not x.is_nested:
+                            self._on_input(x)
         stack.append(_Running(module, shape, next(self._calls)))
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

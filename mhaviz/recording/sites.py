@@ -5,7 +5,6 @@ another. A decoder that writes calls its attentions again for each token, with t
 steps are one pass.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -17,7 +16,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.recording.axes import Cut, Origin, Part
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.modules import Place
-from mhaviz.records.tokens import Kind
+from mhaviz.records.tokens import OF_ONE_TEXT, Kind
 
 MOST_SITES = 4096
 """So many attentions are told apart."""
@@ -25,9 +24,6 @@ MOST_SITES = 4096
 MOST_REPEATS, MOST_AT_A_LINE = 256, 64
 """So many runs of one attention within a forward pass, and at one line of a program without modules, count as others:
 what a forward pass is, nothing tells there."""
-
-_CROSS = re.compile(r"cross|encoder_attn|encdec|enc_dec|encoder_decoder|multihead_attn", re.IGNORECASE)
-"""In the names of modules whose keys are of other tokens than their queries."""
 
 
 @dataclass
@@ -206,7 +202,7 @@ class Sites:
             if len(self._sites) >= MOST_SITES:
                 self._miss(f"{MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
-            kind = _kind(place.name, caught)
+            kind = _kind(caught)
             order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
@@ -292,9 +288,9 @@ class Sites:
         _, _, q_length, k_length = caught.call.shape
         if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
             return None
-        if site.kind == "cross":
-            return self._cross_step(site, place, caught)
-        if q_length >= k_length:
+        if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, place, caught)) is not None:
+            return step
+        if site.kind == "cross" or q_length >= k_length:
             return None
         caught = _without_unfilled(caught, _end(caught, site.k_length))
         k_length = caught.call.shape[3]
@@ -415,18 +411,25 @@ def _without_unfilled(caught: Caught, expected: int) -> Caught:
     return replace(caught, call=replace(call, key=key, value=value, mask=mask))
 
 
-def _kind(name: str, caught: Caught) -> Kind:
+def _kind(caught: Caught) -> Kind:
+    """By where its queries and keys come from, as far as that is known."""
     _, _, q_length, k_length = caught.call.shape
-    if caught.reads_itself is False or q_length > k_length or (caught.reads_itself is None and _CROSS.search(name)):
+    (query, key), are_same = caught.order.parts, caught.order.are_same
+    if are_same is False or len({*caught.are_fixed}) > 1:
         return "cross"
     is_causal = isinstance(caught.call, AttentionCall) and caught.call.causal
+    ends = {one.start + one.n for one in (query, key) if are_same and one is not None and one.step}
     # Of a decoder that begins to write, the next step will tell.
-    is_masked = (q_length > 1 or is_causal) and _sees_no_later(caught, k_length)
-    query, key = caught.order.parts
-    is_other = q_length > 1 and key is not None and not key.step and key != query
-    is_part = query is not None and key is not None and query.of == key.of
-    is_other |= q_length < k_length and not is_part
-    return "masked" if is_masked else "cross" if is_other else "self"
+    if (q_length > 1 or is_causal) and len(ends) < 2 and _sees_no_later(caught, k_length):
+        return "masked"
+    return "self" if are_same and (query == key or _is_within(query, key)) else "other"
+
+
+def _is_within(query: Part | None, key: Part | None) -> bool:
+    """Whether all queries are among the keys."""
+    if query is None or key is None or not (query.step and key.step):
+        return False
+    return query.places[0] in key.places and query.places[-1] in key.places and query.step % key.step == 0
 
 
 def _sees_no_later(caught: Caught, end: int) -> bool:

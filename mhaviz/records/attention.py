@@ -39,7 +39,8 @@ class AttentionMap(Shown):
             where a query sees no key, or to less than 1 with a ``sink``; other numbers are what ``quantity`` says.
         rows: the queries.
         columns: the keys.
-        kind: "self"; "masked", when a query sees no later key; "cross", when the keys are another sentence.
+        kind: "self"; "masked", when a query sees no later key; "cross", when the keys are another sentence; "other":
+            see ``Kind``.
         layer: counted from 0.
         heads: the numbers of the heads in ``weights``, in order.
         sentence: which of several sentences, counted from 0; None if there is one.

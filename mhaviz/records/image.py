@@ -17,7 +17,7 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import WEIGHT, Quantity
 from mhaviz.records.shown import Brief, Shown
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
+from mhaviz.records.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
 
 MOST_SPECIAL = 16
 """Tokens before the patches of an image that may be special: a class token, registers, a distillation token."""
@@ -249,9 +249,9 @@ def _fitting(n_tokens: int) -> list[str]:
 
 def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int], str, tuple[int, int] | None]:
     """The rows that are meant, what they are called, and the patch that they are, if they are one."""
-    n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind != "cross"
+    n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind in OF_ONE_TEXT
     if query is None:
-        is_text = m.kind == "cross" or _with_named_patches(m.columns.tokens) is not m.columns.tokens
+        is_text = m.kind not in OF_ONE_TEXT or _with_named_patches(m.columns.tokens) is not m.columns.tokens
         special = () if is_text else (keys.special if is_image else ()) or m.rows.tokens.special
         return ([special[0]], _called(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
     name, wanted = parameter("query"), query

@@ -6,8 +6,12 @@ from typing import Literal
 
 from mhaviz.errors import ArgumentError, shortened
 
-Kind = Literal["self", "masked", "cross"]
-"""Of attention: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence's."""
+Kind = Literal["self", "masked", "cross", "other"]
+"""Of attention: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence's;
+"other", where it is not known whether they are, or where they are other tokens of the queries' own."""
+
+OF_ONE_TEXT: frozenset[Kind] = frozenset({"self", "masked"})
+"""Kinds whose queries and keys are the same tokens."""
 
 PAIR = ("first", "second")
 """What the two segments of a pair of texts are called."""
@@ -19,6 +23,7 @@ KIND_NAMES: dict[Kind, str] = {
     "self": "self-attention",
     "masked": "masked self-attention",
     "cross": "source-target attention",
+    "other": "attention",
 }
 """What titles and messages call each."""
 

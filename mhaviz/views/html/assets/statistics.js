@@ -23,7 +23,7 @@ function headTotals(map, place, weights, start) {
   const queries = weights.length / keys;
   const areShares = map.quantity.is_distribution; // of others, such as norms, each row's shares count
   const special = [...map.columns.special];
-  const samePositions = map.kind !== "cross" && map.rows.tokens === keys;
+  const samePositions = ["self", "masked"].includes(map.kind) && map.rows.tokens === keys;
   const copyBefore = samePositions ? earlierCopies(map.columns) : null;
 
   for (let r = 0; r < queries; r++) {

@@ -1,0 +1,122 @@
+"""Which kind of attention a program's is, by the tokens that its queries and keys are, as each is written here."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+import mhaviz
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.pages.map_words import map_title
+
+T, D = 6, 8
+CAUSAL = torch.ones(T, T, dtype=torch.bool).tril()
+ONE, OTHER, SOME = torch.tensor([3, 1, 0, 2, 5, 4]), torch.tensor([5, 4, 3, 2, 1, 0]), torch.tensor([2, 0, 5])
+
+
+class Program(nn.Module):
+    """Reads two inputs of one length; ``sides`` makes queries and keys of them."""
+
+    def __init__(self, sides, how="fused", mask=None):
+        super().__init__()
+        self.q, self.k, self.words, self.pool = nn.Linear(D, D), nn.Linear(D, D), nn.Embedding(9, D), nn.AvgPool1d(2)
+        self.learned, self.multihead_attn = nn.Parameter(torch.randn(1, T, D)), nn.MultiheadAttention(D, 2)
+        self.multihead_attn.batch_first = True
+        self.sides, self.how, self.mask = sides, how, mask
+
+    def forward(self, x, y):
+        query, key = self.sides(self, x, y)
+        if self.how == "layer":
+            return self.multihead_attn(query, key, x[:, :1].expand_as(key), attn_mask=self.mask)
+        q, k, v = (one.unflatten(-1, (2, 4)).transpose(1, 2) for one in (self.q(query), self.k(key), key))
+        if self.how == "fused":
+            return F.scaled_dot_product_attention(q, k, v, self.mask)
+        S = q @ k.mT
+        return (S if self.mask is None else S.masked_fill(~self.mask, -torch.inf)).softmax(-1) @ v
+
+
+def recorded(sides, how="fused", mask=None, **options):
+    program = Program(sides, how, mask)
+    with mhaviz.record(program, **options) as recording, torch.no_grad():
+        program(torch.randn(1, T, D), torch.randn(1, T, D))
+    return recording
+
+
+SAME = {
+    "the same": lambda p, x, y: (x, x),
+    "with other positions": lambda p, x, y: (x + 1, x + y),
+    "reordered before": lambda p, x, y: (x[:, ONE],) * 2,
+    "after layers": lambda p, x, y: (p.q(x) + x, F.layer_norm(x, (D,))),
+    "some of them": lambda p, x, y: (x[:, 2:4], x),
+    "a text": lambda p, x, y: (p.words(ONE[None]),) * 2,
+    "with others before the keys": lambda p, x, y: (x, torch.cat([p.learned, x], 1)),
+}
+CROSS = {
+    "two inputs": lambda p, x, y: (x, y),
+    "two inputs of other lengths": lambda p, x, y: (x[:, :4], y),
+    "two texts": lambda p, x, y: (p.words(ONE[None]), p.words(OTHER[None])),
+    "learned queries": lambda p, x, y: (p.learned, x),
+    "more queries than keys": lambda p, x, y: (torch.cat([x, p.learned], 1), y),
+}
+OTHERS = {
+    "some, gathered": lambda p, x, y: (x[:, SOME], x),
+    "two orders": lambda p, x, y: (x[:, ONE], x[:, OTHER]),
+    "two parts": lambda p, x, y: (x[:, 3:], x[:, :3]),
+    "keys of a part": lambda p, x, y: (x, x[:, :3]),
+    "pooled keys": lambda p, x, y: (x, p.pool(x.mT).mT),
+    "patches of patches": lambda p, x, y: (x, F.conv1d(x.mT, torch.ones(D, D, 2), stride=2).mT),
+    "one mean token": lambda p, x, y: (x.mean(1, keepdim=True), x),
+}
+HOW = pytest.mark.parametrize("how", ["fused", "by hand", "layer"])
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, kind) for kind, names in (("self", SAME), ("cross", CROSS), ("other", OTHERS)) for name in names],
+)
+def test_kinds_are_those_of_the_tokens_whatever_modules_are_called(name, kind, how):
+    (m,) = recorded((SAME | CROSS | OTHERS)[name], how).attention.maps
+    assert m.kind == kind
+    title = {"self": "self-attention", "cross": "source-target attention", "other": "attention"}[kind]
+    assert map_title(m).head == title
+
+
+@HOW
+def test_masked_attention_is_of_tokens_that_stand_in_one_order(how):
+    mask = CAUSAL if how != "layer" else ~CAUSAL
+    kinds = {
+        name: recorded(sides, how, mask).attention.maps[0].kind
+        for name, sides in {"same": SAME["the same"], "inputs": CROSS["two inputs"]}.items()
+    }
+    assert kinds == {"same": "masked", "inputs": "cross"}
+    part = CAUSAL[:3, :3] if how != "layer" else ~CAUSAL[:3, :3]
+    assert recorded(OTHERS["two parts"], how, part).attention.maps[0].kind == "other"
+
+
+def test_of_bare_tensors_nothing_is_known():
+    with mhaviz.record() as recording:
+        F.scaled_dot_product_attention(torch.randn(1, 2, T, 4), torch.randn(1, 2, T, 4), torch.randn(1, 2, T, 4))
+    assert [m.kind for m in recording.attention] == ["other"]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".safetensors", ".npz"])
+def test_other_attention_is_read_back_and_has_no_rollout(suffix, tmp_path):
+    recording = recorded(OTHERS["two orders"])
+    recording.attention.save(path := tmp_path / f"maps{suffix}")
+    (m,) = mhaviz.read(path).maps
+    assert (m.kind, m.name, m.weights.shape) == ("other", "layer 0, other", (2, T, T))
+    with pytest.raises(ArgumentError, match="tokens to themselves"):
+        _ = recording.rollout
+
+
+def test_statistics_of_other_attention_have_nothing_along_a_diagonal():
+    averages = recorded(OTHERS["two parts"], statistics=True).head_statistics.kinds
+    known = {
+        name: averages[0].average(name).is_known for name in ("entropy", "first", "itself", "previous", "distance")
+    }
+    assert known == {"entropy": True, "first": True, "itself": False, "previous": False, "distance": False}
+    recording = recorded(OTHERS["two orders"], statistics=True)
+    assert "Program: which tokens its keys are is not known; statistics count no such" in recording.notices
+    with pytest.raises(MhavizError, match="which tokens its keys are"):
+        _ = recording.head_statistics
