@@ -428,7 +428,12 @@ class Recording(ContextDecorator):
         reads_itself = run.site.kind in OF_ONE_TEXT and q_length == k_length
         if run.first_query or not (reads_itself or place.batch_size in (None, batch_size)):
             return None
-        return padding_of(call, reads_itself, run.caught.visible)
+        padding = padding_of(call, reads_itself, run.caught.visible)
+        if padding is not None and run.site.kind == "other":
+            self._watch.miss(
+                f"{_name_of(run.site)}: some of its keys are padding, and which of its queries is not known"
+            )
+        return padding
 
     def _is_no_padding(self, run: Run, place: Place, padding: Padding | None) -> bool:
         """Whether a mask hides keys that another softmax sees, in the same call of a module or without modules.

@@ -56,6 +56,8 @@ def padding_of(
     visible = _visible(call) if isinstance(call, AttentionCall) else visible
     if visible is None or bool(visible.all()):
         return None
+    if not reads_itself:  # such a query is no padding, and what is added to all its scores hides none of its keys
+        visible = visible | _weighed_all_the_same(call, visible)
     seen = visible[..., :k_length].any(dim=1).expand(batch_size, q_length, k_length)
     sees, keys = seen.any(dim=2), seen.any(dim=1)
     queries = torch.ones_like(sees)
@@ -64,6 +66,14 @@ def padding_of(
         keys = keys | hides_its_own
         queries = keys
     return None if bool(keys.all() and sees.all()) else Padding(queries, keys, sees)
+
+
+def _weighed_all_the_same(call: AttentionCall | AttentionWeights, visible: Tensor) -> Tensor:
+    """bool, broadcasts to the weights: keys that have weight, of queries from which a bias hides all."""
+    if isinstance(call, AttentionWeights):
+        return call.given > 0
+    added = visible if call.mask is None or call.mask.dtype == torch.bool else call.mask > -torch.inf
+    return added & ~visible.any(dim=-1, keepdim=True)
 
 
 def _visible(call: AttentionCall) -> Tensor | None:

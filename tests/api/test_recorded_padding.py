@@ -211,14 +211,38 @@ def test_a_mask_that_hides_what_another_softmax_sees_tells_no_padding(is_first, 
 
 
 def test_masks_that_hide_the_same_keys_twice_tell_padding():
-    q, k, v = heads()
     with mhaviz.record() as recording:
+        q, k, v = heads()
         for scale in (0.5, 1.0):
             nn.functional.scaled_dot_product_attention(q, k, v, OF_IMAGE, scale=scale)
     for m, scale in zip(recording.attention, (0.5, 1.0), strict=True):
         A = torch.softmax((scale * q @ k.mT)[..., 3:, 3:], -1)[0]
         np.testing.assert_allclose(m.weights, A, atol=1e-6)
     assert "left out, as padding" in recording.attention.source.remark
+
+
+def test_of_tensors_of_which_nothing_is_known_the_keys_alone_are_padding():
+    q, k, v = heads()
+    with mhaviz.record() as recording:
+        nn.functional.scaled_dot_product_attention(q, k, v, OF_IMAGE)
+    np.testing.assert_allclose(recording.attention[0].weights, torch.softmax((q @ k.mT / 2)[..., 3:], -1)[0], atol=1e-6)
+    assert any("which queries are is not known" in line for line in recording.notices)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_keys_that_queries_weigh_all_the_same_are_no_padding(by_hand):
+    """Of another input: no query sees the last two; a number hides all from the last query, or nothing."""
+    q, k, v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+    x, y, mask = torch.randn(1, 4, WIDTH), torch.randn(1, 6, WIDTH), torch.zeros(4, 6)
+    mask[:, 4:] = mask[3] = -1e9
+    with mhaviz.record() as recording:
+        queries, keys, values = q(x)[:, None], k(y)[:, None], v(y)[:, None]
+        if by_hand:
+            (queries @ keys.mT + mask).softmax(-1) @ values
+        else:
+            nn.functional.scaled_dot_product_attention(queries, keys, values, mask, scale=1)
+    A = torch.softmax(q(x) @ k(y).mT + mask, -1).detach()
+    np.testing.assert_allclose(recording.attention[0].weights, A, atol=1e-6)
 
 
 @pytest.mark.parametrize("least", [-1e9, torch.finfo(torch.float32).min])
