@@ -430,9 +430,7 @@ class Recording(ContextDecorator):
             return None
         padding = padding_of(call, reads_itself, run.caught.visible)
         if padding is not None and run.site.kind == "other":
-            self._watch.miss(
-                f"{_name_of(run.site)}: some of its keys are padding, and which of its queries is not known"
-            )
+            self._watch.miss(f"{_name_of(run.site)}: some keys are padding, and which queries are is not known")
         return padding
 
     def _is_no_padding(self, run: Run, place: Place, padding: Padding | None) -> bool:
