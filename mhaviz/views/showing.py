@@ -6,7 +6,7 @@ A new kind of record is a page in ``mhaviz.pages`` and a row here.
 import io
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,6 +27,7 @@ from mhaviz.views.formats import (
     save_all,
 )
 from mhaviz.views.style import Style
+from mhaviz.views.terminal.screen import MOST_MAPS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,19 +53,21 @@ class Entry(NamedTuple):
         page: the function of ``mhaviz.pages`` that makes its page.
         formats: in which it can be saved.
         cmap: the colours that it has by itself.
+        listed: what its page takes in the terminal, which has no room for more.
     """
 
     page: str
     formats: Sequence[str] = RECORD_SUFFIXES
     cmap: str = INK
+    listed: Mapping[str, Any] = {}
 
 
 SHOWN = {
     "Ablation": Entry("ablation:ablation_page", ABLATION_SUFFIXES),
-    "Attention": Entry("maps:attention_page", MAP_SUFFIXES),
+    "Attention": Entry("maps:attention_page", MAP_SUFFIXES, listed={"most": MOST_MAPS}),
     "Complexity": Entry("complexity:complexity_page"),
     "CorpusDifference": Entry("corpus_difference:corpus_difference_page"),
-    "Difference": Entry("difference:difference_page", PAGE_SUFFIXES, DIVERGING),
+    "Difference": Entry("difference:difference_page", PAGE_SUFFIXES, DIVERGING, {"most": MOST_MAPS}),
     "EmbeddedText": Entry("embeddings:embeddings_page", cmap=DIVERGING),
     "Evaluation": Entry("training:evaluation_page"),
     "HeadStatistics": Entry("head_statistics:head_statistics_page", HEAD_SUFFIXES),
@@ -110,7 +113,7 @@ def view_of(record: object, style: Style | None = None, **details: Any) -> "Rend
     if type(record).__name__ in SHOWN:
         from mhaviz.views.terminal.page import PageView
 
-        return PageView(page_of(record, **details), style or fitted_style(record))
+        return PageView(page_of(record, **{**entry_of(record).listed, **details}), style or fitted_style(record))
     view: Callable[..., RenderableType] = _find(record, 1)
     return view(record, style or Style(), **details)
 

@@ -300,9 +300,9 @@ def test_of_many_heads_no_more_is_kept_than_is_drawn(mhaviz, book, weights, monk
     monkeypatch.setattr(long_inputs, "_MANY_CELLS", 2 * 500**2)
     monkeypatch.setattr(long_inputs, "_DRAWN_CELLS", 2 * 35**2)
     kept = []
-    deliver = Delivery.deliver_maps
+    deliver = Delivery.deliver
     monkeypatch.setattr(
-        Delivery, "deliver_maps", lambda self, found, *more: kept.append(found) or deliver(self, found, *more)
+        Delivery, "deliver", lambda self, found, *more: kept.append(found) or deliver(self, found, *more)
     )
     for outputs in (["-o", "map.png"], ["-o", "map.html"], ["-o", "map.json"], ["-o", "map.json", "--size", "700"]):
         assert mhaviz("heatmap", "--file", "book.txt", "--whole", *SMALL, "-q", *outputs).status == 0

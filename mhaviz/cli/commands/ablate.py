@@ -62,7 +62,7 @@ def ablate(
             probe=probe,
             replicates=repeats.replicates,
             seed=repeats.seed,
-            on_notice=delivery.notice,
+            on_notice=delivery.tell,
             on_progress=on_progress,
         )
     delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))

@@ -43,7 +43,7 @@ def compare_scaling(
         if head != 0:
             raise ArgumentError("--sweep goes through d_key with one head; leave out --head")
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
+    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)

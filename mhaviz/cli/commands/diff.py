@@ -117,7 +117,6 @@ def _diff_of_files(
         ArgumentError, MhavizError: they cannot be read or compared.
     """
     from mhaviz.analyses.difference import compare, of_layers, with_common_heads
-    from mhaviz.views.terminal.screen import MOST_MAPS
 
     for path in paths:
         if path.is_dir():
@@ -136,15 +135,13 @@ def _diff_of_files(
     if heads is not None:
         first, second = with_common_heads(first, second)
     n_maps = min(len(first.maps), len(second.maps))
-    delivery.require_drawable(n_maps, by_layer=len({m.layer for m in second.maps}) > 1)
+    delivery.require_drawable(n_maps)
     whole = replace(compare(first, second), limits=limits)
     difference = whole if heads is None else whole.select(heads)
-    delivery.tell(
-        f"only in {path}: {'; '.join(names)}"
-        for path, names in ((before, difference.only_before), (after, difference.only_after))
-        if names
-    )
-    delivery.tell(flaw_notices(whole, sides))
+    for path, names in ((before, difference.only_before), (after, difference.only_after)):
+        if names:
+            delivery.tell(f"only in {path}: {'; '.join(names)}")
+    delivery.tell(*flaw_notices(whole, sides))
 
-    delivery.deliver(difference, style, shown={"most": MOST_MAPS})
+    delivery.deliver(difference, style)
     require_at_most(whole, sides)

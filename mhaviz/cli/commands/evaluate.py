@@ -37,4 +37,4 @@ def evaluate(
 
     from mhaviz.api.evaluation import evaluate as evaluation_of
 
-    delivery.deliver(evaluation_of(checkpoint, corpus, device=device, on_notice=delivery.notice))
+    delivery.deliver(evaluation_of(checkpoint, corpus, device=device, on_notice=delivery.tell))

@@ -45,6 +45,6 @@ def explain(
     Output: a {record_files} file.
     """
     given = given_to(model, delivery, texts, target, instead, generate=generate)
-    style, loaded = style_of(dpi=dpi), model.load(delivery.notice, given)
+    style, loaded = style_of(dpi=dpi), model.load(delivery.tell, given)
     explained = loaded.explain(given, token, head=head, **vars(attention))
     delivery.deliver(explained, style)

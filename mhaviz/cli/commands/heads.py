@@ -88,7 +88,7 @@ def heads(
                 examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
                 replicates=probes.replicates,
                 seed=probes.seed,
-                on_notice=delivery.notice,
+                on_notice=delivery.tell,
                 on_progress=on_progress,
                 on_saved=on_saved,
                 **division,

@@ -57,10 +57,9 @@ def heatmap(
     style = style_of(looks)
     if show != "norms":
         style.require_vmax()
-    loaded = model.load(delivery.notice, given)
-    delivery.tell(loaded.notices)
-    n_layers = len(layer or loaded.layers)
-    delivery.require_drawable(len(given.sentences) * n_layers, by_layer=n_layers > 1)
+    loaded = model.load(delivery.tell, given)
+    delivery.tell(*loaded.notices)
+    delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
     with progress(delivery.quiet, time_left=True) as on_progress:
         attention = loaded.attend(
             given,
@@ -74,8 +73,8 @@ def heatmap(
             pool=long.pool,
             size=long.size,
             window=long.window,
-            on_notice=None if delivery.quiet else delivery.notice,
+            on_notice=None if delivery.quiet else delivery.tell,
             on_progress=lambda done: on_progress(done, "of the map"),
         )
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
-    delivery.deliver_maps(attention, style, notice)
+    delivery.deliver(attention, style, notice)

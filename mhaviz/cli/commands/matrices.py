@@ -51,7 +51,7 @@ def matrices(
     Output: a {record_files} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
+    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

@@ -169,8 +169,8 @@ def _deliver(
         result = recording.rollout if show == "rollout" else recording.attention
     if ending.how is not None:
         verb = "saved" if delivery.paths else "here is"
-        delivery.notice(f"the program ended with {ending.how}; {verb} what was recorded until then")
-    delivery.tell(recording.missed if show == "heads" else recording.notices)
+        delivery.tell(f"the program ended with {ending.how}; {verb} what was recorded until then")
+    delivery.tell(*(recording.missed if show == "heads" else recording.notices))
     if show == "heads":
         from mhaviz.pages.head_statistics import Order
 
@@ -183,7 +183,7 @@ def _warn_of_output(delivery: Delivery, arguments: list[str]) -> None:
     """Say so if what seems to be meant for us is the program's."""
     for option, value in pairwise(arguments):
         if not delivery.paths and option in ("-o", "--output") and Path(value).suffix.lower() in MAP_SUFFIXES:
-            delivery.notice(f"{option} {value} comes after the program, and is the program's; ours come before it")
+            delivery.tell(f"{option} {value} comes after the program, and is the program's; ours come before it")
 
 
 def _is_here(folder: Path) -> bool:

@@ -34,7 +34,7 @@ def report(
     Output: a {page_files} file.
     """
     given = given_to(model, delivery, texts, target, suffixes=PAGE_SUFFIXES)
-    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.notice, given)
+    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)
     with delivery.working("computing"):
         page = loaded.report(given, head=head, page=".html" in delivery.suffixes, **vars(attention))
     delivery.deliver(page, style)

@@ -63,7 +63,7 @@ def trace_shapes(
     if is_of_sizes:
         require_unread((model, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(dpi=dpi), model.load(delivery.notice, given)
+    style, loaded = style_of(dpi=dpi), model.load(delivery.tell, given)
     if is_of_sizes:
         if given != Given() or values:
             raise ArgumentError("--batch-size and --seq-length trace sizes alone; leave out sentences and --values")

@@ -127,17 +127,17 @@ def train(
     if learnt_from.repeated:
         several = learnt_from.repeated > 1
         what = "sentences that occur more than once are" if several else "sentence that occurs more than once is"
-        delivery.tell([f"{learnt_from.repeated:,} {what} taken once"])
+        delivery.tell(f"{learnt_from.repeated:,} {what} taken once")
     if not resume and path.exists():
-        delivery.tell([f"{path} will be replaced; --resume would go on from it"])
+        delivery.tell(f"{path} will be replaced; --resume would go on from it")
     _train(trainer, path, film, quiet)
-    delivery.tell([f"saved {path}"])
+    delivery.tell(f"saved {path}")
     if animate is not None and film is not None:
         film.save(animate)
-        delivery.tell([f"saved {animate}"])
+        delivery.tell(f"saved {animate}")
     delivery.deliver(checkpoint.record(chosen_device))
     if not json:
-        delivery.tell([_next_command(path, known_sentence(learnt_from, checkpoint.source_vocabulary))])
+        delivery.tell(_next_command(path, known_sentence(learnt_from, checkpoint.source_vocabulary)))
 
 
 def _next_command(path: Path, sentence: str) -> str:

@@ -38,14 +38,6 @@ def option_name(name: str) -> str:
     return _OTHER_NAMES.get(name) or f"--{name.replace('_', '-')}"
 
 
-def is_first_process() -> bool:
-    """Whether this process shows and saves: the others that torchrun has started with it are silent."""
-    try:
-        return this_process().is_first
-    except MhavizError:  # the environment says nothing that could be understood, which is told where it matters
-        return True
-
-
 def say(line: str) -> None:
     """Print a notice or an error, which may name files and quote what is in them, or what an option was given."""
     words = (cut(word, _LONGEST_WORD) for word in line.split(" "))
@@ -101,7 +93,7 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
 
     ``time_left``: say how long it will take, for work that is even.
     """
-    if quiet or not sys.stderr.isatty() or not is_first_process():
+    if quiet or not sys.stderr.isatty() or not this_process().is_first:
         yield lambda done, what: None
         return
 
@@ -130,7 +122,7 @@ def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
 @contextmanager
 def working(what: str, quiet: bool = False) -> Iterator[None]:
     """Say what is being done, and for how long already, while work that cannot be counted takes more than a moment."""
-    if quiet or not sys.stderr.isatty() or not is_first_process():
+    if quiet or not sys.stderr.isatty() or not this_process().is_first:
         yield
         return
     done = threading.Event()

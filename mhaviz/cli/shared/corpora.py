@@ -99,7 +99,7 @@ class CorpusOptions:
             raise StoppedError(f"interrupted; {_kept_text(saved or kept)}") from None
         except MhavizError:
             if saved:
-                delivery.notice(_kept_text(saved))
+                delivery.tell(_kept_text(saved))
             raise
         kept |= saved
         if division["distributed"]:
@@ -117,7 +117,7 @@ class CorpusOptions:
         part, empty = part_among(delivery), "shard {}/{} has no sentence of this text".format(*self.shard)
         if [path for path in delivery.paths if path != part]:
             raise MhavizError(f"{empty}, and nothing to draw")
-        delivery.tell([*([f"saved {part}"] if part else []), empty])
+        delivery.tell(*([f"saved {part}"] if part else []), empty)
 
 
 def part_among(delivery: Delivery) -> Path | None:
@@ -132,7 +132,7 @@ def deliver_beside_part(record: Any, delivery: Delivery, style: "Style", **detai
     """Save and show a record, beside the part that has been written of it. Raises as ``Delivery.deliver``."""
     part = part_among(delivery)
     if part is not None:
-        delivery.notice(f"saved {part}")
+        delivery.tell(f"saved {part}")
     replace(delivery, output=[path for path in delivery.paths if path != part]).deliver(record, style, **details)
 
 

@@ -1,7 +1,7 @@
 """What becomes of a result: files first, then the terminal or JSON."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.console import is_first_process, print_view, printing, say, working
+from mhaviz.cli.shared.console import print_view, printing, say, working
 from mhaviz.errors import MhavizError
+from mhaviz.processes import this_process
 from mhaviz.units import readable_bytes
 from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mhaviz.records.attention import Attention
     from mhaviz.views.style import Style
 
 MOST_MAPS = 4_000
@@ -53,15 +53,11 @@ class Delivery:
         """
         check_outputs(self.paths, suffixes, inputs)
 
-    def tell(self, notices: Iterable[str]) -> None:
-        """Print what the user should be told, a line each, unless nothing is to be shown."""
-        if not self.quiet and is_first_process():
-            for line in notices:
+    def tell(self, *lines: str) -> None:
+        """Print what the user should be told, unless nothing is to be shown."""
+        if not self.quiet and this_process().is_first:
+            for line in lines:
                 say(line)
-
-    def notice(self, line: str) -> None:
-        """Print one such line."""
-        self.tell([line])
 
     def working(self, what: str) -> AbstractContextManager[None]:
         """Say on a terminal what is being done, if it takes long."""
@@ -71,7 +67,6 @@ class Delivery:
         self,
         record: object,
         style: "Style | None" = None,
-        shown: dict[str, Any] | None = None,
         notice: str | None = None,
         **details: Any,
     ) -> None:
@@ -83,30 +78,34 @@ class Delivery:
             record: what was found.
             style: of its picture; None: the usual one.
             details: what its page takes beside it.
-            shown: the same of its page in the terminal alone.
             notice: what the user should be told.
+
+        Raises:
+            MhavizError: as ``save_all``; more maps than can be drawn.
         """
-        if not is_first_process():
+        if not this_process().is_first:
             return
+        maps = getattr(record, "maps", ())
+        self.require_drawable(len(maps))
         from mhaviz.views.showing import fitted_style, view_of
 
         style = style or fitted_style(record)
         if ".csv" in self.suffixes:
-            lines = sum(m.weights.size for m in getattr(record, "maps", ()))
+            lines = sum(m.weights.size for m in maps)
             if lines > _MANY_LINES:
                 size = readable_bytes(_CSV_LINE * lines)
-                self.notice(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
+                self.tell(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
             notices = save_all(self.paths, record, style, **details)
         saved = [f"saved {path}" for path in self.paths]
-        self.tell(filter(None, [notice, *notices, *saved]))
+        self.tell(*filter(None, [notice, *notices, *saved]))
         if self.json:
             from mhaviz.views.data import document, write_json
 
             with printing(), nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
                 write_json(document(record), sys.stdout)
         elif not self.quiet:
-            self._show(view_of(record, style, **details, **(shown or {})))
+            self._show(view_of(record, style, **details))
 
     def _show(self, view: "RenderableType") -> None:
         """Print a view: the first screens of its pictures, or none where they are long and have been saved."""
@@ -118,25 +117,14 @@ class Delivery:
         elif not print_view(view, MOST):
             words = view.without_pictures() if isinstance(view, PageView) else None
             if words != view:
-                self.notice(f"what takes more than {MOST} screens of the terminal is not shown; without -o it is")
+                self.tell(f"what takes more than {MOST} screens of the terminal is not shown; without -o it is")
             if words:
                 print_view(words)
 
-    def deliver_maps(self, attention: "Attention", style: "Style", notice: str | None = None) -> None:
-        """Save maps, and show them in the terminal, as many as anybody looks at."""
-        from mhaviz.views.terminal.screen import MOST_MAPS as MOST_SHOWN
-
-        self.require_drawable(len(attention.maps), by_layer=len({m.layer for m in attention.maps}) > 1)
-        self.deliver(attention, style, shown={"most": MOST_SHOWN}, notice=notice)
-
-    def require_drawable(self, n_maps: int, by_layer: bool) -> None:
-        """Raise MhavizError if a picture is to be drawn of more maps than can be; data may be of any number.
-
-        ``by_layer``: --layer would choose among them.
-        """
+    def require_drawable(self, n_maps: int) -> None:
+        """Raise MhavizError if a picture is to be drawn of more maps than can be; data may be of any number."""
         if n_maps > MOST_MAPS and not self.suffixes.isdisjoint(FIGURE_SUFFIXES):
-            alone = " or a layer alone, with --layer" if by_layer else ""
             raise MhavizError(
-                f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences{alone}, or take "
-                f"all as data, in a .json file or with --json"
+                f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences, or a layer alone, "
+                f"with --layer, or take all as data, in a .json file or with --json"
             )

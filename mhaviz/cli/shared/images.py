@@ -90,12 +90,12 @@ class ImageOptions:
             ArgumentError: as ``Attention.over_image``.
         """
         if self.image is None:
-            delivery.deliver_maps(attention, style)
+            delivery.deliver(attention, style)
             return
         of_maps = [path for path in delivery.paths if path.suffix.lower() not in RECORD_SUFFIXES]
         if of_maps:
-            replace(delivery, output=of_maps, quiet=True, json=False).deliver_maps(attention, style)
-            delivery.tell(f"saved {path}, the maps without the image" for path in of_maps)
+            replace(delivery, output=of_maps, quiet=True, json=False).deliver(attention, style)
+            delivery.tell(*(f"saved {path}, the maps without the image" for path in of_maps))
         over = attention.over_image(self.image, self.query, grid=self.grid)
         others = [path for path in delivery.paths if path not in of_maps]
         replace(delivery, output=others).deliver(over, style)

@@ -39,8 +39,8 @@ class PairOptions:
         models: list[LoadedModel] = []
         device = this_process().device(self.device)
         for name, asked in map(split_model, map(str, names)):
-            loaded = load(name, device=device, on_notice=delivery.notice, dtype=self.dtype, **asked)
-            delivery.tell(notice for notice in loaded.notices if not any(notice in one.notices for one in models))
+            loaded = load(name, device=device, on_notice=delivery.tell, dtype=self.dtype, **asked)
+            delivery.tell(*(line for line in loaded.notices if not any(line in one.notices for one in models)))
             models.append(loaded)
         return models
 
@@ -78,7 +78,7 @@ def diff_of_models(
                 fail_above=limits.mean,
                 fail_above_row=limits.row,
                 **(pair.languages or {}),
-                on_notice=delivery.notice,
+                on_notice=delivery.tell,
                 on_progress=on_progress,
                 **division,
                 on_saved=on_saved,

@@ -168,8 +168,8 @@ class CheckpointOptions:
         (name, part), where = split_model(self.model), parse_device(self.device)
         if "device" in where:
             where["device"] = this_process().device(where["device"])
-        loaded = load(name, predicts=predicts, on_notice=delivery.notice, dtype=self.dtype, **part, **where)
-        delivery.tell(loaded.notices)
+        loaded = load(name, predicts=predicts, on_notice=delivery.tell, dtype=self.dtype, **part, **where)
+        delivery.tell(*loaded.notices)
         return loaded
 
 

@@ -52,7 +52,7 @@ class ArrayOptions:
 
         labels = self._labels()
         abouts = [About(name, *labels, self.kind) for name in of_each("--name", self.name, len(paths))]
-        files = [read_maps(path, about, delivery.notice) for path, about in zip(paths, abouts, strict=True)]
+        files = [read_maps(path, about, delivery.tell) for path, about in zip(paths, abouts, strict=True)]
         if given(self) and all(saved.is_own for saved in files):
             named = dict.fromkeys(map(str, paths))
             bring = "brings its" if len(named) == 1 else "bring their"
@@ -60,7 +60,7 @@ class ArrayOptions:
                 f"{' and '.join(named)} {bring} own tokens and kinds; leave out {', '.join(given(self))}"
             )
         for saved in files:
-            delivery.tell(saved.notices)
+            delivery.tell(*saved.notices)
         return files
 
     def _labels(self) -> tuple[_Labels, _Labels]:
