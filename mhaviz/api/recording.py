@@ -1,7 +1,7 @@
 """``mhaviz.record``: the attention of whatever PyTorch program runs inside."""
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
@@ -124,6 +124,7 @@ class Recording(ContextDecorator):
         self._study = HeadStudy() if statistics else None
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
         self._padded: Counter[int] = Counter()  # queries that are padding, likewise
+        self._padded_tokens: deque[tuple[Part, torch.Tensor]] = deque(maxlen=16)  # of the last masks: False for padding
         self._queries: Counter[int] = Counter()  # those that count, likewise
         self._hidden: tuple[int, list[tuple[SeenSite, Part | None, torch.Tensor | None]]] = 0, []  # keys of a call
         self._steps: Counter[int] = Counter()  # those of steps of a decoder, which do not
@@ -422,13 +423,24 @@ class Recording(ContextDecorator):
             self._watch.miss(f"{name}: {error}")
 
     def _padding(self, run: Run, place: Place) -> Padding | None:
-        """What the mask of a run tells; of steps, and of blocks of an input, it hides what is out of reach as well."""
-        call = run.caught.call
+        """What the mask of a run tells; of steps, and of blocks of an input, it hides what is out of reach as well.
+
+        The mask of a decoder's self-attention tells which queries of its cross-attention are padding.
+        """
+        call, (own, of_keys) = run.caught.call, run.caught.order.parts
         batch_size, _, q_length, k_length = call.shape
-        reads_itself = run.site.kind in OF_ONE_TEXT and q_length == k_length
-        if run.first_query or not (reads_itself or place.batch_size in (None, batch_size)):
+        reads_itself, is_cross = run.site.kind in OF_ONE_TEXT and q_length == k_length, run.site.kind == "cross"
+        if run.first_query or not (reads_itself or is_cross or place.batch_size in (None, batch_size)):
             return None
         padding = padding_of(call, reads_itself, run.caught.visible)
+        if reads_itself and padding is not None and of_keys is not None and of_keys.is_first:
+            self._padded_tokens.append((of_keys, padding.queries))
+        elif is_cross:
+            of_queries = next((padded for tokens, padded in self._padded_tokens if tokens == own), None)
+            if of_queries is not None and of_queries.shape == (batch_size, q_length):
+                every = torch.ones_like(of_queries)
+                padding = padding or Padding(every, every.new_ones(batch_size, k_length), every)
+                padding = replace(padding, queries=of_queries)
         if padding is not None and run.site.kind == "other":
             self._watch.miss(f"{_name_of(run.site)}: some keys are padding, and which queries are is not known")
         return padding

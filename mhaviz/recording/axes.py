@@ -949,7 +949,8 @@ def _mixes(source: Layout, result: Tensor) -> bool:
 
 def _embed(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
     ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
-    *before, tokens = axes.of(ids).axes or ((),)
+    *others, tokens = axes.of(ids).axes or ((),)
+    before = [tuple((replace(o, whole=o.whole or o, is_input=True), n) for o, n in axis) for axis in others]
     number = axes.inputs.read(ids, weight.shape[0])
     if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else _lost(ids.shape[-1])

@@ -149,6 +149,34 @@ def test_of_cross_attention_the_keys_alone_are_told():
         np.testing.assert_allclose(m.weights, weights[:, :, :length], atol=1e-6)
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_of_a_decoder_the_mask_of_its_self_attention_tells_which_queries_are_padding(batch_first):
+    torch.manual_seed(0)
+    embed = nn.Embedding(20, WIDTH)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(WIDTH, 2, 16, 0.0, batch_first=batch_first), 1)
+    source, target = torch.randint(20, (3, 7)), torch.randint(20, (3, 5))
+    lengths = (3, 5, 4)
+    hidden, hidden_target = (
+        torch.arange(7) >= torch.tensor(LENGTHS)[:, None],
+        torch.arange(5) >= torch.tensor(lengths)[:, None],
+    )
+    source[hidden] = target[hidden_target] = 0
+
+    def read(x, y, **masks):
+        memory, tokens = (embed(ids if batch_first else ids.T) for ids in (x, y))
+        decoder(tokens, memory, **masks)
+
+    with mhaviz.record(examples="all") as recording:
+        read(source, target, tgt_key_padding_mask=hidden_target, memory_key_padding_mask=hidden)
+    of_batch = [m for m in recording.attention if m.kind == "cross"]
+    for m, x, y, length, n in zip(of_batch, source, target, LENGTHS, lengths, strict=True):
+        with mhaviz.record() as alone:
+            read(x[None, :length], y[None, :n])
+        (want,) = [one for one in alone.attention if one.kind == "cross"]
+        assert m.weights.shape == want.weights.shape == (2, n, length)
+        np.testing.assert_allclose(m.weights, want.weights, atol=1e-6)
+
+
 def test_an_example_of_padding_alone_is_left_out():
     layer = nn.MultiheadAttention(WIDTH, 2, batch_first=True).eval()
     x, padded = batch()
