@@ -33,7 +33,7 @@ from mhaviz.recording.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.head_statistics import HeadStatistics
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import OF_ONE_TEXT, Tokens
+from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Tokens
 
 if TYPE_CHECKING:
     from torch import nn
@@ -226,12 +226,16 @@ class Recording(ContextDecorator):
         maps = []
         for number, pass_number, one, _, m in found:
             layer, site = layers[number], self._sites.all[number]
+            kind: Kind = "other" if site.is_block else site.kind
+            queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
+            if site.is_block:
+                queries = Tokens(tuple(f"row {place}" for place in range(len(queries))))
             maps.append(
                 replace(
                     m,
-                    rows=replace(m.rows, tokens=_queries_of(site, m, names_of)),
-                    columns=replace(m.columns, tokens=names_of(m.columns.tokens)),
-                    kind="other" if site.is_block else site.kind,
+                    rows=replace(m.rows, tokens=queries),
+                    columns=replace(m.columns, tokens=keys),
+                    kind=kind,
                     layer=layer,
                     module=_name_of(site.joins or site),
                     sentence=one if has_examples else None,
@@ -378,6 +382,8 @@ class Recording(ContextDecorator):
         if self._is_no_padding(run, place, padding):
             return
         rows = _rows_called(run.caught)
+        # The queries of a masked map are the last keys, whatever stands before them: a prefix, or a cache's tokens.
+        first = run.site.k_length - q_length if run.site.kind == "masked" else run.first_query
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
             queries, keys = self._names.sides(
@@ -385,17 +391,16 @@ class Recording(ContextDecorator):
                 (q_length, k_length),
                 places,
                 batch_size,
-                run.first_query,
+                first,
                 run.site.kind == "cross",
                 rows,
                 run.caught.order.patches,
                 run.caught.order.reads,
             )
-            if not run.first_query:
-                own, of_keys = run.caught.order.parts
-                if run.site.kind == "masked" and of_keys is not None and of_keys.step and of_keys.start < 0:
-                    of_keys = None  # lined up at their ends, as with a cache: see ``_queries_of``
-                queries, keys = map(_placed, (queries, keys), rows, (own, of_keys))
+            if not run.first_query and not any(rows):
+                parts = run.caught.order.parts
+                several = [_placed(one, parts, run.site.kind) for one in zip(queries, keys, strict=True)]
+                queries, keys = zip(*several, strict=True)
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(site, of.call, heads, queries, keys, of.output, padding=of_places)
 
@@ -668,33 +673,53 @@ def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]
     return tuple(joined)
 
 
-def _placed(several: Sequence[Tokens], called: str, part: Part | None) -> tuple[Tokens, ...]:
-    """The names of tokens that are known by their positions alone, if they are a part of a sequence."""
-    if called or part is None or part.is_first:
-        return tuple(several)
-    places = part.places or [-1] * part.n
-    names = tuple(f"row {row}" if place < 0 else str(place) for row, place in enumerate(places))
-    return tuple(
-        Tokens(names)
-        if len(tokens) == part.n and not tokens.ids and (tokens.grid is None or "row 0" in names)
-        else tokens
-        for tokens in several
-    )
+def _placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None], kind: Kind) -> tuple[Tokens, Tokens]:
+    """Queries and keys by their places in a sequence: what the others along it are called, or their numbers.
+
+    What stands before the sequence, or behind it, are rows, as those whose places are not known.
+    """
+    own, part = parts
+    if kind == "masked" and part is not None and part.step and part.start < 0:
+        return sides  # as numbered from the first key on
+    known: dict[int, str] = {}
+    if own is not None and part is not None and own.of == part.of:
+        for tokens, one in zip(sides, parts, strict=True):
+            known |= enumerate(tokens.texts) if _is_whole(one) else ()
+
+    def called(row: int, place: int, length: int) -> str:
+        return known.get(place, str(place)) if 0 <= place < length else f"row {row}"
+
+    placed = []
+    for tokens, one in zip(sides, parts, strict=True):
+        if one is not None and one.n == len(tokens) and not (_is_whole(one) or tokens.ids):
+            places = one.places or [-1] * one.n
+            names = Tokens(tuple(called(row, place, one.of.size) for row, place in enumerate(places)))
+            tokens = tokens if tokens.grid is not None and 0 <= min(places) <= max(places) < one.of.size else names
+        placed.append(tokens)
+    return placed[0], placed[1]
 
 
-def _queries_of(site: SeenSite, m: AttentionMap, name: Callable[[Tokens], Tokens]) -> Tokens:
-    """The names of a map's queries, of which nothing but their order may be known."""
-    queries, keys = m.rows.tokens, m.columns.tokens
-    q, k = site.parts
-    is_whole = q is not None and k is not None and q.of == k.of and k.is_first and k.n == len(keys) > q.n
-    names = () if q is None or not is_whole or q.step != 1 or q.start + q.n > len(keys) else tuple(map(str, q.places))
-    if q is not None and queries.texts == names:
-        return name(keys)[q.start : q.start + q.n]
-    if site.is_block:
-        return Tokens(tuple(f"row {place}" for place in range(len(queries))))
-    if site.kind == "masked" and len(queries) < len(keys) and not queries.ids:  # lined up at their ends
-        return name(keys)[-len(queries) :]
-    return name(queries)
+def _is_whole(part: Part | None) -> bool:
+    """Whether these are the first tokens of a sequence, and nothing else."""
+    return part is not None and part.is_first and part.n <= part.of.size
+
+
+def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], Tokens]) -> tuple[Tokens, Tokens]:
+    """Queries and keys by their names; of one text, those of either side are known on the other."""
+    queries, keys = map(name, sides)
+    if kind not in OF_ONE_TEXT:
+        return queries, keys
+    known: dict[str, tuple[str, bool]] = {}
+    for before, after in zip(sides[::-1], (keys, queries), strict=True):
+        for place, (old, new) in enumerate(zip(before.texts, after.texts, strict=True)):
+            if old != new:
+                known[old] = new, place in after.special
+    several = []
+    for after in (queries, keys):
+        found = [known.get(text, (text, place in after.special)) for place, text in enumerate(after.texts)]
+        special = tuple(place for place, (_, is_special) in enumerate(found) if is_special)
+        several.append(replace(after, texts=tuple(text for text, _ in found), special=special))
+    return several[0], several[1]
 
 
 def _number_in(name: str) -> int | None:

@@ -393,7 +393,8 @@ def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
     ((origin, n),), of = key, query[0][0]
     for axis, at, size in origin.joined:
         if size == n and _cuts(axis) == _cuts(query) and (own is None or own.is_first):
-            return own, Part(of, -at, 1, n)
+            sequence = replace(of, size=math.prod(n for _, n in query), whole=of.whole or of)
+            return own or Part(sequence, 0, 1, sequence.size), Part(sequence, -at, 1, n)
     if len(query) > 1:
         return own, part
     if origin == of:
@@ -1172,6 +1173,15 @@ class Order:
             reads=(_reads_along(query), _reads_along(key)),
             are_same=_are_same(query, key, all(map(_are_made, features))),
         )
+
+    def with_rows_behind(self, n_tokens: int, k_length: int) -> "Order":
+        """The same of more keys, the last of which are no tokens, as those that PyTorch's layer adds."""
+        own, part = self.parts
+        if k_length <= n_tokens:
+            return self
+        part = part or Part(Origin(n_tokens), 0, 1, n_tokens)
+        sequence = replace(part.of, size=part.start + n_tokens, whole=part.of.whole or part.of)
+        return replace(self, parts=(own, Part(sequence, part.start, part.step, k_length)))
 
     def arrange(self, x: Tensor) -> Tensor:
         """x (…, q_length, columns) → (batch_size, n_heads, q_length, columns)."""

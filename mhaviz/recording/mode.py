@@ -199,7 +199,8 @@ class Watch:
         axis = -2 if given[0] is query else 0 if given[0].ndim < 4 else -3
         queries, keys = (self._axes.of(x).axes for x in given[:2])
         features = (queries[-1], keys[-1]) if given[0] is query else ()
-        return self._order_of_axes(query, key, place).of_tokens(queries[axis], keys[axis], features)
+        order = self._order_of_axes(query, key, place).of_tokens(queries[axis], keys[axis], features)
+        return order.with_rows_behind(given[1].shape[axis], key.shape[-2])
 
     def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
         if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped

@@ -177,6 +177,63 @@ def test_words_that_a_mask_has_replaced_alone_lose_their_names(monkeypatch):
     assert recording.attention.maps[0].keys == ("e", "1", "h", "a")  # 8 is special: it says that something is there
 
 
+TEXT_OF_SIX, LEARNED = torch.tensor([[5, 3, 8, 1, 6, 2]]), torch.randn(1, 2, 8)
+ROWS = ("row 0", "row 1"), ("row 6", "row 7")
+
+
+@pytest.mark.parametrize("attend", ["by hand", "fused", "module"])
+@pytest.mark.parametrize("n_behind", [0, 2])
+def test_words_are_those_of_the_queries_before_and_behind_rows_that_only_keys_have(attend, n_behind):
+    def sides(p, one, other):
+        x = p.words(one)
+        return x, torch.cat([x, LEARNED] if n_behind else [LEARNED, x], 1)
+
+    with mhaviz.record(program := Program(sides, attend), tokens=list("abcdef")) as recording:
+        program(TEXT_OF_SIX, OTHER)
+    (m,) = recording.attention
+    assert m.queries == tuple("abcdef")
+    assert m.keys == ((*"abcdef", *ROWS[1]) if n_behind else (*ROWS[0], *"abcdef"))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"add_bias_kv": True, "add_zero_attn": True}]
+)
+@pytest.mark.parametrize("is_cross", [False, True])
+def test_keys_that_a_layer_of_pytorch_adds_are_rows(arguments, is_cross):
+    layer, words = nn.MultiheadAttention(8, 2, batch_first=True, **arguments), nn.Embedding(9, 8)
+    with mhaviz.record(tokens=list("abcdef")) as recording:
+        x = words(TEXT_OF_SIX)
+        layer(words(OTHER) if is_cross else x, x, x)
+    assert recording.attention[0].keys == (*("012345" if is_cross else "abcdef"), *ROWS[1][: len(arguments)])
+
+
+class Decoder(nn.Module):
+    """Writes on with a cache whose first keys are learned."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.qkv, self.cache = nn.Embedding(9, 8), nn.Linear(8, 24), None
+        self.prefix = nn.Parameter(torch.randn(2, 1, 2, 8))
+
+    def forward(self, ids):
+        q, *new = self.qkv(self.words(ids)).chunk(3, -1)
+        k, v = self.cache = [torch.cat(pair, 1) for pair in zip(self.cache or self.prefix, new, strict=True)]
+        mask = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool).tril(k.shape[1] - q.shape[1])
+        return F.scaled_dot_product_attention(*(x[:, None] for x in (q, k, v)), mask)
+
+
+@pytest.mark.parametrize("lengths", [[6], [4, 1, 1], [3, 2, 1]])
+@pytest.mark.parametrize("names", ["abcdef", "01abcdef", ""])
+def test_queries_and_keys_of_a_decoder_have_the_same_names_after_a_prefix(lengths, names):
+    decoder = Decoder()
+    with mhaviz.record(decoder, tokens=list(names) or None) as recording, torch.no_grad():
+        for ids in TEXT_OF_SIX.split(lengths, 1):
+            decoder(ids)
+    (m,) = recording.attention
+    assert m.keys == tuple("01abcdef" if names else "01234567")
+    assert m.queries == m.keys[2:]
+
+
 def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
     def batch(make):
         return [q for q, _ in read_by(alone(make), one=BOTH)]
@@ -245,7 +302,7 @@ def test_rows_that_are_joined_to_keys_of_an_image_are_no_class_token():
     with mhaviz.record(program) as recording:
         program(ONE, OTHER)
     assert recording.attention.maps[0].queries == PATCHES
-    assert recording.attention.maps[0].keys == (*(f"row {i}" for i in range(4)), *map(str, range(16)))
+    assert recording.attention.maps[0].keys == (*(f"row {i}" for i in range(4)), *PATCHES)
 
 
 def _llava():
