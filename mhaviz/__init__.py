@@ -14,17 +14,16 @@ if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel, load
     from mhaviz.api.parts import merge
     from mhaviz.api.recording import Recording, record
+    from mhaviz.api.saved_maps import diff, read
     from mhaviz.api.studies import (
         ablate,
         attend,
         compare_scaling,
-        diff,
         embeddings,
         explain,
         head_statistics,
         masks,
         matrices,
-        read,
         sinusoids,
         trace_shapes,
     )
@@ -50,7 +49,7 @@ _HOMES = {
     "attend": "api.studies",
     "attention_map": "attention.map",
     "compare_scaling": "api.studies",
-    "diff": "api.studies",
+    "diff": "api.saved_maps",
     "diff_models": "api.corpus_difference",
     "display_attention": "views.figure.display",
     "embeddings": "api.studies",
@@ -61,7 +60,7 @@ _HOMES = {
     "masks": "api.studies",
     "matrices": "api.studies",
     "merge": "api.parts",
-    "read": "api.studies",
+    "read": "api.saved_maps",
     "record": "api.recording",
     "sinusoids": "api.studies",
     "tokenize": "layer.tokens",

@@ -21,7 +21,7 @@ _BLOCK = 2**20  # numbers that become float64 at a time
 _TINY = np.finfo(np.float64).tiny  # in place of 0, so that 0 / 0 is 0, and so is 0 log 0
 
 
-def of_layers(before: Attention, after: Attention, layers: Sequence[int | None]) -> tuple[Attention, Attention]:
+def _of_layers(before: Attention, after: Attention, layers: Sequence[int | None]) -> tuple[Attention, Attention]:
     """The maps of these layers, of each one; where they are two, the first stand for the second, to be compared.
 
     Raises:
@@ -42,9 +42,8 @@ def _named_by_layer(attention: Attention, layer: int | None, name: int) -> Atten
     return replace(attention, source=source, maps=tuple(replace(m, layer=name) for m in attention.maps))
 
 
-def with_common_heads(before: Attention, after: Attention) -> tuple[Attention, Attention]:
+def _with_common_heads(before: Attention, after: Attention) -> tuple[Attention, Attention]:
     """Of maps that are in both, the heads that are in both. Raises MhavizError if there are none."""
-    before, after = _of_a_pass_each(before, after)
     heads = {m.name: m.heads for m in before.maps}
     common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in after.maps if m.name in heads}
     for m in after.maps:
@@ -59,13 +58,23 @@ def with_common_heads(before: Attention, after: Attention) -> tuple[Attention, A
     return reduced(before), reduced(after)
 
 
-def compare(before: Attention, after: Attention) -> Difference:
+def compare(
+    before: Attention, after: Attention, layers: Sequence[int | None] = (None, None), common_heads: bool = False
+) -> Difference:
     """Compare the maps of the same sentence, layer, kind and reduction; of the same pass, if a side has several.
 
+    Args:
+        before, after: both sides.
+        layers: of each side maps of this layer alone; where they are two, the first stand for the second.
+        common_heads: compare the heads that are in both, where one may have more.
+
     Raises:
+        ArgumentError: there is no such layer.
         MhavizError: there are none; or the tokens, the heads or the cells of two such maps differ.
     """
-    before, after = _of_a_pass_each(before, after)
+    before, after = _of_a_pass_each(*_of_layers(before, after, layers))
+    if common_heads:
+        before, after = _with_common_heads(before, after)
     olds, news = ({m.name: m for m in attention.maps} for attention in (before, after))
     common = [name for name in news if name in olds]
     if not common:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.shown import Brief, Shown
 from mhaviz.records.source import Source
@@ -176,8 +177,12 @@ class Difference(Shown):
         only = {"only_first": self.only_before, "only_second": self.only_after}
         return {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking} | only
 
-    def select(self, heads: tuple[int, ...]) -> "Difference":
-        """The same with only these heads. Raises ArgumentError if there is no such head."""
+    def select(self, head: Numbers) -> "Difference":
+        """The same with only these heads; None: all. Raises ArgumentError if there is no such head."""
+        if head is None:
+            return self
+        there = sorted({number for m in self.maps for number in m.change.heads})
+        heads = require_numbers("head", head, there, "what is in both")
         return replace(self, maps=tuple(m.select(heads) for m in self.maps))
 
 

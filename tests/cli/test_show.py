@@ -136,7 +136,7 @@ def test_mhaviz_s_own_files_take_no_labels(mhaviz, folder, suffix):
     Path("labels.txt").write_text("one\ntwo")
     result = mhaviz("show", f"a.{suffix}", "--queries", "labels.txt", "--kind", "self")
     assert result.status == 2
-    assert f"a.{suffix} brings its own tokens and kinds; leave out --kind, --queries" in result.err
+    assert f"a.{suffix} brings its own tokens and kinds; leave out --queries, --kind" in result.err
 
 
 def test_a_long_array_is_not_blank(mhaviz, folder):
@@ -202,8 +202,8 @@ BAD = [
     (["two.npz"], 2, "--name: two.npz holds 2 arrays that could be weights; choose one of a (2, 2), b (2, 2)"),
     (["two.npz", "--name", "c"], 2, "--name: there is no array c in two.npz; it has a (2, 2), b (2, 2)"),
     (["w.npy", "--queries", "l.txt"], 2, "--queries: expected 2 labels, one a line, got 3"),
-    (["w.npy", "--keys", "nothing.txt"], 1, "--keys: cannot read nothing.txt: No such file"),
-    (["w.npy", "--queries", "latin.txt"], 1, "--queries: latin.txt is not UTF-8: byte 0xff in line 2; convert it"),
+    (["w.npy", "--keys", "nothing.txt"], 1, "cannot read nothing.txt: No such file"),
+    (["w.npy", "--queries", "latin.txt"], 1, "latin.txt is not UTF-8: byte 0xff in line 2; convert it"),
     (["w.npy", "--kind", "both"], 2, "--kind"),
     (["w.npy", "--head", "1"], 2, "there is no head 1"),
     (["w.npy", "--layer", "1"], 2, "there is no layer 1; the maps have layer 0 only"),

@@ -14,7 +14,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
 from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.parsing import number_or_auto, parsed
-from mhaviz.cli.shared.saved_maps import ArrayOptions, of_each
+from mhaviz.cli.shared.saved_maps import TwoArrayOptions, of_each
 from mhaviz.errors import ArgumentError
 from mhaviz.files.part_names import SUFFIX
 from mhaviz.views.formats import PAGE_SUFFIXES
@@ -45,7 +45,7 @@ class ChangeOptions(PictureOptions):
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="A file with maps; a model's folder or hub id.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
-    array: ArrayOptions,
+    array: TwoArrayOptions,
     pair: PairOptions,
     corpus: CorpusOptions,
     delivery: Delivery,
@@ -103,7 +103,7 @@ def diff(
 
 def _diff_of_files(
     paths: tuple[Path, Path],
-    arrays: ArrayOptions,
+    arrays: TwoArrayOptions,
     delivery: Delivery,
     style: "Style",
     layer: list[int] | None,
@@ -116,7 +116,7 @@ def _diff_of_files(
         ChangedError: they differ by more than the limits allow.
         ArgumentError, MhavizError: they cannot be read or compared.
     """
-    from mhaviz.analyses.difference import compare, of_layers, with_common_heads
+    from mhaviz.analyses.difference import compare
 
     for path in paths:
         if path.is_dir():
@@ -125,19 +125,12 @@ def _diff_of_files(
                 f"attention maps"
             )
     before, after = paths
-    first_layer, second_layer = of_each("--layer", layer, 2)
+    first_layer, second_layer = of_each("--layer", layer)
     sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
     first, second = (saved.named(path) for saved, path in zip(files, paths, strict=True))
-    first, second = of_layers(first, second, (first_layer, second_layer))
-    first.select(heads)  # for its error
-    second.select(heads)
-    if heads is not None:
-        first, second = with_common_heads(first, second)
-    n_maps = min(len(first.maps), len(second.maps))
-    delivery.require_drawable(n_maps)
-    whole = replace(compare(first, second), limits=limits)
-    difference = whole if heads is None else whole.select(heads)
+    whole = replace(compare(first, second, (first_layer, second_layer), common_heads=heads is not None), limits=limits)
+    difference = whole.select(heads)
     for path, names in ((before, difference.only_before), (after, difference.only_after)):
         if names:
             delivery.tell(f"only in {path}: {'; '.join(names)}")

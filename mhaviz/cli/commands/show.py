@@ -9,13 +9,13 @@ from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads
-from mhaviz.cli.shared.saved_maps import LabelledArrayOptions
+from mhaviz.cli.shared.saved_maps import ArrayOptions
 from mhaviz.views.formats import MAP_SUFFIXES
 
 
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .safetensors, .json, .npy, .npz or .pt file.")],
-    arrays: LabelledArrayOptions,
+    arrays: ArrayOptions,
     delivery: Delivery,
     looks: MapOptions,
     images: ImageOptions,
@@ -41,6 +41,10 @@ def show(
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = style_of(looks)
     images.check(looks)
-    (saved,) = arrays.read([file], delivery)
-    attention = saved.attention.select(head, layer)
-    images.deliver(attention, delivery, style)
+
+    from mhaviz.api.saved_maps import read
+    from mhaviz.files.texts import read_labels
+
+    queries, keys = (None if path is None else read_labels(path) for path in (arrays.queries, arrays.keys))
+    attention = read(file, arrays.name, queries, keys, arrays.kind, delivery.tell)
+    images.deliver(attention.select(head, layer), delivery, style)

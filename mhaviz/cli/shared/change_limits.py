@@ -1,6 +1,6 @@
 """--fail-above: an exit status for CI if attention has changed by more than a limit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 """Both files, each with the layer that was asked for."""
+
+_Measured = tuple[float, str]
+"""A divergence in bits, and what it is of."""
 
 _MOST_FLAWS = 3  # that are told one by one
 
@@ -59,44 +62,38 @@ def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
 
 def require_at_most(difference: "Difference", sides: Sides) -> None:
     """Raise ChangedError if a head is above a limit, MhavizError if something has no divergence that could be."""
-    limits = difference.limits
-    known = [(head.divergence, head) for head in difference.ranking if head.divergence is not None]
-    if (most := limits.mean) is not None:
-        above = [(divergence, head) for divergence, head in known if divergence > most]
-        if above:
-            divergence, worst = above[0]
-            others = f"; {len(above)} heads of {len(known)} are above" if len(above) > 1 else ""
-            raise ChangedError(f"{_expected(most, divergence)} in head {worst.head} of {worst.map.name}{others}")
-    if (most := limits.row) is not None:
-        rows = [(head.worst.divergence, head.worst.query, head) for _, head in known if head.worst]
-        rows = sorted((one for one in rows if one[0] > most), key=lambda one: -one[0])
-        if rows:
-            divergence, query, worst = rows[0]
-            others = f"; {len(rows)} heads of {len(known)} have such rows" if len(rows) > 1 else ""
-            raise ChangedError(
-                f"{_expected(most, divergence, ' in every row')} in row {query} of head {worst.head} of "
-                f"{worst.map.name}{others}"
-            )
-    if limits.are_given and (reason := next(_not_compared(difference, sides), None)) is not None:
+    known = [head for head in difference.ranking if head.divergence is not None]
+    means = [(head.divergence or 0.0, f"head {head.head} of {head.map.name}") for head in known]
+    rows = [
+        (head.worst.divergence, f"row {head.worst.query} of head {head.head} of {head.map.name}")
+        for head in known
+        if head.worst
+    ]
+    _require_below(difference.limits, means, rows)
+    if difference.limits.are_given and (reason := next(_not_compared(difference, sides), None)) is not None:
         raise MhavizError(f"cannot tell whether too much has changed: {reason}")
 
 
 def require_models_alike(difference: "CorpusDifference") -> None:
     """Raise ChangedError if a head of two models is above a limit."""
-    if not (above := difference.above):
-        return
-    limits, worst = difference.limits, above[0]
-    others = f"; {len(above)} heads of {len(difference.ranking)} are above" if len(above) > 1 else ""
-    if limits.mean is not None and worst.mean > limits.mean:
-        reason = _expected(limits.mean, worst.mean)
-    else:
-        assert limits.row is not None
-        where = f" in row {worst.query} of sentence {worst.sentence}"
-        reason = _expected(limits.row, worst.largest, " in every row") + where
-    raise ChangedError(f"layer {worst.layer}, {worst.kind}, head {worst.head}: {reason}{others}")
+    named = [(head, f"head {head.head} of layer {head.layer}, {head.kind}") for head in difference.ranking]
+    _require_below(
+        difference.limits,
+        [(head.mean, name) for head, name in named],
+        [(head.largest, f"row {head.query} of sentence {head.sentence}, {name}") for head, name in named],
+    )
 
 
-def _expected(most: float, got: float, of: str = "") -> str:
+def _require_below(limits: "Limits", means: Sequence[_Measured], rows: Sequence[_Measured]) -> None:
+    """Raise ChangedError if the mean or a row of a head is above what is allowed of it."""
+    for most, measured, of in ((limits.mean, means, ""), (limits.row, rows, " in every row")):
+        if most is not None and (above := sorted((one for one in measured if one[0] > most), reverse=True)):
+            got, where = above[0]
+            others = f"; {len(above)} heads of {len(means)} are above" if len(above) > 1 else ""
+            raise ChangedError(f"{_expected(most, got, of)} in {where}{others}")
+
+
+def _expected(most: float, got: float, of: str) -> str:
     """What was expected and what came, in as many digits as it takes to be above the limit."""
     digits = next(text for digits in range(4, 18) if float(text := f"{got:.{digits}g}") > most)
     return f"expected a divergence of at most {most} bits{of}, got {digits}"

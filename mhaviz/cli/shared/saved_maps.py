@@ -1,4 +1,4 @@
-"""Reads files of saved maps: the options that describe them, and the choice of layers, heads and kinds in them."""
+"""Options that describe bare arrays of other tools in files of maps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,67 +11,28 @@ import typer
 from mhaviz.cli.command import given
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyKind
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
 
-_Labels = tuple[str, ...] | None
 _T = TypeVar("_T")
 
 array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
 
+ArrayKind = Annotated[
+    AnyKind | None,
+    array_option(help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]"),
+]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrayOptions:
-    """Options that describe bare arrays: their name in the file, and their kind."""
+    """An array of a file."""
 
-    name: Annotated[
-        list[str] | None,
-        array_option(
-            metavar="NAME",
-            help="Name of the array, if a file holds several; given twice for two files.",
-        ),
-    ] = None
-    kind: Annotated[
-        AnyKind | None,
-        array_option(
-            help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]"
-        ),
-    ] = None
-
-    def read(self, paths: Sequence[Path], delivery: Delivery) -> "list[SavedMaps]":
-        """The maps of one or two files; ``delivery`` tells what should be known of them.
-
-        Raises:
-            ArgumentError: what does not suit an array; there is nothing that the options could be about, as mhaviz's
-                own files say it themselves.
-            MhavizError: a file, or labels, cannot be read.
-        """
-        from mhaviz.files.maps import About, read_maps
-
-        labels = self._labels()
-        abouts = [About(name, *labels, self.kind) for name in of_each("--name", self.name, len(paths))]
-        files = [read_maps(path, about, delivery.tell) for path, about in zip(paths, abouts, strict=True)]
-        if given(self) and all(saved.is_own for saved in files):
-            named = dict.fromkeys(map(str, paths))
-            bring = "brings its" if len(named) == 1 else "bring their"
-            raise ArgumentError(
-                f"{' and '.join(named)} {bring} own tokens and kinds; leave out {', '.join(given(self))}"
-            )
-        for saved in files:
-            delivery.tell(*saved.notices)
-        return files
-
-    def _labels(self) -> tuple[_Labels, _Labels]:
-        """Of the rows and of the columns."""
-        return None, None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LabelledArrayOptions(ArrayOptions):
-    """The same of one file, with labels."""
-
+    name: Annotated[str | None, array_option(metavar="NAME", help="Name of the array, if the file holds several.")] = (
+        None
+    )
     queries: Annotated[
         Path | None,
         array_option(
@@ -80,31 +41,49 @@ class LabelledArrayOptions(ArrayOptions):
         ),
     ] = None
     keys: Annotated[Path | None, array_option(metavar="LABELS.txt", help="Labels of the columns, one a line.")] = None
+    kind: ArrayKind = None
 
     @property
     def files(self) -> list[Path]:
         """Those that are read."""
         return [path for path in (self.queries, self.keys) if path is not None]
 
-    def _labels(self) -> tuple[_Labels, _Labels]:
-        return _read_labels("--queries", self.queries), _read_labels("--keys", self.keys)
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TwoArrayOptions:
+    """An array of each of two files."""
+
+    name: Annotated[
+        list[str] | None,
+        array_option(metavar="NAME", help="Name of the array, if a file holds several; given twice for two files."),
+    ] = None
+    kind: ArrayKind = None
+
+    def read(self, paths: tuple[Path, Path], delivery: Delivery) -> "list[SavedMaps]":
+        """The maps of both files; ``delivery`` tells what should be known of them.
+
+        Raises:
+            ArgumentError: what does not suit an array; there is nothing that the options could be about, as mhaviz's
+                own files say it themselves.
+            MhavizError: a file cannot be read.
+        """
+        from mhaviz.files.maps import About, read_maps
+
+        abouts = [About(name, kind=self.kind) for name in of_each("--name", self.name)]
+        files = [read_maps(path, about, delivery.tell) for path, about in zip(paths, abouts, strict=True)]
+        if given(self) and all(saved.is_own for saved in files):
+            raise ArgumentError(
+                f"{' and '.join(map(str, paths))} bring their own tokens and kinds; leave out {', '.join(given(self))}"
+            )
+        for saved in files:
+            delivery.tell(*saved.notices)
+        return files
 
 
-def _read_labels(option: str, path: Path | None) -> _Labels:
-    from mhaviz.files.texts import read_labels
-
-    try:
-        return None if path is None else read_labels(path)
-    except MhavizError as error:
-        raise MhavizError(f"{option}: {error}") from error
-
-
-def of_each(option: str, said: Sequence[_T] | None, number: int) -> list[_T | None]:
-    """What an option says of each of some files: given once, it is said of all."""
+def of_each(option: str, said: Sequence[_T] | None) -> tuple[_T | None, _T | None]:
+    """What an option says of each of two files: given once, it is said of both."""
     if not said:
-        return [None] * number
-    if len(said) > number:
-        times = "once" if number == 1 else "once, or twice, for A and for B"
-        raise ArgumentError(f"{option}: expected it {times}; got it {len(said)} times")
-    both: list[_T | None] = [said[0], said[-1]]
-    return both[:number]
+        return None, None
+    if len(said) > 2:
+        raise ArgumentError(f"{option}: expected it once, or twice, for A and for B; got it {len(said)} times")
+    return said[0], said[-1]
