@@ -17,7 +17,7 @@ from mhaviz.attention.padding import HIDES
 from mhaviz.recording.descent import UNKNOWN, Axes
 from mhaviz.recording.functions import COPIES, VIEWS, again, axis_after, functions
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
-from mhaviz.recording.products import PRODUCTS
+from mhaviz.recording.products import PRODUCTS, Product
 from mhaviz.recording.stages import Mark, Scores, Weights
 from mhaviz.recording.weights import POOLS, WeightsByHand
 
@@ -84,6 +84,9 @@ class ByHand:
             mark = self._marks.get(factor)
             if isinstance(mark, Weights):
                 self._weights.meet(product, which, result, partial(func, *args, **kwargs))
+                return
+            if isinstance(mark, Scores) and mark.stage == "scores" and _mixes_by_product(mark, product, which):
+                self._marks.set(result, mark)
                 return
             if isinstance(mark, Scores) and not axes.are_fixed and not mark.axes.are_fixed:
                 summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
@@ -238,6 +241,19 @@ def _is_fixed(mark: Mark) -> bool:
 def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     """Whether a linear layer may have mixed the scores of heads: of hidden states, with three axes, it makes others."""
     return scores.ndim > 3 and result.shape == scores.shape
+
+
+def _mixes_by_product(mark: Scores, product: Product, which: int) -> bool:
+    """Whether a matrix mixes the scores of heads: it sums over an axis of queries and keys alike, and keeps others."""
+    ndim = product.factors[which].ndim
+    summed = [axis for axis in range(ndim) if product.summed_over(axis, which)]
+    return (
+        ndim > 3
+        and len(summed) == 1
+        and len(mark.axes.factors.get(summed[0] - ndim, ())) > 1
+        and [x.ndim for x in product.factors if x is not product.factors[which]] == [2]
+        and all(product.keeps_axes(axis, which) for axis in range(ndim) if axis not in summed)
+    )
 
 
 _LINEAR, _LARGEST = "F.linear", "topk"

@@ -200,6 +200,22 @@ def relative_positions(q, k, v):
     return A @ v + torch.einsum("bhqk,qkd->bhqd", A, torch.randn(L, K, D)), A
 
 
+HEADS = torch.rand(H, H)
+
+
+@style
+def scores_of_heads_mixed_by_einsum(q, k, v):
+    """Shazeer et al. 2020, talking heads, arXiv 2003.02436."""
+    A = torch.einsum("bhqk,hg->bgqk", q @ k.mT, HEADS).softmax(-1)
+    return A @ v, A
+
+
+@style
+def scores_of_heads_mixed_by_a_parameter(q, k, v):
+    A = ((q @ k.mT).permute(0, 2, 3, 1) @ nn.Parameter(HEADS)).permute(0, 3, 1, 2).softmax(-1)
+    return A @ v, A
+
+
 @style
 def module_of_softmax_and_dropout(q, k, v):
     A = nn.Softmax(dim=-1)(q @ k.mT)
