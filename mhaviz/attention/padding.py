@@ -45,7 +45,9 @@ def padding_of(
     """The padding of a batch; None: there is none, or no mask tells it.
 
     A key that no query of any head sees is padding. Where queries and keys are of the same positions, so is its query;
-    of a mask that hides a query's own key, which others see, nothing is known: its last key may be seen by none.
+    of a mask that hides a query's own key, which others see, nothing is known: its last key may be seen by none. Nor is
+    it of one that leaves a query more than one run of keys that are not padding, as the largest scores alone do: a key
+    may be none of these by chance.
 
     Args:
         call: what ran.
@@ -65,7 +67,18 @@ def padding_of(
         hides_its_own = (keys & ~seen.diagonal(dim1=1, dim2=2)).any(dim=1, keepdim=True)
         keys = keys | hides_its_own
         queries = keys
-    return None if bool(keys.all() and sees.all()) else Padding(queries, keys, sees)
+    if bool(keys.all() and sees.all()) or not _are_runs(seen & queries[..., None], keys):
+        return None
+    return Padding(queries, keys, sees)
+
+
+def _are_runs(seen: Tensor, keys: Tensor) -> bool:
+    """Whether each query sees keys that stand one behind the other, without padding; (batch_size, q_length, k_length)
+    and (batch_size, k_length)."""
+    places = keys.int().argsort(dim=1, descending=True, stable=True)  # padding last
+    seen = seen.gather(2, places[:, None].expand_as(seen)).int()
+    begins = seen.diff(dim=2, prepend=seen.new_zeros(1).expand(*seen.shape[:2], 1)) > 0
+    return not bool((begins.sum(dim=2) > 1).any())
 
 
 def _weighed_all_the_same(call: AttentionCall | AttentionWeights, visible: Tensor) -> Tensor:

@@ -282,3 +282,32 @@ def test_a_query_from_which_a_bias_hides_everything_weighs_as_the_program_does(l
         nn.functional.scaled_dot_product_attention(q, k, v, mask)
     (m,) = recording.attention
     np.testing.assert_allclose(m.weights, torch.softmax(q @ k.mT / 2 + mask, -1)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize("k_length", [7, 9])
+def test_a_key_that_is_among_the_largest_scores_of_no_query_is_no_padding(seed, k_length):
+    """Top-k attention (Gupta et al. 2021, arXiv 2106.06899), of one head; every query sees itself, too."""
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(1, 1, n, 4, generator=generator) for n in (7, k_length, k_length))
+    S = q @ k.mT / 2
+    seen = torch.zeros_like(S, dtype=torch.bool).scatter(-1, S.topk(2).indices, value=True)
+    seen[..., 5] = False
+    seen[..., :5, :5] |= torch.eye(5, dtype=torch.bool)
+    with mhaviz.record() as recording:
+        nn.functional.scaled_dot_product_attention(q, k, v, seen)
+    (m,) = recording.attention
+    A = torch.softmax(S.masked_fill(~seen, -torch.inf), -1).nan_to_num(0.0)
+    np.testing.assert_allclose(m.weights, A[0], atol=1e-6)
+
+
+def test_padding_between_a_text_and_an_image_and_a_prefix_that_sees_all_of_itself():
+    q, k, v = heads()
+    padded, prefix = torch.arange(7) == 2, torch.arange(7) < 4
+    visible = (torch.ones(7, 7, dtype=torch.bool).tril() | prefix) & ~padded
+    with mhaviz.record(statistics=True) as recording:
+        nn.functional.scaled_dot_product_attention(q, k, v, visible)
+    (m,) = recording.attention
+    kept = [0, 1, 3, 4, 5, 6]
+    A = torch.softmax((q @ k.mT / 2).masked_fill(~visible, -torch.inf), -1)[0]
+    np.testing.assert_allclose(m.weights, A[:, kept][..., kept], atol=1e-6)
