@@ -31,13 +31,13 @@ from mhaviz.records.head_statistics import (
     HeadAverages,
     HeadStatistics,
 )
+from mhaviz.records.probes import Probe, probe_of_json
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Tokens
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")
 )
-_BOOTSTRAP, _NEEDLE = "bootstrap", "needle"  # arrays that say how a study counts
 _BETWEEN = [np.array(EDGES[name][1:]) for name in STATISTICS]
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
 
@@ -53,12 +53,15 @@ class HeadStudy(Study):
 
     Args:
         bootstrap: of the intervals.
+        probe: what the sentences are made for.
         needle: ids of a needle that stands twice in each sentence; empty: there is none.
     """
 
-    def __init__(self, bootstrap: Bootstrap | None = None, needle: Sequence[int] = ()) -> None:
+    def __init__(
+        self, bootstrap: Bootstrap | None = None, probe: Probe | None = None, needle: Sequence[int] = ()
+    ) -> None:
         super().__init__()
-        self._bootstrap = bootstrap or Bootstrap()
+        self._bootstrap, self._probe = bootstrap or Bootstrap(), probe
         self._needle = tuple(needle)
         self._counted: _Counted | None = None
         self._pieces = Pieces()
@@ -106,36 +109,14 @@ class HeadStudy(Study):
                 bins = np.searchsorted(edges, values[has[:, place], :, place], side="right")  # sentences n_heads
                 np.add.at(sums["bins"][:, place], (np.arange(bins.shape[1]), bins), 1)
 
-    def join(self, other: Self) -> None:
-        """See ``Study.join``. Raises ValueError of another bootstrap or needle, too."""
-        if not self.sums:
-            self._bootstrap, self._needle = other._bootstrap, other._needle
-        if (self._bootstrap, self._needle) != (other._bootstrap, other._needle):
-            raise ValueError(f"expected {self._bootstrap} and the same needle, got {other._bootstrap}")
-        super().join(other)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """See ``Study.arrays``."""
-        bootstrap = self._bootstrap
-        return {
-            _BOOTSTRAP: np.array([bootstrap.replicates, bootstrap.seed, bootstrap.texts_apart], np.int64),
-            _NEEDLE: np.array(self._needle, np.int64),
-            **super().arrays(),
-        }
-
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """See ``Study.of_arrays``."""
-        for name, n in ((_BOOTSTRAP, 3), (_NEEDLE, None)):
-            array = arrays.get(name)
-            if array is None or array.ndim != 1 or array.dtype != np.int64 or len(array) != (n or len(array)):
-                raise ValueError(f"{name}: expected {'three ' if n else ''}whole numbers")
+    def of_options(cls, options: Mapping[str, Any]) -> Self:
+        """See ``Study.of_options``."""
         try:
-            study = cls(Bootstrap(*arrays[_BOOTSTRAP].tolist()), arrays[_NEEDLE].tolist())
-        except ArgumentError as error:
-            raise ValueError(f"{_BOOTSTRAP}: {error}") from error
-        study.restore({name: array for name, array in arrays.items() if name not in (_BOOTSTRAP, _NEEDLE)})
-        return study
+            bootstrap = Bootstrap(*(options[name] for name in ("replicates", "seed", "texts_apart")))
+            return cls(bootstrap, probe_of_json(options["probe"]))
+        except ArgumentError as error:  # it is a file that is wrong, not the command line
+            raise ValueError(str(error)) from error
 
     def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
@@ -145,7 +126,9 @@ class HeadStudy(Study):
             whole = by_name["entropy"]
             kinds.append(HeadAverages(kind, layers, whole.sentences, whole.queries, **by_name))
         bootstrap = self._bootstrap
-        return HeadStatistics(source, tuple(kinds), too_long, replicates=bootstrap.replicates, seed=bootstrap.seed)
+        return HeadStatistics(
+            source, tuple(kinds), too_long, None, False, self._probe, bootstrap.replicates, bootstrap.seed
+        )
 
     def _average(self, layers: Sequence[Sums], place: int) -> Average:
         """One number of all layers."""

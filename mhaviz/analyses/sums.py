@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.records.source import Source
 from mhaviz.records.tokens import KIND_NAMES, Kind
 
 Array = NDArray[np.float64]
@@ -99,6 +100,10 @@ class Study(ABC):
     def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
         """The arrays of an attention with so many heads; "mean" begins with the heads."""
 
+    @abstractmethod
+    def result(self, source: Source, too_long: int = 0) -> Any:
+        """What is shown of all sentences so far; ``too_long``: how many could not be read."""
+
     def of(self, kind: Kind, layer: int, n_heads: int) -> Sums:
         """The sums of an attention; zeros if it is new."""
         if (kind, layer) not in self.sums:
@@ -122,14 +127,12 @@ class Study(ABC):
         return {f"{kind}.{layer}.{name}": a for (kind, layer), sums in self.sums.items() for name, a in sums.items()}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The study that these are the arrays of. Raises ValueError for those of anybody's file that cannot be."""
-        study = cls()
-        study.restore(arrays)
-        return study
+    def of_options(cls, options: Mapping[str, Any]) -> Self:
+        """A study with these options of a part that has added up nothing."""
+        return cls()
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over arrays; raises as ``of_arrays``."""
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The study with these arrays. Raises ValueError for those of anybody's file that cannot be."""
         for name in arrays:
             site = re.match(r"(self|masked|cross)\.([0-9]{1,6})\.", name)
             if site is None:
@@ -143,6 +146,7 @@ class Study(ABC):
             for field, shape in shapes.items():
                 _check(f"{site[0]}{field}", arrays.get(f"{site[0]}{field}"), shape)
             self.of(kind, int(site[2]), n_heads).update({field: arrays[f"{site[0]}{field}"].copy() for field in shapes})
+        return self
 
 
 def _check(name: str, array: NDArray[Any] | None, shape: tuple[int, ...]) -> None:

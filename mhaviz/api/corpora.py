@@ -11,7 +11,7 @@ from mhaviz._version import __version__
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.sums import Study
 from mhaviz.api.division import Division
-from mhaviz.api.parts import joined, kind_of, require_alike
+from mhaviz.api.parts import joined, require_alike, study_of
 from mhaviz.attention.model import CorpusModel, SiteCall
 from mhaviz.errors import MhavizError, as_one_line
 from mhaviz.files.parts import read_part, require_version, write_part
@@ -157,7 +157,7 @@ class CorpusRun:
         if kept.shard != part.shard:
             raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
         with as_one_line(f"cannot go on from {name}"):
-            self.study.join(kind_of(self.name).load(kept.arrays))
+            self.study.join(study_of(kept))
         read = f"sentence {kept.behind.read:,}"
         on_notice(f"{name} is complete" if kept.behind.is_all else f"going on after {read}, where {name} has come to")
         return replace(part, behind=kept.behind)
@@ -171,17 +171,6 @@ def count_batch(model: CorpusModel, study: HeadStudy, batch: CorpusBatch) -> Non
         study.add(seen, batch.numbers[start : start + len(seen.queries)])
 
     model.run(model.encode_unnamed(batch.texts, batch.pieces), add, batched=True)
-
-
-def source_of_part(part: CorpusPart) -> Source:
-    """Where the numbers of a part come from, which shard they are of, if it is not all, and how many texts were cut."""
-    source, shard, n_cut = part.source, part.shard, part.behind.cut
-    footnote, details = source.footnote, dict(source.details)
-    if not shard.is_whole:
-        footnote, details["shard"] = f"{footnote}, shard {shard}", [shard.number, shard.count]
-    if n_cut:
-        footnote, details["cut"] = f"{footnote}, {n_cut:,} text{'s' * (n_cut != 1)} cut into pieces", n_cut
-    return replace(source, footnote=footnote, details=details)
 
 
 def sentences_of(texts: str | Iterable[str | Sentence]) -> Iterator[Sentence]:

@@ -6,18 +6,17 @@ from pathlib import Path
 
 from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, require_alike
 from mhaviz.analyses.difference import joined_source
-from mhaviz.analyses.sums import Study
-from mhaviz.api.corpora import CorpusRun, sentences_of, source_of_part
+from mhaviz.api.corpora import CorpusRun, sentences_of
 from mhaviz.api.division import Division
 from mhaviz.api.left_out import tell_left_out
 from mhaviz.api.loaded import LoadedModel, load
+from mhaviz.api.parts import result_of
 from mhaviz.attention.model import CorpusModel, Inputs
 from mhaviz.errors import MhavizError
 from mhaviz.models.corpus_batches import CorpusBatch, Sentence
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.records.corpus_difference import CorpusDifference
-from mhaviz.records.corpus_part import CorpusPart
 from mhaviz.records.difference import Limits
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Tokens
@@ -93,13 +92,8 @@ def diff_models(
     division = Division(shard, part, resume, distributed, part_at_end, on_saved)
     found = run.over(sentences_of(texts), division, on_notice, on_progress)
     tell_left_out("diff_models", found.behind, run.max_length, on_notice, overlap, found.shard)
-    return replace(difference_of_part(DifferenceStudy.of_arrays(found.arrays), found), limits=limits)
-
-
-def difference_of_part(study: Study, part: CorpusPart) -> CorpusDifference:
-    """What a part, or all parts joined to one, say of two models."""
-    assert isinstance(study, DifferenceStudy)
-    return study.result(source_of_part(part), part.behind.too_long)
+    difference: CorpusDifference = result_of(found)
+    return replace(difference, limits=limits)
 
 
 def same_inputs(first: CorpusModel, second: CorpusModel, batch: CorpusBatch) -> Inputs:

@@ -8,21 +8,20 @@ from typing import Any
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import map_sizes
-from mhaviz.analyses.sums import Study
 from mhaviz.analyses.weights import attention_weights
-from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of, source_of_part
+from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of
 from mhaviz.api.division import Division
 from mhaviz.api.left_out import tell_left_out
 from mhaviz.api.long_inputs import page_size
+from mhaviz.api.parts import result_of
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
 from mhaviz.processes import this_process
-from mhaviz.records.corpus_part import CorpusPart
 from mhaviz.records.given import Given
 from mhaviz.records.head_statistics import SHOWN, HeadStatistics
-from mhaviz.records.probes import Probe, probe_of_json, probe_to_json
+from mhaviz.records.probes import Probe, probe_to_json
 from mhaviz.records.quantity import ShownNumbers, require_shown
 
 
@@ -52,7 +51,7 @@ def head_statistics(
         corpus, needle = made.sentences, made.needle
         bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
     sentences = _watched(corpus, model, examples if shows else 0, shown)
-    study = HeadStudy(bootstrap=bootstrap, needle=needle)
+    study = HeadStudy(bootstrap, probe, needle)
     options: dict[str, Any] = {
         "kind": model.kind,
         "layers": None if model.layers is None else sorted(model.layers),
@@ -60,6 +59,7 @@ def head_statistics(
         "languages": model.spoken,
         "replicates": bootstrap.replicates,
         "seed": bootstrap.seed,
+        "texts_apart": bootstrap.texts_apart,
         "probe": probe_to_json(probe),
     }
     if model.zeroed:
@@ -72,15 +72,7 @@ def head_statistics(
     run = CorpusRun("heads", study, [model], count, options, source, overlap)
     part = run.over(sentences, division, on_notice, on_progress)
     tell_left_out("head_statistics", part.behind, model.max_length, on_notice, overlap, part.shard)
-    found = statistics_of_part(HeadStudy.of_arrays(part.arrays), part)
-    return _with_examples(found, model, shown, on_notice)
-
-
-def statistics_of_part(study: Study, part: CorpusPart) -> HeadStatistics:
-    """What a part, or all parts joined to one, say of the heads."""
-    assert isinstance(study, HeadStudy)
-    found = study.result(source_of_part(part), part.behind.too_long)
-    return replace(found, probe=probe_of_json(part.options.get("probe")))
+    return _with_examples(result_of(part), model, shown, on_notice)
 
 
 def _watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[Sentence]) -> Iterator[Sentence]:

@@ -1,7 +1,7 @@
 """Joins the parts of a study over a corpus, after it has been found out that they belong together."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
@@ -11,40 +11,16 @@ from mhaviz.analyses.sums import Study
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.records.corpus_part import CorpusPart, Shard
+from mhaviz.records.source import Source
 
 _LISTED = 8  # shards that an error names
 
 
-@dataclass(frozen=True)
-class StudyKind:
-    """How parts of a kind of study become a result; each names a function or a class, which is loaded when needed.
-
-    Attributes:
-        study: the subclass of ``Study``.
-        result: of the study and the part that all parts were joined to, makes the record.
-    """
-
-    study: str
-    result: str
-
-    def load(self, arrays: Mapping[str, Any]) -> Study:
-        """The study of these arrays. Raises ValueError if they are of none."""
-        made: Study = resolve_name(self.study).of_arrays(arrays)
-        return made
-
-    def record(self, part: CorpusPart) -> Any:
-        """What is shown. Raises ValueError for arrays that cannot be."""
-        make: Callable[[Study, CorpusPart], Any] = resolve_name(self.result)
-        return make(self.load(part.arrays), part)
-
-
 STUDIES = {
-    "heads": StudyKind("mhaviz.analyses.head_statistics:HeadStudy", "mhaviz.api.head_statistics:statistics_of_part"),
-    "diff": StudyKind(
-        "mhaviz.analyses.corpus_difference:DifferenceStudy", "mhaviz.api.corpus_difference:difference_of_part"
-    ),
+    "heads": "mhaviz.analyses.head_statistics:HeadStudy",
+    "diff": "mhaviz.analyses.corpus_difference:DifferenceStudy",
 }
-"""Every study that has parts, by the name that they bear. A new one is a row here."""
+"""The subclass of ``Study`` of every study that has parts, by the name that they bear; loaded when it is needed."""
 
 
 def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None = None) -> Any:
@@ -72,14 +48,26 @@ def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None =
 def result_of(part: CorpusPart) -> Any:
     """The record of a part. Raises MhavizError if its arrays cannot be."""
     with as_one_line(f"{part.study}: the part's numbers cannot be read"):
-        return kind_of(part.study).record(part)
+        return study_of(part).result(source_of(part), part.behind.too_long)
 
 
-def kind_of(study: str) -> StudyKind:
-    """Raises MhavizError for a name that no study has."""
-    if study not in STUDIES:
-        raise MhavizError(f"expected a part of {' or '.join(STUDIES)}, got one of {quoted(study)}")
-    return STUDIES[study]
+def study_of(part: CorpusPart) -> Study:
+    """What a part has added up. Raises MhavizError for a name that no study has, ValueError for arrays of none."""
+    if part.study not in STUDIES:
+        raise MhavizError(f"expected a part of {' or '.join(STUDIES)}, got one of {quoted(part.study)}")
+    study: Study = resolve_name(STUDIES[part.study]).of_options(part.options)
+    return study.restore(part.arrays)
+
+
+def source_of(part: CorpusPart) -> Source:
+    """Where the numbers of a part come from, which shard they are of, if it is not all, and how many texts were cut."""
+    source, shard, n_cut = part.source, part.shard, part.behind.cut
+    footnote, details = source.footnote, dict(source.details)
+    if not shard.is_whole:
+        footnote, details["shard"] = f"{footnote}, shard {shard}", [shard.number, shard.count]
+    if n_cut:
+        footnote, details["cut"] = f"{footnote}, {n_cut:,} text{'s' * (n_cut != 1)} cut into pieces", n_cut
+    return replace(source, footnote=footnote, details=details)
 
 
 def merge_parts(paths: Sequence[Path]) -> CorpusPart:
@@ -104,7 +92,6 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
         MhavizError: they do not belong together, or are not all.
     """
     first_name, first = parts[0]
-    kind = kind_of(first.study)
     by_shard: dict[int, tuple[str, CorpusPart]] = {}
     for name, part in parts:
         require_version(part, name)
@@ -132,11 +119,11 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
             )
     (name, whole), *others = in_order
     with as_one_line(f"cannot read {name}"):
-        study = kind.load(whole.arrays)
+        study = study_of(whole)
     behind = whole.behind
     for name, part in others:
         with as_one_line(f"cannot join {name}"):
-            study.join(kind.load(part.arrays))
+            study.join(study_of(part))
         behind = behind.joined(part.behind)
     if (counted := behind.taken + behind.too_long + behind.empty) != behind.read:
         raise MhavizError(

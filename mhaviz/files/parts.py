@@ -1,4 +1,4 @@
-"""Parts of studies over corpora, in .safetensors files: arrays of float64 and int64, and JSON of what they are of."""
+"""Parts of studies over corpora, in .safetensors files: arrays of float64, and JSON of what they are of."""
 
 import json
 from collections.abc import Mapping
@@ -20,8 +20,7 @@ from mhaviz.memory import free_main_memory, shortage
 from mhaviz.records.corpus_part import Behind, CorpusPart, ModelIdentity, Shard
 from mhaviz.records.saved_form import METADATA, describe_source, restore_source
 
-_FORMAT = 2  # 1: sums were int64
-_DTYPES = ("float64", "int64")
+_FORMAT = 3  # 1: sums were int64; 2: the bootstrap was among the arrays
 _MOST_OF_A_BLOCK = 2**16  # sentences, which are read at once
 
 
@@ -73,8 +72,8 @@ def read_part(path: Path) -> CorpusPart:
                 f"it again, or take that version"
             )
         for name, array in held.items():
-            if array.dtype not in _DTYPES:
-                raise ContentError(f"{name:.60}: expected {' or '.join(_DTYPES)}, got {array.dtype:.60}")
+            if array.dtype != "float64":
+                raise ContentError(f"{name:.60}: expected float64, got {array.dtype:.60}")
         try:
             return _restored(description, {name: np.asarray(array.load()) for name, array in held.items()})
         except ArgumentError as error:  # it is the file that is wrong, not the command line

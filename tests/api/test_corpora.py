@@ -215,12 +215,14 @@ def test_files_of_anybody(model, tmp_path):
     refused("nonsense")
     refused("[" * 100_000)
     refused("[]", message="it is no part of a corpus")
-    refused({}, {"more": np.ones(3, np.float32)}, "more: expected float64 or int64, got float32")
+    refused({}, {"more": np.ones(3, np.float32)}, "more: expected float64, got float32")
     refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], np.nan)}, "mean: expected numbers from")
     refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], 1e300)}, "mean: expected numbers from")
     refused({}, {"self.0.mean": np.ones((2, 2))}, "cannot read")
-    refused({}, {"bootstrap": np.array([-1, 0, 1])}, "bootstrap: expected 0 to 100,000 replicates")
-    refused({"options": {"probe": {"kind": "random repeats", "n_tokens": "x"}}}, message="expected a probe")
+    refused({"options": about["options"] | {"replicates": -1}}, message="expected 0 to 100,000 replicates")
+    refused({"options": about["options"] | {"seed": "x"}})
+    probe = {"kind": "random repeats", "n_tokens": "x"}
+    refused({"options": about["options"] | {"probe": probe}}, message="expected a probe")
     save_file(arrays, broken)
     with pytest.raises(MhavizError, match="it is no part of a corpus"):
         mhaviz.merge([broken])
