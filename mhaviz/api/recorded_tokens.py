@@ -5,14 +5,15 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from mhaviz.errors import MhavizError
-from mhaviz.recording.inputs import ReadIds, SeenInputs
+from mhaviz.recording.inputs import Read, ReadIds, SeenInputs
 from mhaviz.recording.patches import Patches
 from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
 
@@ -52,7 +53,7 @@ class TokenNames:
         is_cross: bool,
         rows: tuple[str, str] = ("", ""),
         patches: tuple[Patches | None, Patches | None] = (None, None),
-        reads: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset()),
+        reads: tuple[frozenset[Read], frozenset[Read]] = (frozenset(), frozenset()),
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
@@ -75,7 +76,7 @@ class TokenNames:
         if first and not is_cross:  # an older cache may have lost its first keys
             read_of_keys, first_key = None, first + lengths[0] - lengths[1]
         texts = read, read_of_keys
-        seen = patches, *(one and one.number for one in texts)
+        seen = patches, *(one and numbers for one, numbers in zip(texts, reads, strict=True))
         key = lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
         if key not in self._sides:
             queries, keys = (
@@ -162,7 +163,7 @@ class TokenNames:
         named = enumerate(zip(positions.texts, self.name(tokens).texts, strict=True))
         return Tokens(tuple(old if place in lost else new for place, (old, new) in named), tokens.special)
 
-    def _read(self, numbers: frozenset[int], length: int) -> ReadIds | None:
+    def _read(self, numbers: frozenset[Read], length: int) -> ReadIds | None:
         """The numbers of so many tokens, among what was read of them: neither their positions nor their types.
 
         None: there are none, or several that differ, or not all that was read is still there.
@@ -177,7 +178,11 @@ class TokenNames:
             if read.vocabulary >= least and read.ids.shape[1] == length and self._may_be_text(read.ids[0].tolist())
         ]
         is_one = len(there) == len(numbers) and all(torch.equal(texts[0].ids, read.ids) for read in texts)
-        return texts[-1] if texts and is_one else None
+        if not texts or not is_one:
+            return None
+        # What was added up has the tokens of each: one that was replaced in all of them is gone.
+        gone = None if any(read.replaced is None for read in texts) else reduce(and_, [read.replaced for read in texts])
+        return replace(texts[-1], replaced=gone)
 
     def _may_be_text(self, ids: list[int]) -> bool:
         is_run = all(b - a == 1 for a, b in pairwise(ids))

@@ -21,7 +21,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.errors import MhavizError
 from mhaviz.recording.functions import functions
-from mhaviz.recording.inputs import SeenInputs
+from mhaviz.recording.inputs import Read, SeenInputs
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.patches import Patches
@@ -57,7 +57,7 @@ class Origin:
     is_lost: bool = False
     rows: "Origin | None" = None
     patches: Patches | None = None
-    reads: frozenset[int] = frozenset()
+    reads: frozenset[Read] = frozenset()
     cuts: tuple["Cut", ...] = ()
     beside: "Cut | None" = None
     whole: "Origin | None" = None
@@ -220,6 +220,9 @@ class Layouts:
                 self._layouts.set(result, layout)
                 if func in _REPLACES:
                     self._replace(func, (*args, *kwargs.values()), result)
+                elif func in _FILLS:
+                    for one, layout in self._layouts.of_memory(result):
+                        self._layouts.set(one, _in_any_order(layout, layout))
         elif func in _CUTS and args and isinstance(args[0], Tensor):
             source = self.of(args[0])
             dim = kwargs.get("dim", 0 if func in _UNBINDS else None)
@@ -235,19 +238,21 @@ class Layouts:
         elif func in _SEVERAL and type(result) is tuple and self.get(args[0]) is not None:
             self._layouts.set(result[0], _cut(self.of(args[0]), result[0].shape))
         elif result is None and func is _SET_ITEM:
-            self.write(*args)
+            is_known = self.write(*args)
             self._layouts.set(args[0], _put(self, func, args, kwargs, args[0]))
-            self._replace(func, args, args[0])
+            if not is_known:
+                self._replace(func, args, args[0])
 
-    def write(self, x: Tensor, index: Any, values: Any) -> None:
+    def write(self, x: Tensor, index: Any, values: Any) -> bool:
         """Note that values were written into a part of a tensor: tokens that are not their own lose their names.
 
-        Those of the same sequence that are written to another place are not known any more.
+        Those of the same sequence that are written to another place are not known any more. Returns whether it is
+        known where: not of one number, or where a mask tells.
         """
         items = tuple(_slice_of(item) for item in (index if isinstance(index, tuple) else (index,)))
         is_mask = any(isinstance(item, Tensor) and item.dtype == torch.bool for item in items)
         if not isinstance(values, Tensor) or not values.ndim or is_mask or x.is_meta:
-            return
+            return False
         with unseen():
             view = x[items]
         read = self.get(values)
@@ -260,37 +265,30 @@ class Layouts:
             if axis and all(origin.maker is None for origin in _origins(axis))
         ]
         if view.ndim == x.ndim and all(own is not None and own.step and own == written for own, written in pairs):
-            return
+            return True
         moved = {own.of for own, written in pairs if own and written and not _stays(own, written)}
         named = any(origin.reads or origin.patches or origin.rows for axis in self.of(x).axes for origin, _ in axis)
         for one, layout in self._layouts.of_memory(x) if moved or named or x._is_view() else ():
             places = {place for place, axis in enumerate(layout.axes) if _origins(axis) & moved}
             self._layouts.set(one, _with_unordered(_in_any_order(layout, layout), places))
+        return True
 
     def _replace(self, func: Any, args: Sequence[Any], result: Tensor) -> None:
-        """Note which tokens a mask has replaced by what no layer has made, such as a learned vector."""
+        """Note which tokens of texts others stand in the place of, where a mask, an index or factors of 0 tell."""
         layout = self.of(result)
         reads = _reads_along(layout.axes[-2]) if len(layout.axes) in (2, 3) and layout.scores is None else None
-        if not reads or (result.is_cuda and torch.cuda.is_current_stream_capturing()):
+        is_captured = result.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not reads or is_captured or any(isinstance(x, Tensor) and not _is_readable(x) for x in args):
             return
-        x, mask, values = args[:3]
-        if func in _WHERES:
-            mask, one, values = (x, mask, values) if func is torch.where else (mask, x, values)
-            source = self.get(one) if isinstance(one, Tensor) else None
-            if source and any(map(_reads_along, source.axes)):
-                mask = ~mask
-            else:
-                values = one
-        made = self.get(values) if isinstance(values, Tensor) else None
-        is_made = made is not None and any(origin.maker is not None for origin in _origins(*made.axes))
-        is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool and not mask.is_meta
-        if not is_mask or is_made or torch._C._functorch.is_functorch_wrapped_tensor(mask):
-            return
-        with unseen():
-            mask = mask[..., None] if func is _SET_ITEM and mask.ndim < result.ndim else mask
-            replaced = mask.expand(result.shape).all(-1).view(-1, result.shape[-2])
-            if replaced.any():
-                reads = self.inputs.replace(reads, replaced)
+        for x, other, rows_of in _replacing(func, args, result):
+            read, beside = (self.get(one) if isinstance(one, Tensor) else None for one in (x, other))
+            own = read.axes[-2] if read is not None and len(read.axes) > 1 else ()
+            if not _reads_along(own) or (beside is not None and _cuts(own) in map(_cuts, beside.axes[-2:-1])):
+                continue  # nothing, or what a layer has made of the same tokens
+            with unseen():
+                replaced = rows_of().expand(result.shape).all(-1).view(-1, result.shape[-2])
+                if replaced.any():
+                    reads = reads - _reads_along(own) | self.inputs.replace(_reads_along(own), replaced)
         tokens = tuple((replace(o, reads=reads, whole=o.whole or o) if o.reads else o, n) for o, n in layout.axes[-2])
         self._layouts.set(result, layout._replace(axes=(*layout.axes[:-2], tokens, layout.axes[-1])))
 
@@ -318,6 +316,35 @@ class Layouts:
         if same is not None or other is None:
             return same
         return _cut(other, shape, kwargs.get("dim", args[1] if len(args) > 1 else None))
+
+
+def _is_readable(x: Tensor) -> bool:
+    return not (x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
+
+
+def _replacing(func: Any, args: Sequence[Any], result: Tensor) -> list[tuple[Any, Any, Callable[[], Tensor]]]:
+    """Of a function of several tensors: each, what stands in its place in the result, and gives bool: where it does."""
+    x, other, *rest = args
+    if func in _WHERES:
+        mask, x, other = args[:3] if func is torch.where else (other, x, *rest)
+        return [(x, other, lambda: ~mask), (other, x, lambda: mask)]
+    if func in _LERPS:
+        share = torch.as_tensor(rest[0])
+        return [(x, other, lambda: share == 1), (other, x, lambda: share == 0)]
+    if func in _TIMES:
+        length = result.shape[-2]
+        pairs = [(x, other), (other, x)]
+        factors = [(one, by) for one, by in pairs if isinstance(by, Tensor) and by.ndim > 1 and by.shape[-2] == length]
+        return [(one, by, partial(torch.eq, by, 0)) for one, by in factors]
+
+    def written() -> Tensor:
+        there = torch.zeros(result.shape, dtype=torch.bool, device=result.device)
+        if func is _SET_ITEM:
+            there[other] = True
+            return there
+        return there.index_fill(other, rest[0], True) if func in _INDEX_FILLS else there.masked_fill(other, True)
+
+    return [(x, args[-1], written)]
 
 
 def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layout:
@@ -413,7 +440,8 @@ def _are_same(query: Axis, key: Axis, is_made: bool) -> bool | None:
     (own, part), reads = _parts_along(query, key), (_reads_along(query), _reads_along(key))
     in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
     if in_order or (query and _cuts(query) == _cuts(key)):
-        return True if not all(reads) or reads[0] == reads[1] else None
+        texts = [{text for text, _ in several} for several in reads]
+        return True if not all(texts) or texts[0] == texts[1] else None
     sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (query, key))
     is_known = sources and others and all(one.is_input or one.source or one.joined for one in sources | others)
     return False if is_made and is_known and sources.isdisjoint(others) else None
@@ -485,7 +513,7 @@ def _unread(origin: Origin) -> Origin:
     return replace(origin, reads=frozenset(), whole=origin.whole or origin) if origin.reads else origin
 
 
-def _reads_along(axis: Axis) -> frozenset[int]:
+def _reads_along(axis: Axis) -> frozenset[Read]:
     found = [(origin, n) for origin, n in axis if origin.reads]
     return found[0][0].reads if len(found) == 1 and found[0][0].size <= found[0][1] else frozenset()
 
@@ -1078,7 +1106,9 @@ _TURNS = _ROLLS | frozenset(functions("flip"))
 _SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
 _SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in functions(name)}
 _WHERES = frozenset(functions("where"))
-_REPLACES = _WHERES | frozenset(functions("masked_fill masked_scatter"))
+_LERPS, _TIMES = frozenset(functions("lerp")), frozenset(functions("mul multiply"))
+_INDEX_FILLS, _FILLS = frozenset(functions("index_fill")), {Tensor.fill_, Tensor.zero_}
+_REPLACES = _WHERES | _LERPS | _TIMES | _INDEX_FILLS | frozenset(functions("masked_fill masked_scatter"))
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _WAYS: dict[Any, Way] = {
@@ -1145,7 +1175,7 @@ class Order:
     patches: tuple[Patches | None, Patches | None] = None, None
     parts: tuple[Part | None, Part | None] = None, None
     heads: tuple[int, int] | None = None
-    reads: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
+    reads: tuple[frozenset[Read], frozenset[Read]] = frozenset(), frozenset()
     are_same: bool | None = None
     example: tuple[Origin, Cut] | None = None
     is_taken: bool = False

@@ -12,6 +12,10 @@ _MOST_READ = 16
 """So many tensors of numbers are kept: a program reads a few at a time."""
 
 
+Read = tuple[int, int]
+"""The number of a look-up, and how often tokens had been replaced by then in anything."""
+
+
 @dataclass(frozen=True)
 class ReadIds:
     """Numbers of tokens that a program has looked up.
@@ -19,14 +23,14 @@ class ReadIds:
     Attributes:
         ids: (batch_size, length), where the program has them.
         vocabulary: how many tokens it has.
-        number: counts what was read.
+        number: counts what was read, and what was replaced.
         replaced: bool, (batch_size or 1, length): True where a mask has put something else in place of a token since;
             None: nowhere.
     """
 
     ids: Tensor
     vocabulary: int
-    number: int
+    number: Read
     replaced: Tensor | None = None
 
 
@@ -40,9 +44,9 @@ class SeenInputs:
 
     def __init__(self) -> None:
         self.ids: list[ReadIds] = []
-        self.n_read = 0
+        self.n_read = self._n_replaced = 0
 
-    def read(self, ids: Tensor, vocabulary: int) -> int | None:
+    def read(self, ids: Tensor, vocabulary: int) -> Read | None:
         """Note what a look-up reads; the number of it, None: it is not kept."""
         is_plain = type(ids) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(ids)  # it outlives vmap
         if not is_plain or not 1 <= ids.ndim <= 2 or not ids.numel() or ids.is_meta:
@@ -50,18 +54,19 @@ class SeenInputs:
         with unseen():
             rows = ids.reshape(-1, ids.shape[-1])
         self.n_read += 1
-        self.ids.append(ReadIds(rows, vocabulary, self.n_read))
+        self.ids.append(ReadIds(rows, vocabulary, (self.n_read, 0)))
         del self.ids[:-_MOST_READ]
-        return self.n_read
+        return self.n_read, 0
 
-    def replace(self, numbers: frozenset[int], replaced: Tensor) -> frozenset[int]:
+    def replace(self, numbers: frozenset[Read], replaced: Tensor) -> frozenset[Read]:
         """The numbers of the same look-ups where tokens were replaced; see ``ReadIds``."""
         for read in [read for read in self.ids if read.number in numbers]:
             every = replaced if read.replaced is None else read.replaced | replaced
             if read.replaced is not None and torch.equal(every, read.replaced):  # as padding is in each layer
                 continue
-            self.n_read += 1
-            self.ids.append(dataclasses.replace(read, number=self.n_read, replaced=every))
-            numbers = numbers - {read.number} | {self.n_read}
+            self._n_replaced += 1
+            number = read.number[0], self._n_replaced
+            self.ids.append(dataclasses.replace(read, number=number, replaced=every))
+            numbers = numbers - {read.number} | {number}
         del self.ids[:-_MOST_READ]
         return numbers

@@ -100,7 +100,10 @@ KEPT = {
     "zeros": lambda p, x: torch.zeros_like(x) + x,
     "nothing masked": lambda p, x: x.masked_fill(torch.zeros(1, 4, 1, dtype=torch.bool), 0),
     "features masked": lambda p, x: x.masked_fill(torch.arange(8) > 3, 0),
-    "masked by a layer": lambda p, x: torch.where(MASK[..., None], p.q(SOUND), x),
+    "layers of some": lambda p, x: torch.where(MASK[..., None], p.q(x), x),
+    "layers of some, added": lambda p, x: x + p.q(x) * ~MASK[..., None],
+    "norm": lambda p, x: x * x.square().mean(-1, keepdim=True).rsqrt(),
+    "blended with positions": lambda p, x: x * (1 - 0.5 * SHARE) + p.places.weight[:4] * SHARE,
 }
 
 
@@ -120,7 +123,23 @@ def _set(x, y, index=(slice(None), slice(None))):
 
 
 MASK = torch.tensor([[False, True, False, False]])
+SHARE = MASK[..., None].float()
+REPLACED = {
+    "filled": lambda p, x: x.masked_fill(SHARE > 0, 0),
+    "where": lambda p, x: torch.where(SHARE > 0, p.q.bias, x),
+    "where, of a layer": lambda p, x: torch.where(SHARE > 0, p.q(SOUND), x),
+    "where, of an embedding": lambda p, x: torch.where(SHARE > 0, p.types(torch.tensor(0)), x),
+    "where, of embeddings": lambda p, x: torch.where(SHARE > 0, p.types(TYPES), x),
+    "where, of embeddings first": lambda p, x: torch.where(SHARE == 0, x, p.types(TYPES)),
+    "blend": lambda p, x: x * (1 - SHARE) + p.q.bias * SHARE,
+    "blend, of an embedding": lambda p, x: p.types(torch.tensor(0)) * SHARE + (1 - SHARE) * x,
+    "blend in place": lambda p, x: x.mul_(1 - SHARE).add_(p.q.bias * SHARE),
+    "interpolated": lambda p, x: x.lerp(p.q.bias.expand_as(x), SHARE),
+    "a row of 0": lambda p, x: _set(x, 0, (0, 1)),
+    "filled by an index": lambda p, x: x.index_fill(1, torch.tensor([1]), 0),
+}
 LOST = {
+    "filled in place": lambda p, x: _zeroed(x),
     "set by mask": lambda p, x: _set(x + 0, p.q.bias, MASK),
     "where": lambda p, x: torch.where(MASK[..., None], p.q.bias, x),
     "where not": lambda p, x: x.where(~MASK[..., None], p.q.bias) + p.places(PLACES),
@@ -156,6 +175,11 @@ def test_what_has_other_tokens_or_moves_them_has_no_names(name):
         assert {ids for pair in found for ids in pair} == {()}, attend
 
 
+def _zeroed(x):
+    x[:, 1].zero_()
+    return x
+
+
 class Letters:
     """As much of a tokenizer as names need."""
 
@@ -166,15 +190,18 @@ class Letters:
         return 9
 
 
-def test_words_that_a_mask_has_replaced_alone_lose_their_names(monkeypatch):
+@pytest.mark.parametrize("name", REPLACED)
+def test_words_that_others_stand_in_the_place_of_alone_lose_their_names(monkeypatch, name):
     monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Letters)
     monkeypatch.setattr(
         "mhaviz.models.pretrained.reading.name_tokens", lambda _, ids: Tokens(tuple("abcdefgh"[i - 1] for i in ids))
     )
-    program = Program(alone(lambda p, x: x.masked_fill(torch.tensor([[False, True, True, False]])[..., None], 0)))
-    with mhaviz.record(program) as recording:
+    with mhaviz.record(program := Program(alone(REPLACED[name]))) as recording, torch.no_grad():
         program(ONE, OTHER)
-    assert recording.attention.maps[0].keys == ("e", "1", "h", "a")  # 8 is special: it says that something is there
+    assert recording.attention.maps[0].keys == ("e", "1", "h", "a")
+    with mhaviz.record(program) as recording, torch.no_grad():
+        program(torch.tensor([[5, 8, 3, 1]]), OTHER)
+    assert recording.attention.maps[0].keys == tuple("ehca")  # 8 is special: it says that something is there
 
 
 TEXT_OF_SIX, LEARNED = torch.tensor([[5, 3, 8, 1, 6, 2]]), torch.randn(1, 2, 8)
