@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
 from itertools import pairwise
@@ -130,7 +130,7 @@ class Recording(ContextDecorator):
         self._steps: Counter[int] = Counter()  # those of steps of a decoder, which do not
         self._has_batches = False
         self._most_bytes = allowed_bytes(torch.device("cpu"))
-        self._n_heads: dict[int, int] = {}
+        self._heads: dict[int, tuple[int, ...]] = {}  # by the number of the attention
         self._device = "cpu"
         self._remarks: dict[str, None] = {}
         self._left_out = 0
@@ -187,8 +187,20 @@ class Recording(ContextDecorator):
 
     @property
     def missed(self) -> list[str]:
-        """What was not seen, a line each."""
-        return list(self._watch.missed)
+        """What was not seen, or has none of the heads that were asked for, a line each."""
+        return [*self._watch.missed, *self._without_heads()]
+
+    def _without_heads(self) -> Iterator[str]:
+        """Of attentions of the layers that are drawn: which of the heads that were asked for they lack."""
+        wanted, layers, heads = self._options.heads or (), self._layers(), dict[int, set[int]]()
+        for number, own in self._heads.items():
+            site = self._sites.all[number]
+            if not site.is_part and (self._options.layers is None or layers[number] in self._options.layers):
+                heads.setdefault((site.joins or site).number, set()).update(own)
+        for number, there in heads.items():
+            if lacking := [head for head in wanted if head not in there]:
+                has = f"{_name_of(self._sites.all[number])}: has {listed_numbers('head', sorted(there))}"
+                yield f"{has}, not {', '.join(map(str, lacking))}" + "; not drawn" * there.isdisjoint(wanted)
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -327,7 +339,7 @@ class Recording(ContextDecorator):
         if self._study is None:
             raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
         whole = {site.number for site in self._sites.all if not site.is_part}
-        if not self._study.sums or whole.isdisjoint(self._n_heads):
+        if not self._study.sums or whole.isdisjoint(self._heads):
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source_of_statistics()), self._layers()
         kinds = [one.select(tuple(number for number in one.layers if number in whole)) for one in found.kinds]
@@ -375,7 +387,7 @@ class Recording(ContextDecorator):
         call, (batch_size, n_heads, q_length, k_length) = run.caught.call, run.caught.call.shape
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
         heads = tuple(sorted(run.caught.heads)) or tuple(range(n_heads))
-        self._n_heads[run.site.number] = n_heads
+        self._heads[run.site.number] = heads
         site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
         padding = self._padding(run, place)
@@ -572,8 +584,8 @@ class Recording(ContextDecorator):
     def _source(self, *remarks: str) -> Source:
         counted: Counter[int] = Counter()
         for site in self._sites.all:
-            if site.number in self._n_heads and not site.is_part:
-                counted[(site.joins or site).number] += self._n_heads[site.number]
+            if site.number in self._heads and not site.is_part:
+                counted[(site.joins or site).number] += len(self._heads[site.number])
         n_heads = list(counted.values())
         several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
         count = len(counted)

@@ -194,6 +194,21 @@ def test_modules_and_layers_are_chosen(gpt):
         _ = recording.attention
 
 
+def test_it_is_said_of_modules_that_they_lack_heads_that_were_chosen():
+    layers = nn.Sequential(*(nn.TransformerEncoderLayer(8, n, 16, batch_first=True) for n in (4, 2, 1)))
+    with mhaviz.record(layers, head=(1, 3)) as recording:
+        layers(torch.randn(1, 5, 8))
+    assert [(m.module, m.heads) for m in recording.attention] == [("0.self_attn", (1, 3)), ("1.self_attn", (1,))]
+    assert recording.notices == [
+        "1.self_attn: has heads 0 to 1, not 3",
+        "2.self_attn: has head 0 only, not 1, 3; not drawn",
+    ]
+    assert recording.attention.source.remark == "some weights are those before dropout; not drawn: 2.self_attn"
+    with mhaviz.record(layers, head=3, layer=0) as recording:
+        layers(torch.randn(1, 5, 8))
+    assert not recording.notices
+
+
 def test_examples_are_chosen(gpt):
     batch = ids(batch_size=3)
     with mhaviz.record(gpt) as first:
