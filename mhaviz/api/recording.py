@@ -367,7 +367,7 @@ class Recording(ContextDecorator):
         run = self._sites.run(place, caught)
         if run is None:
             return None
-        if self._options.wants(run.site):
+        if self._options.wants(run.site) and not run.site.is_part:
             self._take(run, place)
         return run.site.number
 

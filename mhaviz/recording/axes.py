@@ -1164,6 +1164,7 @@ class Order:
         heads: the first of them, and of how many they are a part; None: all, or not known.
         reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
         are_same: whether queries and keys are known tokens of the same sequence; None: not known.
+        made: the features that layers have made, of which queries and keys have all or some.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
     """
@@ -1177,6 +1178,7 @@ class Order:
     heads: tuple[int, int] | None = None
     reads: tuple[frozenset[Read], frozenset[Read]] = frozenset(), frozenset()
     are_same: bool | None = None
+    made: frozenset[Origin] = frozenset()
     example: tuple[Origin, Cut] | None = None
     is_taken: bool = False
 
@@ -1202,6 +1204,7 @@ class Order:
             parts=_parts_along(query, key),
             reads=(_reads_along(query), _reads_along(key)),
             are_same=_are_same(query, key, all(map(_are_made, features))),
+            made=frozenset(origin for origin in _origins(*features) if origin.maker is not None),
         )
 
     def with_rows_behind(self, n_tokens: int, k_length: int) -> "Order":

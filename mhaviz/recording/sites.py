@@ -47,7 +47,7 @@ class SeenSite:
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
         parts: the tokens that queries and keys of its last run are; None: not known.
-        example: see ``Order``; of its last run.
+        example, made: see ``Order``; of its last run.
         is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
         joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
@@ -70,6 +70,7 @@ class SeenSite:
     is_block: bool = False
     parts: tuple[Part | None, Part | None] = None, None
     example: tuple[Origin, Cut] | None = None
+    made: frozenset[Origin] = frozenset()
     is_part: bool = False
     heads: frozenset[int] = frozenset()
     joins: "SeenSite | None" = None
@@ -214,7 +215,8 @@ class Sites:
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.call = place.call
         self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place, caught)
-        if self._is_some_examples(site, place, caught):
+        in_call = [one for one in sites if one.call == place.call and one is not site and place.is_module]
+        if self._is_some_examples(site, place, caught) or self._is_slice(site, in_call, caught):
             return None
         return Run(site, site.passes - 1, 0, caught)
 
@@ -249,6 +251,26 @@ class Sites:
                 (*others, site),
                 "runs for some examples at a time, as in a loop over the batch, and which they are is not known",
             )
+        return bool(others)
+
+    def _is_slice(self, site: SeenSite, before: Sequence[SeenSite], caught: Caught) -> bool:
+        """Whether these are slices of queries and keys of which the same call of a module has met others; say so.
+
+        Heads and blocks that are known stand apart, and so do several softmaxes of all heads of the same tokens.
+        """
+        site.made = caught.order.made
+        if site.heads or site.is_block or not site.made:
+            return False
+        own, keys = site.parts
+        is_one = caught.call.shape[1] == 1
+        others = [
+            one
+            for one in before
+            if one.made == site.made and not one.heads and not one.is_block
+            if own is None or (one.parts[1] == keys and (is_one or one.parts[0] != own))
+        ]
+        if others:
+            self.leave_out((*others, site), "runs for slices of its queries in turn, which are not joined")
         return bool(others)
 
     def merge(self, numbers: Iterable[int]) -> None:
@@ -290,7 +312,9 @@ class Sites:
             return None
         if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, place, caught)) is not None:
             return step
-        if site.kind == "cross" or q_length >= k_length:
+        is_in_call = place.is_module and site.call == place.call
+        has_same_keys = site.parts[1] is not None and site.parts[1] == caught.order.parts[1]
+        if site.kind == "cross" or q_length >= k_length or (is_in_call and has_same_keys):
             return None
         caught = _without_unfilled(caught, _end(caught, site.k_length))
         k_length = caught.call.shape[3]

@@ -382,6 +382,41 @@ def test_heads_whose_numbers_nothing_tells_are_said_to_be_unknown():
     assert "which heads, of which layer, is not known" in " ".join(recording.notices)
 
 
+def folded(q, k, v):
+    """As diffusion models slice attention: heads stand in the batch, a few of them at a time."""
+    q, k, v = (x.reshape(B * H, T, D) for x in (q, k, v))
+    return torch.cat([(a @ b.mT).softmax(-1) @ c for a, b, c in zip(q.split(2), k.split(2), v.split(2), strict=True)])
+
+
+def causal_chunks(q, k, v, n=3):
+    """As long inputs are read: a few queries at a time, each of which sees what is before it."""
+    starts = range(0, T, n)
+    masks = [torch.ones(T, T, dtype=torch.bool).tril()[i : i + n] for i in starts]
+    return torch.cat(
+        [F.scaled_dot_product_attention(q[:, :, i : i + n], k, v, m) for i, m in zip(starts, masks, strict=True)], 2
+    )
+
+
+@pytest.mark.parametrize("attend", [folded, causal_chunks], ids=lambda way: way.__name__)
+def test_slices_of_queries_are_no_layers(attend):
+    layer = Layer(attend)
+    with mhaviz.record(layer, passes="0-") as recording:
+        for _ in range(2):
+            layer(torch.randn(B, T, H * D))
+    assert any(
+        "runs for slices of its queries in turn, which are not joined; not shown" in n for n in recording.notices
+    )
+    with pytest.raises(mhaviz.MhavizError, match="none that was asked for"):
+        _ = recording.attention
+
+
+def test_several_softmaxes_of_the_same_queries_and_keys_are_attentions_each():
+    layer = Layer(lambda q, k, v: (q @ k.mT).softmax(-1) @ v + (2 * q @ k.mT).softmax(-1) @ v)
+    with mhaviz.record(layer) as recording:
+        layer(torch.randn(B, T, H * D))
+    assert len(recording.attention) == 2
+
+
 def test_statistics_leave_out_heads_with_a_softmax_each():
     layer = Layer(in_order)
     with mhaviz.record(layer, statistics=True) as recording:
