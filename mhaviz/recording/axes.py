@@ -182,9 +182,13 @@ class Layouts:
         if layout is None or layout.scores is None:
             return False
         sums = layout.scores.summed, [layout.axes[place] for place in places]
-        return {all(map(_are_of_tokens, axes)) for axes in sums} == {True, False} and not any(
-            origin.is_lost for axes in sums for origin in _origins(*axes)
+        origins = [_origins(*axes) for axes in sums]
+        is_known = not any(
+            one.is_lost or (one.given and one.maker is None and one.given[0] == one.given[1] - 1)
+            for several in origins
+            for one in several
         )
+        return is_known and {all(map(_are_of_tokens, axes)) for axes in sums} == {True, False}
 
     def take(self, result: Any, seen: Any) -> None:
         """Let what nobody saw being computed have the layouts of the same that was seen."""
@@ -1352,7 +1356,9 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
     # A tensor of four axes that a program is given, or unpacks, has the batch first, as PyTorch has it, and heads.
     given = {o: o.given[0] - o.given[1] if o.given and o.given[1] > 3 else 0 for o in others - of_query}
     heads = {origin for origin, place in given.items() if place != -4}
-    return heads if others and {*given.values()} <= {-4, -3, -2} and len(heads) < 2 else None
+    is_first = any(o.given and o.given[0] - o.given[1] == -4 for o in of_query)
+    fits = {*given.values()} <= {-4, -3, -2} and len(heads) < 2 and len(before) < 3 and not is_first
+    return heads if others and fits else None
 
 
 def _has_features(origins: set[Origin]) -> bool:

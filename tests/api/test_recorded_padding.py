@@ -302,12 +302,10 @@ def test_a_key_that_is_among_the_largest_scores_of_no_query_is_no_padding(seed, 
 
 
 def test_padding_between_a_text_and_an_image_and_a_prefix_that_sees_all_of_itself():
-    q, k, v = heads()
+    layer, (x, _) = ByHand(), batch()
     padded, prefix = torch.arange(7) == 2, torch.arange(7) < 4
-    visible = (torch.ones(7, 7, dtype=torch.bool).tril() | prefix) & ~padded
-    with mhaviz.record(statistics=True) as recording:
-        nn.functional.scaled_dot_product_attention(q, k, v, visible)
+    with mhaviz.record(layer) as recording:
+        layer(x, (torch.ones(7, 7, dtype=torch.bool).tril() | prefix) & ~padded)
     (m,) = recording.attention
     kept = [0, 1, 3, 4, 5, 6]
-    A = torch.softmax((q @ k.mT / 2).masked_fill(~visible, -torch.inf), -1)[0]
-    np.testing.assert_allclose(m.weights, A[:, kept][..., kept], atol=1e-6)
+    np.testing.assert_allclose(m.weights, layer.A.detach()[0][:, kept][..., kept], atol=1e-6)

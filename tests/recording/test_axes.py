@@ -339,6 +339,24 @@ def test_heads_that_read_each_other():
     assert torch.equal(seen.weights(), A.reshape(-1, 1, 4, 4))
 
 
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((5, 3, 1, 4), (1, 2, 0, 3)),  # the sequence first: three examples of a head, or a batch and three heads
+        ((1, 2, 3, 5, 4), (0, 1, 2, 3, 4)),  # one example of two groups of three heads, or two examples
+    ],
+)
+def test_axes_of_which_nothing_is_known_are_taken_for_heads_where_pytorch_has_them_alone(shape, order):
+    def program():
+        q, k, v = (torch.randn(shape).permute(order) for _ in range(3))
+        return (q @ k.mT).softmax(-1) @ v
+
+    seen, _ = watch(program)
+    assert not seen
+    (line,) = seen.missed
+    assert "whether heads or the batch are on its axes of" in line
+
+
 def test_what_fits_two_readings_is_refused():
     class Model(nn.Module):
         def forward(self, x):

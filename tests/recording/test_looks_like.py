@@ -299,6 +299,17 @@ def test_other_names_of_the_same_functions(attend):
     torch.testing.assert_close(seen.weights(), (q @ k.mT).softmax(-1))
 
 
+def test_layers_whose_matrices_are_no_parameters_are_no_attention():
+    """x W K^T V: W is a plain tensor, and x W no scores."""
+
+    def program(x, W):
+        q, k, v = (x @ W, x @ W + 1, x @ W + 2)
+        return (q @ k.mT).softmax(-1) @ v
+
+    seen, _ = watch(program, torch.randn(B, T, D), torch.randn(D, D))
+    assert not any("without a softmax" in line for line in seen.missed)
+
+
 @pytest.mark.parametrize("name", NOTHING)
 def test_what_does_not_look_like_attention(name):
     seen, _ = watch(_Both(NOTHING[name]), torch.randn(B, T, H * D))
