@@ -170,14 +170,14 @@ def random_heads():
                 or name in ("retrieval", "needle")
             ):
                 nobody = np.zeros((n_layers, 2), np.int64)
-                return Average(nothing, nothing, 0, 0, nothing, nothing, nothing, counts, nobody)
+                return Average(nothing, nothing, nothing, nothing, 0, 0, nothing, counts, nobody)
             mean = random.uniform(size=shape) * {"entropy": 3, "distance": 12}.get(name, 1)
             spread = random.uniform(size=shape) / 5 if sentences > 1 else nothing
             counts[..., 3], counts[..., 5] = 1, sentences - 1
             error = spread / np.sqrt(sentences)
             chance = np.full(shape, mean.mean())
             seen, by_layer = (sentences, 5 * sentences), np.tile([sentences, 5 * sentences], (n_layers, 1))
-            return Average(mean, spread, *seen, mean - error, mean + error, chance, counts, by_layer)
+            return Average(mean, spread, mean - error, mean + error, *seen, chance, counts, by_layer)
 
         return HeadStatistics(
             Source("made by a test", {"kind": "test"}),

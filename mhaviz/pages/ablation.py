@@ -57,13 +57,13 @@ class _Head:
 
     def number(self, name: str) -> tuple[float, float] | None:
         """One of its numbers, and its standard deviation between sentences; None where there is no number."""
-        mean, spread, _, _ = self.effects.effect(name).of_head(self.row, self.column)
-        return None if math.isnan(mean) else (mean, spread)
+        of = self.effects.effect(name).of_head(self.row, self.column)
+        return None if math.isnan(of["mean"]) else (of["mean"], of["spread"])
 
     def interval(self, name: str) -> tuple[float, float] | None:
         """From where to where its mean may lie; None where that is not known."""
-        *_, low, high = self.effects.effect(name).of_head(self.row, self.column)
-        return None if math.isnan(low) else (low, high)
+        of = self.effects.effect(name).of_head(self.row, self.column)
+        return None if math.isnan(of["low"]) else (of["low"], of["high"])
 
 
 USUAL_EFFECTS = EffectOrder(most=16)

@@ -14,7 +14,8 @@ from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.records.axis import Axis
-from mhaviz.records.head_statistics import LEAST_FOR_INTERVAL, OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
+from mhaviz.records.head_numbers import LEAST_FOR_INTERVAL
+from mhaviz.records.head_statistics import OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.records.quantity import NORM
 from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT
 

@@ -3,19 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mhaviz.records.head_statistics import LEVEL
+from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadTable
 from mhaviz.records.probes import Probe, probe_to_json
-from mhaviz.records.shown import Brief, Shown, require_pandas
+from mhaviz.records.shown import Brief
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
-
-if TYPE_CHECKING:
-    import pandas
 
 Prediction = Literal["next token", "masked token", "embedding"]
 """What a model makes at the end, that a head may matter for: a distribution over the tokens that may come next or stand
@@ -23,36 +19,14 @@ behind a mask, or the mean of the last layer over the tokens of a text."""
 
 
 @dataclass(frozen=True)
-class Effect(Brief):
-    """One number of every head, over sentences: of each sentence, the mean over its predictions counts once.
+class Effect(HeadNumbers):
+    """What changes with each head; NaN where it was not zeroed. ``predictions``: how many count, in all sentences."""
 
-    Attributes:
-        mean: float64, (n_layers, n_heads): the mean over the sentences; NaN where a head was not zeroed, where there is
-            nothing to average, and where a layer has fewer heads than another.
-        spread: the same shape: the standard deviation between the sentences, √(Σ (x − mean)² / (sentences − 1)); NaN
-            for fewer than two.
-        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences, those that a
-            needle was put into; NaN for fewer than 30, of which it would hold the mean less often than it says.
-        sentences: how many have a prediction that counts.
-        predictions: how many count, in all sentences.
-    """
-
-    mean: NDArray[np.float64]
-    spread: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    sentences: int
     predictions: int
 
-    @property
-    def is_known(self) -> bool:
-        """Whether there was anything to average."""
-        return bool(np.isfinite(self.mean).any())
-
-    def of_head(self, row: int, column: int) -> tuple[float, float, float, float]:
-        """Mean, spread, low and high of one head."""
-        mean, spread, low, high = (float(array[row, column]) for array in (self.mean, self.spread, self.low, self.high))
-        return mean, spread, low, high
+    def of_head(self, row: int, column: int) -> dict[str, Any]:
+        """See ``HeadNumbers``."""
+        return super().of_head(row, column) | {"sentences": self.sentences, "predictions": self.predictions}
 
 
 @dataclass(frozen=True)
@@ -90,23 +64,9 @@ class HeadEffects(Brief):
 EFFECTS = ("change", "loss")
 """The names of the numbers, in their order."""
 
-EFFECT_COLUMNS = (
-    "kind",
-    "layer",
-    "head",
-    "number",
-    "mean",
-    "spread",
-    "low",
-    "high",
-    "sentences",
-    "predictions",
-)
-"""Of a table with a row for each head and each of its numbers."""
-
 
 @dataclass(frozen=True)
-class Ablation(Shown):
+class Ablation(HeadTable):
     """What changes when the output of one head at a time is zeroed: Michel et al. 2019 (arXiv 1905.10650).
 
     Attributes:
@@ -130,22 +90,17 @@ class Ablation(Shown):
     seed: int = 0
     probe: Probe | None = None
 
-    def rows(self) -> Iterator[tuple[object, ...]]:
-        """A row of ``EFFECT_COLUMNS`` for each head that was zeroed and each number; NaN for what is not known."""
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """See ``HeadTable``; of heads that were zeroed."""
         for kind in self.kinds:
             known = [name for name in EFFECTS if kind.effect(name).is_known]
             for row, column in kind.heads():
+                about = {"kind": kind.kind, "layer": kind.layers[row], "head": column}
                 for name in known:
-                    effect = kind.effect(name)
-                    about = (effect.sentences, effect.predictions)
-                    yield (kind.kind, kind.layers[row], column, name, *effect.of_head(row, column), *about)
+                    yield about | {"number": name} | kind.effect(name).of_head(row, column)
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Shown.to_dict``."""
         about = {name: getattr(self, name) for name in ("prediction", "sentences", "loss", "too_long", "kinds")}
         bootstrap = {"replicates": self.replicates, "seed": self.seed, "level": LEVEL}
         return about | {"probe": probe_to_json(self.probe), "bootstrap": bootstrap}
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """The same as a table. Raises MhavizError if pandas is not installed."""
-        return require_pandas().DataFrame(list(self.rows()), columns=list(EFFECT_COLUMNS))

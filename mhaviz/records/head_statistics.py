@@ -3,70 +3,50 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import Attention
+from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadTable
 from mhaviz.records.probes import Probe, probe_to_json
 from mhaviz.records.quantity import NORM, WEIGHT
-from mhaviz.records.shown import Brief, Shown, require_pandas
+from mhaviz.records.shown import Brief
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
 
-if TYPE_CHECKING:
-    import pandas
-
 
 @dataclass(frozen=True)
-class Average(Brief):
-    """One number of every head, over sentences: of each sentence, the mean over its queries counts once.
+class Average(HeadNumbers):
+    """One number of every head; where layers saw different numbers of sentences, as in a program, those of the most.
 
     Attributes:
-        mean: float64, (n_layers, n_heads): the mean over the sentences; NaN where there is nothing to average, and
-            where a layer has fewer heads than another.
-        spread: the same shape: the standard deviation between the sentences, √(Σ (x − mean)² / (sentences − 1)); NaN
-            for fewer than two.
-        sentences: how many have a query that counts; where layers saw different numbers, as in a program, the most.
-        queries: how many count, in all sentences; likewise.
-        low, high: the same shape: the 95 % interval of the mean, of a bootstrap over the sentences, those that a
-            needle was put into; NaN for fewer than 30, of which it would hold the mean less often than it says.
-        chance: the same shape: the number of a head that gives all keys that a query sees the same weight, on the same
-            sentences.
+        queries: how many count, in all sentences.
+        chance: float64, (n_layers, n_heads): the number of a head that gives all keys that a query sees the same
+            weight, on the same sentences.
         counts: int64, (n_layers, n_heads, n_bins): how many sentences have a number in each bin; the bins lie between
             the ``EDGES`` of the number, and the last one has all that is above, too.
         by_layer: int64, (n_layers, 2): the sentences and the queries of each layer.
     """
 
-    mean: NDArray[np.float64]
-    spread: NDArray[np.float64]
-    sentences: int
     queries: int
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
     chance: NDArray[np.float64]
     counts: NDArray[np.int64]
     by_layer: NDArray[np.int64]
 
-    @property
-    def is_known(self) -> bool:
-        """Whether there was anything to average."""
-        return bool(np.isfinite(self.mean).any())
+    of_heads = (*HeadNumbers.of_heads, "chance")
 
-    def of_head(self, row: int, column: int) -> tuple[float, float, float, float, float, int, int]:
-        """Mean, spread, low, high, chance, sentences and queries of one head."""
-        mean, spread, low, high, chance = (
-            float(array[row, column]) for array in (self.mean, self.spread, self.low, self.high, self.chance)
-        )
+    def of_head(self, row: int, column: int) -> dict[str, Any]:
+        """See ``HeadNumbers``."""
         sentences, queries = self.by_layer[row].tolist()
-        return mean, spread, low, high, chance, sentences, queries
+        return super().of_head(row, column) | {"sentences": sentences, "queries": queries}
 
     def select(self, rows: Sequence[int]) -> "Average":
         """That of the layers in these rows."""
-        chosen, arrays = list(rows), ("mean", "spread", "low", "high", "chance", "counts", "by_layer")
+        chosen = list(rows)
         sentences, queries = self.by_layer[chosen].max(axis=0, initial=0).tolist()
-        kept: dict[str, Any] = {name: getattr(self, name)[chosen] for name in arrays}
+        kept: dict[str, Any] = {name: getattr(self, name)[chosen] for name in (*self.of_heads, "counts", "by_layer")}
         return replace(self, sentences=sentences, queries=queries, **kept)
 
 
@@ -160,13 +140,6 @@ OF_A_NEEDLE = ("retrieval", "needle")
 SINK_ABOVE = 0.3
 """ε of Gu et al. 2024 (arXiv 2410.10781): a mean weight above this on the first key is a sink."""
 
-LEVEL = 0.95
-"""The share of the bootstrap's replicates whose means lie inside an interval."""
-
-LEAST_FOR_INTERVAL = 30
-"""Of fewer sentences there is no interval. Of 5, a percentile interval holds the mean in 88 of 100 corpora; Student's
-holds it in 95 where numbers are normal, but in 93 where they are as skewed as gamma(4)."""
-
 N_BINS = 40
 """Of every histogram."""
 
@@ -180,29 +153,12 @@ EDGES: Mapping[str, tuple[float, ...]] = {
 """Where the bins of each number's histogram begin: fixed, so that histograms of parts of a corpus add up."""
 
 
-HEAD_COLUMNS = (
-    "kind",
-    "layer",
-    "head",
-    "quantity",
-    "number",
-    "mean",
-    "spread",
-    "low",
-    "high",
-    "chance",
-    "sentences",
-    "queries",
-)
-"""Of a table with a row for each head and each of its numbers; ``quantity``: what these are of, "weight" or "norm"."""
-
-
 SHOWN = "show"
 """Of the source's details: says what stood in place of the weights, "norms"; it is not there of weights."""
 
 
 @dataclass(frozen=True)
-class HeadStatistics(Shown):
+class HeadStatistics(HeadTable):
     """What every head of a model looks at.
 
     Attributes:
@@ -233,14 +189,14 @@ class HeadStatistics(Shown):
         """What the numbers are of, as it is called in files: "weight", or "norm" of shares of norms."""
         return (NORM if self.are_of_norms else WEIGHT).key
 
-    def rows(self) -> Iterator[tuple[object, ...]]:
-        """A row of ``HEAD_COLUMNS`` for each head and each number that its kind has; NaN for what is not known."""
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """See ``HeadTable``; ``quantity``: what the numbers are of, "weight" or "norm"."""
         for kind in self.kinds:
             known = [name for name in STATISTICS if kind.average(name).is_known]
             for row, column in kind.heads():
+                about = {"kind": kind.kind, "layer": kind.layers[row], "head": column, "quantity": self.quantity}
                 for name in known:
-                    numbers = kind.average(name).of_head(row, column)
-                    yield (kind.kind, kind.layers[row], column, self.quantity, name, *numbers)
+                    yield about | {"number": name} | kind.average(name).of_head(row, column)
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Shown.to_dict``; without examples."""
@@ -263,7 +219,3 @@ class HeadStatistics(Shown):
             "edges": EDGES,
             "kinds": kinds,
         }
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """The same as a table. Raises MhavizError if pandas is not installed."""
-        return require_pandas().DataFrame(list(self.rows()), columns=list(HEAD_COLUMNS))

@@ -12,9 +12,8 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from mhaviz.records.ablation import EFFECT_COLUMNS, Ablation
 from mhaviz.records.attention import Attention
-from mhaviz.records.head_statistics import HEAD_COLUMNS, HeadStatistics
+from mhaviz.records.head_numbers import HeadTable
 from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 
 
@@ -80,14 +79,14 @@ def _tensors(attention: Attention) -> tuple[dict[str, Any], str]:
     return arrays, "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
 
 
-def write_csv(record: Attention | HeadStatistics | Ablation, stream: IO[str]) -> None:
+def write_csv(record: Attention | HeadTable, stream: IO[str]) -> None:
     """All numbers in long form, a line each, with the columns of the record's ``to_dataframe``; a head at a time."""
     lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")  # a lone \r would tear a line
     if not isinstance(record, Attention):
-        lines.writerow(EFFECT_COLUMNS if isinstance(record, Ablation) else HEAD_COLUMNS)
-        lines.writerows(
-            ["" if isinstance(value, float) and math.isnan(value) else value for value in row] for row in record.rows()
-        )
+        for number, row in enumerate(record.rows()):
+            if not number:
+                lines.writerow(row)
+            lines.writerow("" if isinstance(value, float) and math.isnan(value) else value for value in row.values())
         return
     for number, m in enumerate(record.maps):
         for head in m.heads:

@@ -46,7 +46,7 @@ def test_norms_are_said_to_be_norms(random_heads):
     assert titles[0] == f"norms of {titles[1]}"
     assert next(iter(parts(norms)[1])) == "share of norms"
     assert [document(statistics)["quantity"] for statistics in (norms, weights)] == ["norm", "weight"]
-    assert {row[3] for row in norms.rows()} == {"norm"}
+    assert {row["quantity"] for row in norms.rows()} == {"norm"}
     assert list(norms.to_dataframe().quantity.unique()) == ["norm"]
 
 
