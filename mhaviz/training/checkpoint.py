@@ -81,15 +81,6 @@ class Plan:
         check_seed(self.seed)
 
 
-@dataclass(frozen=True)
-class Milestone:
-    """How far training had come: the loss since the last milestone, and the score on held-out sentences."""
-
-    step: int
-    loss: float
-    score: float
-
-
 @dataclass
 class Checkpoint:
     """A model, its vocabularies, and the state of its training.
@@ -110,7 +101,7 @@ class Checkpoint:
     fingerprint: str
     sentences: tuple[int, int]
     model: Translator
-    milestones: tuple[Milestone, ...] = ()
+    milestones: tuple[LearningPoint, ...] = ()
     optimizer: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -170,7 +161,7 @@ class Checkpoint:
             source=self.source(device),
             task=TASK,
             score_name=SCORE,
-            points=tuple(LearningPoint(m.step, m.loss, m.score) for m in self.milestones),
+            points=self.milestones,
             steps=self.plan.steps,
             training_sentences=self.sentences[0],
             held_out_sentences=self.sentences[1],

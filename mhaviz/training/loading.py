@@ -17,8 +17,9 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.layer.embedding import PositionalEncoding
 from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.records.training import LearningPoint
 from mhaviz.training import TRANSLATION
-from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Milestone, Plan, Sizes, build, checksum
+from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Plan, Sizes, build, checksum
 
 
 def load_checkpoint(name: str) -> Checkpoint:
@@ -81,7 +82,7 @@ class _Description(msgspec.Struct):
     plan: Plan
     source_words: list[str]
     target_words: list[str]
-    milestones: tuple[Milestone, ...]
+    milestones: tuple[LearningPoint, ...]
     corpus: _Corpus
 
 

@@ -18,8 +18,9 @@ from torch import Tensor
 from mhaviz.devices import cpu_threads, require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.tokens import Vocabulary
+from mhaviz.records.training import LearningPoint
 from mhaviz.training.batch import PairBatch
-from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint, Milestone
+from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.evaluation import held_out_score, next_word_logits
 
@@ -35,7 +36,7 @@ class Progress:
 
     step: int
     loss: float
-    milestone: Milestone | None = None
+    milestone: LearningPoint | None = None
 
 
 class Trainer:
@@ -98,7 +99,7 @@ class Trainer:
                 continue
             with cpu_threads(self._threads):
                 score = held_out_score(self.checkpoint, self._corpus.held_out[:SCORED], self._device)
-            milestone = Milestone(step, sum(since_last) / len(since_last), score)
+            milestone = LearningPoint(step, sum(since_last) / len(since_last), score)
             since_last = []
             self.checkpoint.milestones += (milestone,)
             self.checkpoint.optimizer = self._averages()

@@ -87,7 +87,7 @@ def test_resume_goes_on(mhaviz, pairs, checkpoint, tmp_path):
 def test_a_film(mhaviz, pairs, tmp_path):
     film = tmp_path / "film.gif"
     result = mhaviz("train", str(pairs), "-o", str(tmp_path / "c.safetensors"), "--animate", str(film), *SMALL)
-    assert result.err.splitlines()[-2] == f"mhaviz: saved {film}"
+    assert f"mhaviz: saved {film}" in result.err.splitlines()
     with Image.open(film) as opened:
         assert opened.n_frames == 5  # before the first step, and after each of four
         assert opened.info["loop"] == 0
@@ -136,7 +136,7 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
     ("words", "status", "message"),
     [
         ((), 2, "Missing argument 'CORPUS'"),
-        (("translation",), 2, "expected one file for what is learnt, such as -o translation.safetensors, got none"),
+        (("translation",), 2, "expected a file for what is learnt, such as -o translation.safetensors, got none"),
         (("translation", "-o", "a.safetensors", "-o", "b.safetensors"), 2, "got 2"),
         (("translation", "-o", "a.pth"), 2, "expected a name ending in"),
         (("nothing.tsv", "-o", "a.safetensors"), 1, "cannot read nothing.tsv: No such file"),

@@ -1,6 +1,5 @@
 """mhaviz train"""
 
-import re
 import shlex
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,10 +10,12 @@ import typer
 
 from mhaviz.cli.command import asked, given
 from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
 from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
+from mhaviz.files.part_names import SUFFIX
 from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
 
 if TYPE_CHECKING:
@@ -54,22 +55,14 @@ def train(
             help="translation (the built-in grammar), or a file of source⇥target lines.",
         ),
     ],
-    output: Annotated[
-        list[Path] | None,
-        typer.Option("-o", "--output", help="The checkpoint, a .safetensors file; a picture and data as well."),
-    ] = None,
+    delivery: Delivery,
     steps: Annotated[int | None, typer.Option(help="Steps of Adam. \\[default: 1500]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint that -o names.")] = False,
     animate: Annotated[
         Path | None, typer.Option(metavar="GIF", help="Film the maps of a held-out sentence as training goes on.")
     ] = None,
     device: PlainDevice = "auto",
-    threads: Annotated[
-        int | None,
-        _training_option(help="On the CPU; more pay for large models only. \\[default: 1]"),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    threads: Annotated[int, _training_option(help="On the CPU; more pay for large models only.")] = 1,
 ) -> None:
     """Train a small model of mhaviz's own layers, so that its maps mean something.
 
@@ -87,19 +80,12 @@ def train(
 
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
-    paths = tuple(output or ())
     inputs = [Path(corpus)]
-    check_outputs(paths, (*RECORD_SUFFIXES, ".safetensors"), inputs)
-    checkpoint_paths = [path for path in paths if path.suffix.lower() == ".safetensors"]
-    delivery = Delivery([path for path in paths if path not in checkpoint_paths], quiet, json)
+    delivery.check(inputs, (*RECORD_SUFFIXES, SUFFIX))
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
-    settled = given(plan) + given(sizes)
-    if len(checkpoint_paths) != 1:
-        raise ArgumentError(
-            f"expected one file for what is learnt, such as -o {Path(corpus).stem}.safetensors, "
-            f"got {len(checkpoint_paths) or 'none'}"
-        )
+    if (path := part_among(delivery)) is None:
+        raise ArgumentError(f"expected a file for what is learnt, such as -o {Path(corpus).stem}{SUFFIX}, got none")
 
     from mhaviz.api.evaluation import read_corpus
     from mhaviz.devices import resolve_device
@@ -109,11 +95,10 @@ def train(
     from mhaviz.training.loading import load_checkpoint
     from mhaviz.training.trainer import Trainer
 
-    (path,) = checkpoint_paths
     chosen_device = resolve_device(device)
     more = {} if steps is None else {"steps": steps}
     if resume:
-        if settled:
+        if settled := given(plan) + given(sizes):
             raise ArgumentError(f"--resume goes on as the training began; leave out {', '.join(settled)}")
         checkpoint = load_checkpoint(str(path.absolute()))
         checkpoint.plan = replace(checkpoint.plan, **more)
@@ -122,7 +107,7 @@ def train(
         chosen_plan = Plan(**asked(plan), **more)
         learnt_from = read_corpus(corpus, chosen_plan.seed)
         checkpoint = Checkpoint.untrained(learnt_from, Sizes(**asked(sizes)), chosen_plan)
-    trainer = Trainer(checkpoint, learnt_from, chosen_device, 1 if threads is None else threads)
+    trainer = Trainer(checkpoint, learnt_from, chosen_device, threads)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
     if learnt_from.repeated:
         several = learnt_from.repeated > 1
@@ -130,25 +115,19 @@ def train(
         delivery.tell(f"{learnt_from.repeated:,} {what} taken once")
     if not resume and path.exists():
         delivery.tell(f"{path} will be replaced; --resume would go on from it")
-    _train(trainer, path, film, quiet)
-    delivery.tell(f"saved {path}")
+    _train(trainer, path, film, delivery.quiet)
     if animate is not None and film is not None:
         film.save(animate)
         delivery.tell(f"saved {animate}")
-    delivery.deliver(checkpoint.record(chosen_device))
-    if not json:
+    deliver_beside_part(checkpoint.record(chosen_device), delivery)
+    if not delivery.json:
         delivery.tell(_next_command(path, known_sentence(learnt_from, checkpoint.source_vocabulary)))
 
 
 def _next_command(path: Path, sentence: str) -> str:
     """What to type to see what has been learnt; a path that begins with a dash would be an option."""
     shown = f"./{path}" if str(path).startswith("-") else str(path)
-    return f"to see its maps: mhaviz heatmap --model {_quoted(shown)} {_quoted(sentence)}"
-
-
-def _quoted(text: str) -> str:
-    """For a shell: in double quotes, as in the examples, if nothing in it acts there."""
-    return f'"{text}"' if re.fullmatch(r"[\w ]*", text) and " " in text else shlex.quote(text)
+    return f"to see its maps: {shlex.join(['mhaviz', 'heatmap', '--model', shown, sentence])}"
 
 
 def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> None:

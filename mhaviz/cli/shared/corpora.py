@@ -128,7 +128,7 @@ def part_among(delivery: Delivery) -> Path | None:
     return parts[0] if parts else None
 
 
-def deliver_beside_part(record: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
+def deliver_beside_part(record: Any, delivery: Delivery, style: "Style | None" = None, **details: Any) -> None:
     """Save and show a record, beside the part that has been written of it. Raises as ``Delivery.deliver``."""
     part = part_among(delivery)
     if part is not None:
