@@ -15,7 +15,6 @@ from mhaviz.files.saved_array import SavedArray, numbers_of
 from mhaviz.units import readable_bytes
 
 _MAGIC = b"\x93NUMPY"  # what a .npy file begins with
-_AT_ONCE = 2**20  # numbers that are unpacked together
 _MOST_TEXT = 2**28  # bytes
 _MOST_HEADER = 2**17  # bytes; numpy reads no header of more than 10,000 characters
 
@@ -31,7 +30,7 @@ def read_npy(path: Path) -> dict[str, SavedArray]:
 def read_npz(path: Path) -> dict[str, SavedArray]:
     """The arrays of a .npz file by their names. Raises ContentError if one is shorter than its header says."""
     arrays: dict[str, SavedArray] = {}
-    with path.open("rb") as opened, zipfile.ZipFile(opened) as archive:
+    with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             with archive.open(member) as stream:
@@ -41,9 +40,14 @@ def read_npz(path: Path) -> dict[str, SavedArray]:
             shape, _, dtype = _header(io.BytesIO(start))
             if math.prod(shape) * dtype.itemsize > member.file_size:
                 raise ContentError(f"{name[:60]} is cut off")
-            load = partial(_unpacked, path, member.filename)
-            arrays[name] = SavedArray(path, name, shape, str(dtype), numbers_of(dtype), load)
+            arrays[name] = SavedArray(path, name, shape, str(dtype), numbers_of(dtype), partial(_member, path, name))
     return arrays
+
+
+def _member(path: Path, name: str) -> NDArray[Any]:
+    with np.load(path) as archive:
+        array: NDArray[Any] = archive[name]
+        return array
 
 
 def read_text_of_npz(path: Path, name: str) -> str | None:
@@ -56,20 +60,6 @@ def read_text_of_npz(path: Path, name: str) -> str | None:
                 f"{name} in it unpacks to {readable_bytes(size)}, more than any description of maps takes"
             )
         return archive.read(name).decode()
-
-
-def _unpacked(path: Path, member: str) -> NDArray[np.float32]:
-    """A piece at a time: whole arrays of float64 would take twice the memory of the weights beside them."""
-    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-        shape, by_columns, dtype = _header(stream)
-        numbers = np.empty(math.prod(shape), np.float32)
-        for start in range(0, len(numbers), _AT_ONCE):
-            piece = numbers[start : start + _AT_ONCE]
-            content = stream.read(len(piece) * dtype.itemsize)
-            if len(content) < len(piece) * dtype.itemsize:  # shorter than the archive's list of its files says
-                raise ContentError(f"{member.removesuffix('.npy')[:60]} is cut off")
-            piece[:] = np.frombuffer(content, dtype)
-    return numbers.reshape(shape, order="F" if by_columns else "C")
 
 
 def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

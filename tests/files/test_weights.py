@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import tracemalloc
 import warnings
 import zipfile
 
@@ -12,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.files import numpy_files, saved_array
+from mhaviz.files import saved_array
 from mhaviz.files.maps import About, read_maps
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # 2 heads, 4 × 3
@@ -81,16 +80,14 @@ def test_transposed_big_endian_and_trained_arrays(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["<f8", ">f2", "?"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_an_archive_is_read_piece_by_piece(tmp_path, monkeypatch, dtype, order):
-    monkeypatch.setattr(numpy_files, "_AT_ONCE", 7)
+def test_an_archive_of_any_type_and_order(tmp_path, dtype, order):
     weights = np.eye(5, 5)[[0, 2, 1, 4, 3]] * np.ones((2, 3, 1, 1)) / (1 if dtype == "?" else 2)
     np.savez_compressed(tmp_path / "w.npz", w=np.asarray(weights, dtype, order=order))
     found = read_maps(tmp_path / "w.npz").attention
     np.testing.assert_array_equal(np.stack([m.weights for m in found.maps]), weights)
 
 
-def test_an_archive_that_is_shorter_than_it_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(numpy_files, "_AT_ONCE", 16)
+def test_an_archive_that_is_shorter_than_it_says(tmp_path):
     whole, cut = io.BytesIO(), tmp_path / "w.npz"
     np.save(whole, np.eye(20, dtype=np.float32))
     with zipfile.ZipFile(cut, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -99,21 +96,8 @@ def test_an_archive_that_is_shorter_than_it_says(tmp_path, monkeypatch):
     file_size = packed.index(b"PK\x01\x02") + 24
     packed[file_size : file_size + 4] = len(whole.getvalue()).to_bytes(4, "little")
     cut.write_bytes(packed)
-    with pytest.raises(MhavizError, match="cut off"):
+    with pytest.raises(MhavizError, match=r"^cannot read .*w\.npz: "):
         read_maps(cut)
-
-
-def test_a_packed_archive_takes_the_memory_of_its_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr(numpy_files, "_AT_ONCE", 2**12)
-    weights = np.full((1, 1500, 1500), 1 / 1500)
-    np.savez_compressed(tmp_path / "w.npz", w=weights)
-    tracemalloc.start()
-    try:
-        read_maps(tmp_path / "w.npz")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 0.8 * weights.nbytes  # as float64; as float32 they are half of it
 
 
 def test_a_layer_of_a_list(tmp_path):
