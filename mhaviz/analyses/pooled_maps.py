@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
-from mhaviz.analyses.weights import mean_share, require_text
+from mhaviz.analyses.weights import MapSize, map_sizes, mean_share, require_text
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.map import check_window, pool
-from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
+from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.attention.pooled_map import PooledMap, Wanted, Window
 from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError, parameter
@@ -36,46 +36,8 @@ STRONG = 0.1
 SINKS = 5
 """So many of the keys that get the most weight are named."""
 
-_FLOAT32, _CODE = 4, 2  # bytes
+_FLOAT32 = 4  # bytes
 _SAMPLED = 512  # queries that are timed to know how long all will take
-
-
-@dataclass(frozen=True)
-class MapSize:
-    """The size of a map, known before anything of it is computed.
-
-    Attributes:
-        kind, sentence: as in ``AttentionMap``.
-        n_heads, q_length, k_length, d_key: sizes.
-    """
-
-    kind: Kind
-    n_heads: int
-    q_length: int
-    k_length: int
-    d_key: int
-    sentence: int | None = None
-
-    @property
-    def bytes_of_inputs(self) -> int:
-        """What its queries, keys and values take."""
-        return _FLOAT32 * self.n_heads * (self.q_length + 2 * self.k_length) * self.d_key
-
-    @property
-    def bytes_of_codes(self) -> int:
-        """What its queries and keys take where they are kept, at most: heads may share their keys."""
-        return _CODE * self.n_heads * (self.q_length + self.k_length) * self.d_key
-
-
-def map_sizes(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[MapSize, ...]:
-    """Of every map of a model, in order; the arguments are those of ``pooled_maps``."""
-    sizes = []
-    for number, text in enumerate(inputs.texts):
-        for site in model.sites(inputs):
-            q_length, k_length = map(len, text.sides(site.kind))
-            n_heads = len(heads_of(site, heads))
-            sizes.append(MapSize(site.kind, n_heads, q_length, k_length, site.d_key, inputs.sentence(number)))
-    return tuple(sizes)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """All weights of every attention of a model, for each sentence."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,7 +16,45 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import NORM, WEIGHT
 from mhaviz.records.tokens import KIND_NAMES, Kind, is_run
 
-_FLOAT32 = 4  # bytes
+_FLOAT32, _CODE = 4, 2  # bytes
+
+
+@dataclass(frozen=True)
+class MapSize:
+    """The size of a map, known before anything of it is computed.
+
+    Attributes:
+        kind, sentence: as in ``AttentionMap``.
+        n_heads, q_length, k_length, d_key: sizes.
+    """
+
+    kind: Kind
+    n_heads: int
+    q_length: int
+    k_length: int
+    d_key: int
+    sentence: int | None = None
+
+    @property
+    def bytes_of_inputs(self) -> int:
+        """What its queries, keys and values take."""
+        return _FLOAT32 * self.n_heads * (self.q_length + 2 * self.k_length) * self.d_key
+
+    @property
+    def bytes_of_codes(self) -> int:
+        """What its queries and keys take where they are kept, at most: heads may share their keys."""
+        return _CODE * self.n_heads * (self.q_length + self.k_length) * self.d_key
+
+
+def map_sizes(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[MapSize, ...]:
+    """Of every map of a model, in order; the arguments are those of ``attention_weights``."""
+    sizes = []
+    for number, text in enumerate(inputs.texts):
+        for site in model.sites(inputs):
+            q_length, k_length = map(len, text.sides(site.kind))
+            n_heads = len(heads_of(site, heads))
+            sizes.append(MapSize(site.kind, n_heads, q_length, k_length, site.d_key, inputs.sentence(number)))
+    return tuple(sizes)
 
 
 def attention_weights(
@@ -93,14 +131,9 @@ def require_text(queries: Sequence[int], keys: Sequence[int], kind: Kind) -> Non
 
 
 def require_weights_fit(model: Model, inputs: Inputs, heads: Sequence[int] | None = None, copies: int = 1) -> None:
-    """Raise MhavizError unless all weights of all sentences fit into memory, with what they are made of.
+    """Raise MhavizError unless all weights of all sentences fit into memory, with the scores of the largest map.
 
     ``copies``: how often a study keeps them.
     """
-    kept, largest = 0, 0  # largest: the scores that are being computed
-    for text in inputs.texts:
-        for site in model.sites(inputs):
-            queries, keys = text.sides(site.kind)
-            weights = len(heads_of(site, heads)) * len(queries) * len(keys)
-            kept, largest = kept + copies * weights, max(largest, weights)
-    require_memory(_FLOAT32 * (kept + largest), torch.device("cpu"), "the map of all weights")
+    weights = [size.n_heads * size.q_length * size.k_length for size in map_sizes(model, inputs, heads)]
+    require_memory(_FLOAT32 * (copies * sum(weights) + max(weights)), torch.device("cpu"), "the map of all weights")

@@ -7,8 +7,7 @@ from typing import Any
 
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.analyses.pooled_maps import map_sizes
-from mhaviz.analyses.weights import attention_weights
+from mhaviz.analyses.weights import attention_weights, map_sizes
 from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of
 from mhaviz.api.division import Division
 from mhaviz.api.left_out import tell_left_out

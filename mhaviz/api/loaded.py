@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
-from mhaviz.analyses.pooled_maps import MapSize, OpenWindow, map_sizes, pooled_maps
+from mhaviz.analyses.pooled_maps import OpenWindow, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
-from mhaviz.analyses.weights import attention_weights, without_special
+from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import choose_token
 from mhaviz.api.division import Division

@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 
 from mhaviz.analyses.pooled_maps import (
-    MapSize,
     OpenWindow,
     Pooling,
     bytes_needed,
@@ -16,6 +15,7 @@ from mhaviz.analyses.pooled_maps import (
     scores_needed,
     seconds_needed,
 )
+from mhaviz.analyses.weights import MapSize
 from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.limits import MOST_CELLS
