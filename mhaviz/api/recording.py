@@ -338,7 +338,7 @@ class Recording(ContextDecorator):
         """
         if self._study is None:
             raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
-        whole = {site.number for site in self._sites.all if not site.is_part}
+        whole = {site.number for site in self._sites.all if not (site.is_part or site.heads_of)}
         if not self._study.sums or whole.isdisjoint(self._heads):
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source_of_statistics()), self._layers()
@@ -386,7 +386,7 @@ class Recording(ContextDecorator):
         self._device = str(run.caught.call.device)
         call, (batch_size, n_heads, q_length, k_length) = run.caught.call, run.caught.call.shape
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
-        heads = tuple(sorted(run.caught.heads)) or tuple(range(n_heads))
+        heads = tuple(sorted(run.caught.heads or run.site.heads)) or tuple(range(n_heads))
         self._heads[run.site.number] = heads
         site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
@@ -654,7 +654,8 @@ class Recording(ContextDecorator):
 
 
 def _name_of(site: SeenSite) -> str:
-    return f"{site.name} #{site.repeat + 1}" if site.repeat else site.name
+    name = f"{site.heads_of}.*" if site.heads_of else site.name
+    return f"{name} #{site.repeat + 1}" if site.repeat else name
 
 
 def _rows_called(caught: Caught) -> tuple[str, str]:

@@ -32,6 +32,7 @@ class Place:
         length: of what the innermost module was called with: of the axes between the first and the last.
         is_module: whether the name is a module's.
         call: counts the calls of all modules: that of the innermost one; 0: no module runs.
+        read: the tensor that the innermost module was called with, and its version; None: not known.
     """
 
     name: str
@@ -41,12 +42,17 @@ class Place:
     length: int | None = None
     is_module: bool = True
     call: int = 0
+    read: "tuple[ref[Tensor], int] | None" = None
 
 
 class _Running(NamedTuple):  # one is made whenever a module begins: of a frozen dataclass it takes thrice as long
     module: nn.Module
-    shape: tuple[int, ...] | None
+    read: Tensor | None
     call: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return () if self.read is None else tuple(self.read.shape)
 
 
 class RunningModules:
@@ -95,14 +101,15 @@ class RunningModules:
         if known is None:
             return None
         name, root = known
-        shape = stack[-1].shape
+        read, shape = stack[-1].read, stack[-1].shape
         return Place(
             name,
             root,
             self._local.forward,
             next((one.shape[0] for one in stack if one.shape), None),
-            math.prod(shape[1:-1]) if shape and len(shape) > 2 else None,
+            math.prod(shape[1:-1]) if len(shape) > 2 else None,
             call=stack[-1].call,
+            read=None if read is None or read.is_inference() else (ref(read), read._version),
         )
 
     def line(self) -> str:
@@ -127,17 +134,17 @@ class RunningModules:
         stack = self._stack()
         if not stack:
             self._local.forward = next(self._forwards)
-        shape = None
+        read = None
         if torch._C._get_tracing_state() is None:
             with torch._C.DisableTorchFunction():  # no recording need see this
                 if args and isinstance(args[0], Tensor) and not args[0].is_nested:
-                    shape = tuple(args[0].shape)
+                    read = args[0]
                 if not stack:
                     named = sys._getframe(1).f_locals.get("kwargs")  # which PyTorch gives to no hook of all modules
                     for x in (*args, *(named.values() if type(named) is dict else ())):
                         if type(x) is Tensor and not x.is_nested:
                             self._on_input(x)
-        stack.append(_Running(module, shape, next(self._calls)))
+        stack.append(_Running(module, read, next(self._calls)))
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         stack = self._stack()

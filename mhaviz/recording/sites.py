@@ -8,6 +8,7 @@ steps are one pass.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -51,6 +52,8 @@ class SeenSite:
         is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
         joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
+        heads_of: the list of modules whose attentions are the heads of one; "": none.
+        read: see ``Place``; of its first run.
     """
 
     number: int
@@ -74,6 +77,8 @@ class SeenSite:
     is_part: bool = False
     heads: frozenset[int] = frozenset()
     joins: "SeenSite | None" = None
+    heads_of: str = ""
+    read: "tuple[ref[Tensor], int] | None" = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,7 @@ class Sites:
             self._join_heads(
                 site, [one for one in sites if one.call == place.call and one.forward == place.forward], caught
             )
+            self._join_list(site, place, caught)
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
@@ -233,6 +239,28 @@ class Sites:
         there = [one.heads for one in before if one is first or one.joins is first]
         if not site.heads & frozenset().union(*there):
             site.joins, site.order = first, first.order
+
+    def _join_list(self, site: SeenSite, place: Place, caught: Caught) -> None:
+        """Note of single heads in a list of modules, which read the same tensor, that these are heads of one attention.
+
+        Layers read what others have made.
+        """
+        parent, _, number = place.name.rpartition(".")
+        if place.read is None or site.heads or caught.call.shape[1] > 1 or not number.isdigit():
+            return
+        site.read = place.read
+        read, lengths = place.read[0](), caught.call.shape[2:]
+        several = [
+            one
+            for one in self.all
+            if (one.root, one.forward, one.name.rpartition(".")[0]) == (place.root, place.forward, parent)
+            if one.read is not None and one.read[0]() is read and one.read[1] == place.read[1]
+            if one is not site and (one.length, one.k_length) == lengths
+        ]
+        for head, one in enumerate([*several, site] if several else ()):
+            one.heads, one.heads_of = frozenset({head}), parent
+            if head:
+                one.joins, one.order = several[0], several[0].order
 
     def _is_some_examples(self, site: SeenSite, place: Place, caught: Caught) -> bool:
         """Whether the run is of a part of the examples; say so."""

@@ -382,6 +382,60 @@ def test_heads_whose_numbers_nothing_tells_are_said_to_be_unknown():
     assert "which heads, of which layer, is not known" in " ".join(recording.notices)
 
 
+class Head(nn.Module):
+    """One head, as lectures write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(D, D) for _ in range(3))
+
+    def forward(self, x):
+        A = (self.q(x) @ self.k(x).mT / D**0.5).softmax(-1)
+        return A @ self.v(x)
+
+
+class Heads(nn.Module):
+    """Heads in a list; ``add``: how they follow one another, as layers do; None: side by side."""
+
+    def __init__(self, add=None):
+        super().__init__()
+        self.heads, self.add = nn.ModuleList(Head() for _ in range(2)), add
+
+    def forward(self, x):
+        if self.add is None:
+            return sum(head(x) for head in self.heads)
+        x = x.clone()
+        for head in self.heads:
+            x = self.add(x, head(x))
+        return x
+
+
+def test_heads_that_are_modules_each_are_one_attention():
+    model, x = nn.Sequential(Heads(), Heads()), torch.randn(B, T, D)
+    with torch.no_grad(), mhaviz.record(model, passes="0-") as recording:
+        model(x)
+        model(x)
+    with torch.no_grad():
+        want = [
+            torch.stack([(h.q(y) @ h.k(y).mT / D**0.5).softmax(-1)[0] for h in layer.heads])
+            for layer, y in zip(model, (x, model[0](x)), strict=True)
+        ]
+    found = recording.attention.maps
+    assert [(m.layer, m.heads, m.module) for m in found] == [(i, (0, 1), f"{i}.heads.*") for i in (0, 1)] * 2
+    for m, weights in zip(found, want * 2, strict=True):
+        np.testing.assert_allclose(m.weights, weights, rtol=CLOSE, atol=CLOSE)
+
+
+@pytest.mark.parametrize("add", [torch.add, torch.Tensor.add_], ids=["add", "add_"])
+def test_single_heads_that_read_what_others_have_made_are_layers(add):
+    model = Heads(add)
+    with torch.no_grad(), mhaviz.record(model) as recording:
+        model(torch.randn(B, T, D))
+    assert [(m.layer, m.heads, m.module) for m in recording.attention.maps] == [
+        (i, (0,), f"heads.{i}") for i in range(2)
+    ]
+
+
 def folded(q, k, v):
     """As diffusion models slice attention: heads stand in the batch, a few of them at a time."""
     q, k, v = (x.reshape(B * H, T, D) for x in (q, k, v))
