@@ -179,6 +179,16 @@ def test_a_program_without_attention(record, tmp_path, code, status, said):
     assert not (tmp_path / "run.json").exists()
 
 
+def test_all_that_looks_like_attention_is_said_where_nothing_is_drawn(record):
+    code = "import torch\nq = torch.randn(2, 5, 4)\n" + "".join(
+        f"def {name}():\n    return torch.{name}(q @ q.mT) @ q\n{name}()\n" for name in ("sigmoid", "exp2", "relu")
+    )
+    result = record(code)
+    assert result.status == 1
+    for name in ("sigmoid", "exp2", "relu"):
+        assert f"multiplied by {name} and no softmax, which looks like attention and is not drawn" in result.err
+
+
 def test_paths_are_those_of_the_folder_in_which_the_program_began(record, tmp_path):
     (tmp_path / "other").mkdir()
     result = record(PROGRAM + "os.chdir('other')", "-o", "run.json")

@@ -162,6 +162,8 @@ def _deliver(
     show: str,
 ) -> None:
     """Save and show what was recorded. Raises MhavizError."""
+    if recording.is_empty:
+        delivery.tell(*recording.missed[1:])  # the error says the first
     result: Any
     if show == "heads":
         result = recording.head_statistics
