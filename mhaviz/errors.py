@@ -14,11 +14,18 @@ _name_parameter: ContextVar[Callable[[str], str]] = ContextVar("name_parameter",
 
 
 class MhavizError(Exception):
-    """Something could not be done; the message is one line, written for the person who asked for it."""
+    """Something could not be done; the message is one line, written for the person who asked for it.
+
+    ``status``: the exit status of the command line.
+    """
+
+    status = 1
 
 
 class ArgumentError(MhavizError, ValueError):
     """A value that was passed in cannot be used. It is also a ``ValueError``, for callers in Python."""
+
+    status = 2
 
 
 class NoSuchItemError(ArgumentError, IndexError):
@@ -28,9 +35,13 @@ class NoSuchItemError(ArgumentError, IndexError):
 class ChangedError(MhavizError):
     """Two attentions were compared, and differ by more than is allowed; the message says in which head, by how much."""
 
+    status = 3
+
 
 class StoppedError(MhavizError):
     """The user has stopped the work; the message says what there is of it."""
+
+    status = 130
 
 
 def parameter(name: str) -> str:

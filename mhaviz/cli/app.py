@@ -19,7 +19,6 @@ from mhaviz._version import __version__
 from mhaviz.cli.shared.console import option_name, printing, say
 from mhaviz.errors import (
     ArgumentError,
-    ChangedError,
     MhavizError,
     StoppedError,
     is_out_of_memory,
@@ -30,7 +29,7 @@ from mhaviz.errors import (
 
 _NEAR = 0.7  # of two names of options, from 0 to 1: one is the other mistyped
 
-DONE, COULD_NOT, WRONG_COMMAND_LINE, CHANGED, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, COULD_NOT, WRONG_COMMAND_LINE = 0, MhavizError.status, ArgumentError.status
 
 COMMANDS = {
     "heatmap": "Draw the attention weights of every head.",
@@ -112,18 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _require_folder()
         with printing():  # typer prints the help
             status = _run(words)
-    except StoppedError as interrupt:
-        return _fail(str(interrupt), INTERRUPTED)
-    except ArgumentError as error:
-        return _fail(str(error), WRONG_COMMAND_LINE)
-    except ChangedError as error:
-        return _fail(str(error), CHANGED)
     except MhavizError as error:
-        return _fail(str(error), COULD_NOT)
+        return _fail(str(error), error.status)
     except typer.TyperException as error:
         return _fail(_usage_message(error, words), WRONG_COMMAND_LINE)
     except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+        return _fail("interrupted", StoppedError.status)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

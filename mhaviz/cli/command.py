@@ -10,23 +10,9 @@ from typer.core import TyperCommand
 
 from mhaviz.cli.shared.console import option_name
 from mhaviz.errors import ArgumentError, StoppedError, quoted
-from mhaviz.views.formats import (
-    ABLATION_SUFFIXES,
-    HEAD_SUFFIXES,
-    MAP_SUFFIXES,
-    PAGE_SUFFIXES,
-    RECORD_SUFFIXES,
-)
+from mhaviz.views import formats
 
 HELP_OPTIONS = ["-h", "--help"]
-
-_FILES = {
-    "{record_files}": RECORD_SUFFIXES,
-    "{page_files}": PAGE_SUFFIXES,
-    "{map_files}": MAP_SUFFIXES,
-    "{head_files}": HEAD_SUFFIXES,
-    "{ablation_files}": ABLATION_SUFFIXES,
-}
 
 
 def command_of(function: Callable[..., None], name: str, **settings: Any) -> TyperCommand:
@@ -75,12 +61,14 @@ def with_plain_flags(command: Any) -> Any:
 
 
 def _help(text: str) -> str:
-    """A docstring with the formats named, and each paragraph on one line, as the terminal's width breaks them.
+    """A docstring with each paragraph on one line, as the terminal's width breaks them.
 
-    Examples, which begin with a backspace as typer wants it, keep their lines.
+    Names such as {MAP_SUFFIXES} stand for those of ``formats``. Examples, which begin with a backspace as typer wants
+    it, keep their lines.
     """
-    for place, suffixes in _FILES.items():
-        text = text.replace(place, f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
+    for name, suffixes in vars(formats).items():
+        if name.endswith("_SUFFIXES"):
+            text = text.replace(f"{{{name}}}", f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
 

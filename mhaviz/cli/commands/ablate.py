@@ -41,7 +41,7 @@ def ablate(
     What changes is the distribution of the next token or of a masked token, in bits; of models that predict none,
     1 − cosine of the mean of the last layer. A text that is too long for the model is left out.
 
-    Output: a {ablation_files} file.
+    Output: a {ABLATION_SUFFIXES} file.
     """
     delivery.check([file] if file else [], ABLATION_SUFFIXES)
     if not this_process().is_alone:

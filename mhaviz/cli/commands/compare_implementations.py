@@ -20,7 +20,7 @@ def compare_implementations(
 
     Same weights, same input, one sentence. Each way's time, peak memory and difference from a result in float64.
 
-    Output: a {record_files} file.
+    Output: a {RECORD_SUFFIXES} file.
     """
     delivery.check()
 

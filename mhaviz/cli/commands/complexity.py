@@ -21,7 +21,7 @@ def complexity(
     Operations and bytes step by step, with measured times; where attention overtakes the projections; and the longest
     input whose weights fit into memory.
 
-    Output: a {record_files} file.
+    Output: a {RECORD_SUFFIXES} file.
     """
     delivery.check()
 

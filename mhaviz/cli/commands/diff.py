@@ -71,7 +71,7 @@ def diff(
     divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name and --kind are about
     arrays of other tools.
 
-    Output: a {page_files} file; .safetensors: sums of two models, for mhaviz merge.
+    Output: a {PAGE_SUFFIXES} file; .safetensors: sums of two models, for mhaviz merge.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
     or --fail-above-row allows. Under torchrun every failure is 1: save a part, and run mhaviz merge.

@@ -54,7 +54,7 @@ def embeddings(
     layer of a transformers model reads is found out by running it, and so is whether that is the sum. Without a
     sentence: the sinusoids alone. See --help-all for --pair, --chat and --ids.
 
-    Output: a {record_files} file.
+    Output: a {RECORD_SUFFIXES} file.
     """
     from mhaviz.records.given import Given
 

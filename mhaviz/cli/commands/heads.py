@@ -67,7 +67,7 @@ def heads(
 
     Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 
-    Output: a {head_files} file; .safetensors: all that is added up, for mhaviz merge and --resume.
+    Output: a {HEAD_SUFFIXES} file; .safetensors: all that is added up, for mhaviz merge and --resume.
     """
     delivery.check([file] if file else [], (*HEAD_SUFFIXES, SUFFIX))
     style = style_of(picture, cmap=cmap)

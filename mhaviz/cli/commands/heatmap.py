@@ -51,7 +51,7 @@ def heatmap(
     what this adds to the output. Maps of more than --size tokens are pooled, exactly. A token that occurs more than
     once has its position, from 0 on, beside it, such as the₂. See --help-all for --chat and --ids.
 
-    Output: a {map_files} file.
+    Output: a {MAP_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead, MAP_SUFFIXES, generate=generate, whole=long.whole)
     style = style_of(looks)

@@ -33,7 +33,7 @@ def merge(
     The result is that of the whole corpus, as the command that made the parts shows it. --sort, --reverse and --top are
     for parts of heads, --fail-above and --fail-above-row for those of diff.
 
-    Output: a {head_files} file; .safetensors: one part of the whole.
+    Output: a {HEAD_SUFFIXES} file; .safetensors: one part of the whole.
 
     Exit status: as that of mhaviz diff, where limits are given.
     """

@@ -93,7 +93,7 @@ def record(
 
     Drawn is the first forward pass that reaches each attention, or those of --passes.
 
-    Output: a {map_files} file.
+    Output: a {MAP_SUFFIXES} file.
     """
     inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
     delivery.check(inputs, HEAD_SUFFIXES if show == "heads" else MAP_SUFFIXES)

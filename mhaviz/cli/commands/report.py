@@ -31,7 +31,7 @@ def report(
 
     Of a translator it is about source-target attention, or another --kind.
 
-    Output: a {page_files} file.
+    Output: a {PAGE_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, suffixes=PAGE_SUFFIXES)
     style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)

@@ -36,7 +36,7 @@ def show(
     of a list in a .pt file, such as the attentions of a Hugging Face model. The first of four axes is always taken for
     layers: of a batch, save one sequence, such as array[0].
 
-    Output: a {map_files} file. With --image pictures and JSON are of the attention over it.
+    Output: a {MAP_SUFFIXES} file. With --image pictures and JSON are of the attention over it.
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = style_of(looks)

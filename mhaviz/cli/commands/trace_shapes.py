@@ -55,7 +55,7 @@ def trace_shapes(
     count one operation each, a softmax five a weight. Of a translator it is the way through source-target attention
     that is traced, or another --kind.
 
-    Output: a {record_files} file.
+    Output: a {RECORD_SUFFIXES} file.
     """
     from mhaviz.records.given import Given
 
