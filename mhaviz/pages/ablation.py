@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.blocks import Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.panels import DIVERGING, Panel, Scale, decimals_of
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.records.ablation import EFFECTS, Ablation, HeadEffects, Prediction
@@ -73,15 +73,13 @@ USUAL_EFFECTS = EffectOrder(most=16)
 def ablation_page(ablation: Ablation, order: EffectOrder = USUAL_EFFECTS) -> Page:
     """The means of all numbers, each on a scale of its own, which all kinds of attention share."""
     scales = {name: _scale(ablation, name) for name in _known(ablation)}
-    units = {"change": _UNITS[ablation.prediction], "loss": "loss, bits"}
-    bars = Bars(tuple((units[name], scale) for name, scale in scales.items()))
     about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long), ablation.source.remark]))
     blocks: tuple[Block, ...] = (
         *(_panels(ablation, kind, scales, order) for kind in ablation.kinds),
         _table(ablation, order),
         *([Text(about, "quiet")] if about else []),
     )
-    return Page("", blocks, ablation.source.footnote, _reading_text(ablation), (bars,))
+    return Page("", blocks, ablation.source.footnote, _reading_text(ablation))
 
 
 def _known(ablation: Ablation) -> list[str]:
@@ -93,10 +91,10 @@ def _scale(ablation: Ablation, name: str) -> Scale:
     """From 0 to the largest of all kinds; around 0 where some are below."""
     means = [kind.effect(name).mean for kind in ablation.kinds]
     largest = max(float(np.nanmax(np.abs(mean), initial=0.0)) for mean in means) or 1.0
-    decimals = decimals_of(largest)
+    decimals, unit = decimals_of(largest), _UNITS[ablation.prediction] if name == "change" else "loss, bits"
     if name == "loss" and any(bool((mean < 0).any()) for mean in means):
-        return Scale(DIVERGING, -largest, largest, decimals, zeros=True)
-    return Scale(high=largest, decimals=decimals, zeros=True)
+        return Scale(DIVERGING, -largest, largest, decimals, zeros=True, name=unit)
+    return Scale(high=largest, decimals=decimals, zeros=True, name=unit)
 
 
 def _panels(ablation: Ablation, kind: HeadEffects, scales: Mapping[str, Scale], order: EffectOrder) -> Panels:

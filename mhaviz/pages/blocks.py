@@ -297,15 +297,6 @@ class Panels:
 
 
 @dataclass(frozen=True)
-class Bars:
-    """Scales, by what they are of."""
-
-    where: ClassVar[Where] = "everywhere"
-
-    scales: tuple[tuple[str, Scale], ...]
-
-
-@dataclass(frozen=True)
 class Legend:
     """Where a medium without margins shows the scale of all pictures above, and the page's remark.
 
@@ -334,7 +325,7 @@ class Grid:
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
-Block = Text | QuotedText | Table | QuotedTable | Curves | Heads | Panels | Bars | Legend | Grid
+Block = Text | QuotedText | Table | QuotedTable | Curves | Heads | Panels | Legend | Grid
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -371,7 +362,6 @@ class Page:
         blocks: in their order.
         footnote: where the numbers come from.
         remark: what stands beside it on paper, or how to read maps as they have been drawn.
-        beside: blocks that stand beside the pictures where there is room, and else after them.
         left_out: what a medium says that shows so many maps, the first, and lacks so many heads of the last of them.
     """
 
@@ -379,12 +369,11 @@ class Page:
     blocks: tuple[Block, ...]
     footnote: str
     remark: str | Callable[[Drawn], str] = ""
-    beside: tuple[Block, ...] = ()
     left_out: Callable[[int, int], str] | None = None
 
     @property
     def _panels(self) -> list[Panels]:
-        return [block for block in leaves((*self.blocks, *self.beside)) if isinstance(block, Panels)]
+        return [block for block in leaves(self.blocks) if isinstance(block, Panels)]
 
     def bars(self, block: Panels) -> dict[Scale, tuple[bool, bool]]:
         """Scales that appear first in this block; whether values exceed each end."""
@@ -418,4 +407,4 @@ class Page:
                 return block
             return replace(block, panels=tuple(map(of_panel, block.panels)))
 
-        return replace(self, blocks=tuple(map(drawn, self.blocks)), beside=tuple(map(drawn, self.beside)))
+        return replace(self, blocks=tuple(map(drawn, self.blocks)))

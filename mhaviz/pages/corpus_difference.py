@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import NOTHING, Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.panels import Panel, Scale, decimals_of
 from mhaviz.pages.words import counted, left_out_text, more_heads
 from mhaviz.records.axis import Axis
@@ -22,14 +22,13 @@ _NAMES = {"mean": "mean", "spread": "spread", "largest": "largest row"}
 def corpus_difference_page(d: CorpusDifference) -> Page:
     """Means and spreads share one scale, from 0 to the largest of them; the largest rows have their own."""
     scales = _scales(d)
-    bars = Bars((("mean and spread, bits", scales["mean"]), ("largest row, bits", scales["largest"])))
     left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
     blocks: tuple[Block, ...] = (
         *(_panels(d, kind, scales) for kind in d.kinds),
         ranking_table(d),
         Text(left_out, "quiet", "listed"),
     )
-    return Page("", blocks, d.source.footnote, "; ".join([reading_text(d), *left_out]), (bars,))
+    return Page("", blocks, d.source.footnote, "; ".join([reading_text(d), *left_out]))
 
 
 def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale]) -> Panels:
@@ -55,8 +54,11 @@ def _scales(d: CorpusDifference) -> dict[str, Scale]:
         name: max((float(np.nanmax(_numbers(kind)[name], initial=0.0)) for kind in d.kinds), default=0.0)
         for name in _NAMES
     }
-    tops["mean"] = tops["spread"] = max(tops["mean"], tops["spread"])
-    return {name: Scale(high=top or 1.0, decimals=decimals_of(top or 1.0)) for name, top in tops.items()}
+    both = max(tops["mean"], tops["spread"]) or 1.0
+    scale = Scale(high=both, decimals=decimals_of(both), name="mean and spread, bits")
+    largest = tops["largest"] or 1.0
+    of_rows = Scale(high=largest, decimals=decimals_of(largest), name="largest row, bits")
+    return {"mean": scale, "spread": scale, "largest": of_rows}
 
 
 def _n_heads(kind: KindDivergence) -> int:

@@ -7,7 +7,20 @@ from itertools import groupby
 
 import numpy as np
 
-from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Quote, QuotedTable, QuotedText, Table, Text, Title
+from mhaviz.pages.blocks import (
+    Block,
+    Column,
+    Drawn,
+    Grid,
+    Page,
+    Panels,
+    Quote,
+    QuotedTable,
+    QuotedText,
+    Table,
+    Text,
+    Title,
+)
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
 from mhaviz.records.axis import Axis
 from mhaviz.records.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
@@ -61,10 +74,10 @@ def position_table_page(table: PositionTable) -> Page:
     features = Axis.of(map(str, range(d_model)))
     cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
     blocks: tuple[Block, ...] = (
-        Panels(title, (panel,), positions, features, panel.title, 1),
+        Grid(((Panels("", (panel,), positions, features, panel.title, 1), cosines),)),
         Text(tuple(_turning_sentences(d_model))),
     )
-    return Page("", blocks, table.source.footnote, lambda drawn: _reading("positions", drawn), (cosines,))
+    return Page(title, blocks, table.source.footnote, lambda drawn: _reading("positions", drawn))
 
 
 def _turning_sentences(d_model: int) -> Iterator[str]:

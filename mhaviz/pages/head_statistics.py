@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Bars, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.blocks import Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.panels import Panel, Scale
@@ -151,9 +151,6 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     """The means of all numbers; weights share one scale, from 0 to 1, entropy and distance have their own."""
     s, measures = statistics, known_columns(statistics.kinds)
     scales = measure_scales(s)
-    up_to_1 = "share of norms" if s.are_of_norms else "weight, share"
-    by_unit = {up_to_1 if m.unit in _UP_TO_1 else m.unit: scales[m.name] for m in measures}
-    bars = Bars(tuple(sorted(by_unit.items(), key=lambda pair: pair[0] != up_to_1)))
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s.too_long)))
     blocks: tuple[Block, ...] = (
         *(_panels(s, kind, scales, order) for kind in s.kinds),
@@ -163,7 +160,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         Text((*counts, *sink_texts(s), *filter(None, [s.source.remark])), "quiet"),
         Text(left_out, "quiet", "listed"),
     )
-    return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]), (bars,))
+    return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]))
 
 
 def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Scale], order: Order) -> Panels:
@@ -186,8 +183,11 @@ def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
     ends = {}
     for measure in known_columns(statistics.kinds):
         largest = max(float(np.nanmax(kind.average(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
-        high = 1.0 if measure.unit in _UP_TO_1 else largest or 1.0
-        ends[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True)
+        if measure.unit in _UP_TO_1:
+            high, name = 1.0, "share of norms" if statistics.are_of_norms else "weight, share"
+        else:
+            high, name = largest or 1.0, measure.unit
+        ends[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True, name=name)
     return ends
 
 

@@ -48,7 +48,7 @@ class CurvesPart:
     width: float
     bottom: float
 
-    before, after = 0.0, 0.08
+    after = 0.08
 
     def height(self, _: float) -> float:
         """In inches."""

@@ -14,15 +14,11 @@ _BETWEEN, _BELOW = 0.15, 0.1  # inches between two columns, and below a row of p
 
 
 class Part(Protocol):
-    """A block that has been measured, in inches; ``before`` and ``after``: the gaps to its left and below it."""
+    """A block that has been measured, in inches; ``after``: the gap below it."""
 
     @property
     def width(self) -> float:
         """As much as it needs; 0: it is broken to fit."""
-
-    @property
-    def before(self) -> float:
-        """Beside something else."""
 
     @property
     def after(self) -> float:
@@ -46,7 +42,7 @@ class GridPart:
     rows: tuple[tuple[Part | None, ...], ...]
     bars: Mapping[Scale, tuple[bool, bool]]
 
-    before, after = 0.2, 0.25
+    after = 0.25
 
     @property
     def _widths(self) -> list[float]:

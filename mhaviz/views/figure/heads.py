@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mhaviz.pages.blocks import Bars, Heads, Panels, Title
+from mhaviz.pages.blocks import Heads, Panels, Title
 from mhaviz.pages.maps import scale_group
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
@@ -52,7 +52,6 @@ _OF_FEATURES, _OF_NUMBERS = (0.2, 0.2), (0.27, 0.42)  # inches, the most of a ce
 # In a grid: inches, the most of features across and down, and of tokens; of a row with numbers; characters of a number
 _SIDE_BY_SIDE, _HIGH, _TOKENS, _ROW, _NUMBER = 10.4, 1.2, 2.8, 0.22, 5
 _AFTER_IDS = 0.12  # inches
-_LEAST_BAR, _MOST_BAR, _OVER_BAR = 0.6, 2.5, 0.4  # inches: a bar, and its name with the gap to the bar above
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class HeadsPart:
     beyond: tuple[bool, bool] = (False, False)
     across: float = 0.0
 
-    before, after = 0.0, 0.3
+    after = 0.3
 
     @property
     def title_height(self) -> float:
@@ -282,7 +281,7 @@ class PanelsPart:
     large: int = 0
     wanted: str | None = None
 
-    before, after = 0.2, 0.25
+    after = 0.25
 
     @property
     def mosaic_width(self) -> float:
@@ -421,29 +420,3 @@ def _in_line(axis: Axis, with_number: float, most: float) -> float:
 def _ids_width(block: Panels, size: float) -> float:
     """Inches of the column of ids."""
     return max(text_width(str(number), size) for number in block.ids)
-
-
-@dataclass(frozen=True)
-class BarsPart:
-    """Scales one below the other, beside cells of so many inches if that leaves them large enough."""
-
-    block: Bars
-    cmap: str
-    cells: float
-
-    before, width, after = BESIDE, NAMED_SCALE, 0.0
-
-    @property
-    def bar(self) -> float:
-        """The height of one, in inches."""
-        return min(max((self.cells + _OVER_BAR) / len(self.block.scales) - _OVER_BAR, _LEAST_BAR), _MOST_BAR)
-
-    def height(self, _: float) -> float:
-        """In inches."""
-        return len(self.block.scales) * (self.bar + _OVER_BAR) - _OVER_BAR
-
-    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
-        """With its top left corner at (x, y)."""
-        for name, scale in self.block.scales:
-            draw_scale(sheet, x, y, self.bar, scale.coloured(self.cmap), name)
-            y += self.bar + _OVER_BAR

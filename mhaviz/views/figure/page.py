@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import (
-    Bars,
     Block,
     Curves,
     Drawn,
@@ -29,7 +28,6 @@ from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.grid import GridPart, Part, Place, line_up
 from mhaviz.views.figure.heads import (
-    BarsPart,
     HeadsPart,
     PanelsPart,
     choose_scales,
@@ -65,7 +63,6 @@ _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
 _ROUNDING = 0.15  # inches by which labels may be wider than was thought
 _UNDER = 0.05  # inches between the last words and the foot
-_BETWEEN_PICTURES = 0.3
 _WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
 _AFTER_TEXT, _AFTER_INTRO = 0.08, 0.14  # inches
 _HEADING = 10.0  # font size in points
@@ -129,7 +126,7 @@ def _texts(page: Page) -> Iterator[str]:
     """The users' texts that may stand in the picture."""
     if isinstance(page.title, Title):
         yield from (token for _, tokens in page.title.texts for token in tokens.texts)
-    for block in leaves((*page.blocks, *page.beside)):
+    for block in leaves(page.blocks):
         if isinstance(block, Heads):
             yield from written_texts(block)
         elif isinstance(block, Panels):
@@ -147,7 +144,7 @@ class TextPart:
     block: Text
     size: float
 
-    width, before = 0.0, 0.0
+    width = 0.0
 
     @property
     def after(self) -> float:
@@ -174,8 +171,8 @@ class TextPart:
             sheet.write(x, middle, line, self.size, colour=colour, bold=self._is_bold)
 
 
-def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], list[Part]]:
-    """Measure the blocks that paper has, and those beside its pictures."""
+def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
+    """Measure the blocks that paper has."""
     blocks = [block for block in page.blocks if block.where != "listed"]
     stacked = [block for block in blocks if isinstance(block, Heads)]
     length = number_length([m for block in stacked for m in block.maps], style)
@@ -183,7 +180,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
 
     alone = {block.place: decide_heads(block, fonts, style, len(stacked), length) for block in stacked}
 
-    def decide(block: Block, cells_height: float = 0.0) -> Part:
+    def decide(block: Block) -> Part:
         if isinstance(block, Heads):
             like = [part for part in alone.values() if _stand_in_line(alone[block.place], part)]
             if len(like) < 2:
@@ -200,8 +197,6 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
             block = block.make(quoting(fonts.shown))
         if isinstance(block, Text):
             return TextPart(block, _HEADING if block.style == "heading" else SMALL if explains else BODY)
-        if isinstance(block, Bars):
-            return BarsPart(block, style.cmap, cells_height)
         assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
         return decide_table(block.make(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
 
@@ -217,14 +212,9 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> tuple[list[Part], l
         is_broken = part.width > MOST_WIDTH and any(isinstance(block, Grid) for block in grid.blocks)
         return line_up([[one] for row in part.rows for one in row if one], bars) if is_broken else part
 
-    parts, cells_height = [decide(block) for block in blocks], 0.0
+    parts = [decide(block) for block in blocks]
     of_panels = [part for part in parts if isinstance(part, PanelsPart)]
-    parts = [part.aligned(of_panels) if isinstance(part, PanelsPart) else part for part in parts]
-    pictures = [part for part in parts if isinstance(part, (HeadsPart, PanelsPart))]
-    if pictures:  # from the first row of cells to the last
-        below = pictures[-1].after + pictures[-1].layout.keys.room
-        cells_height = sum(part.height(0) + part.after for part in pictures) - pictures[0].top - below
-    return parts, [decide(block, cells_height) for block in page.beside if block.where != "listed"]
+    return [part.aligned(of_panels) if isinstance(part, PanelsPart) else part for part in parts]
 
 
 def _across(block: Block | None) -> int:
@@ -267,19 +257,16 @@ class _Plan:
 
 def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     """Lay the page out for the style's pixels an inch."""
-    parts, beside = _decide_parts(page, fonts, style)
-    if not any(isinstance(part, (HeadsPart, PanelsPart, GridPart)) for part in parts):
-        parts, beside = parts + beside, []
-    title, parts = _titled(page.title, parts, style.title)
+    title, parts = _titled(page.title, _decide_parts(page, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
-    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn([*parts, *beside], style))
+    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
     has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, GridPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
     titles = [title, *(part.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
-    later = [part for part in parts if isinstance(part, PanelsPart)][1:]  # the first title stands above what is beside
+    later = [part for part in parts if isinstance(part, PanelsPart)][1:]
     across = max([0.0, *(part.width for part in parts), *(title_width(part.title, fonts) for part in later)])
     width = 2 * MARGIN + max(
-        across + sum(part.before + part.width for part in beside),
+        across,
         *(min(title_width(one, fonts), widest_title) for one in titles if one),
         *(min(part.module_width(fonts), widest_title) for part in parts if isinstance(part, HeadsPart)),
         *(foot_width(text) * DRAWN_WIDER for text in (page.footnote, remark)),
@@ -287,7 +274,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
         _LEAST_BESIDE_PANELS if any(isinstance(part, PanelsPart) for part in parts) else 0.0,
     )
     if style.width is not None:
-        needed = 2 * MARGIN + across + sum(part.before + part.width for part in beside)
+        needed = 2 * MARGIN + across
         if needed > style.width + _ROUNDING:
             zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
             raise ArgumentError(
@@ -297,7 +284,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
             )
         width = style.width
     parts = [part.titled(width - 2 * MARGIN, fonts) if isinstance(part, PanelsPart) else part for part in parts]
-    places, bottom = _place(parts, beside, MARGIN + (_TITLE if title else 0.0), across, width - MARGIN)
+    places, bottom = _place(parts, MARGIN + (_TITLE if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark)
     height = bottom + (foot + MARGIN if foot else 0.0)
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
@@ -345,27 +332,14 @@ def _with_title(part: Part, title: str) -> Part:
     return replace(part, wanted=title) if isinstance(part, PanelsPart) else part
 
 
-def _place(
-    parts: Sequence[Part], beside: Sequence[Part], top: float, across: float, edge: float
-) -> tuple[list[Place], float]:
+def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
     """One part below the other from ``top`` on, as far as ``edge``; what is below all of them.
 
-    Beside pictures, which are ``across`` inches wide, stand those of ``beside``, words below both. What is said of
-    curves stands in the place that they leave empty, if there is one.
+    What is said of curves stands in the place that they leave empty, if there is one.
     """
-    x, y, bottom, is_first = MARGIN, top, 0.0, True
+    x, y, bottom = MARGIN, top, 0.0
     places: list[Place] = []
     for part in parts:
-        if not isinstance(part, (HeadsPart, PanelsPart)):
-            y = max(y, bottom) if beside else y
-        elif is_first:
-            left, is_first = MARGIN + across, False
-            for other in beside:
-                left += other.before
-                over = other.top if isinstance(other, PanelsPart) else 0.0  # its cells begin as high as those beside
-                places.append((other, left, y + part.top - over, edge - left))
-                bottom = max(bottom, y + part.top - over + other.height(edge - left) + _BETWEEN_PICTURES)
-                left += other.width
         places.append((part, x, y, edge - x))
         end = y + part.height(edge - x) + part.after
         if isinstance(part, CurvesPart) and part.free:

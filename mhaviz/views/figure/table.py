@@ -34,7 +34,7 @@ class TablePart:
     notes: str
     card: bool
 
-    before, after = 0.3, 0.08
+    after = 0.08
 
     @property
     def width(self) -> float:
@@ -101,7 +101,7 @@ class TableBars:
 
     table: Table
 
-    width, before, after = 0.0, 0.3, 0.08
+    width, after = 0.0, 0.08
 
     def height(self, _: float) -> float:
         """In inches."""

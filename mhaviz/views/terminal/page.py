@@ -8,8 +8,6 @@ from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
 from mhaviz.pages.blocks import (
-    Bars,
-    Block,
     Curves,
     Drawn,
     Grid,
@@ -50,10 +48,10 @@ class PageView:
             yield Line(title_text(page.title, options.max_width), BOLD, no_wrap=True)
         elif page.title:
             yield Line(page.title, BOLD)
-        blocks = _in_order(page)
+        blocks = page.blocks
         of_heads = [block for block in blocks if isinstance(block, Heads)]
         heads = HeadsView(of_heads, self.style, console, options)
-        waiting = blocks[::-1]
+        waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
             if block.where == "drawn":
@@ -74,9 +72,6 @@ class PageView:
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
                 n_blocks = sum(isinstance(other, Panels) and other.more is not None for other in blocks)
                 yield from panels_lines(block, page.bars(block), n_blocks, console, options)
-            elif isinstance(block, Bars):
-                yield from (ScaleBar(scale.coloured(self.style.cmap), name) for name, scale in block.scales)
-                yield Line()
             elif isinstance(block, (Text, QuotedText)):
                 block = block.make(quote) if isinstance(block, QuotedText) else block
                 yield from (Line(line, _STYLES[block.style]) for line in block.lines)
@@ -90,11 +85,11 @@ class PageView:
 
     def without_pictures(self) -> "PageView | None":
         """Its tables and words; None if there is no table."""
-        blocks = _in_order(self.page)
-        words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels, Bars, Legend))]
+        blocks = self.page.blocks
+        words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels, Legend))]
         if not any(isinstance(block, (Table, QuotedTable)) for block in words):
             return None
-        return self if words == blocks else replace(self, page=replace(self.page, blocks=tuple(words), beside=()))
+        return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words)))
 
     def _legend(self, legend: Legend, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
         """The scale of all heads above, and how to read them."""
@@ -109,10 +104,3 @@ class PageView:
         yield Line(remark, DIM)
         if legend.scale == "over":
             yield Line()
-
-
-def _in_order(page: Page) -> list[Block]:
-    """All blocks; those that would stand beside pictures come after them."""
-    pictures = [place for place, block in enumerate(page.blocks) if isinstance(block, (Heads, Panels, Legend))]
-    after = max(pictures, default=-1) + 1
-    return [*page.blocks[:after], *page.beside, *page.blocks[after:]]
