@@ -106,7 +106,7 @@ def _panels(ablation: Ablation, kind: HeadEffects, scales: Mapping[str, Scale], 
         "-o heads.png has {} more".format,
     )
     caption, subtitle = _reading_text(ablation), _subtitle(ablation, kind)
-    return Panels(title, panels, rows, columns, first, None, ("layer", "head"), caption, more, subtitle=subtitle)
+    return Panels(title, panels, rows, columns, first, len(panels), ("layer", "head"), caption, more, subtitle=subtitle)
 
 
 def _subtitle(ablation: Ablation, kind: HeadEffects) -> str:

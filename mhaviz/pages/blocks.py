@@ -262,11 +262,10 @@ class Panels:
         is_main: whether this is what the page is of, whose title somebody may replace.
         rows, columns: of each.
         first: the title of the one that stands first where there is no room for all.
-        across: how many stand side by side; None: as it fits.
+        across: how many stand side by side.
         names: of the rows and the columns, where paper has room for them.
         caption: how to read them, where it is not the page's remark.
         more: what is said of so many that are left out for want of room; None: all are shown.
-        compact: whether cells get no larger than a number in one asks for, however few they are.
         ids: of the rows, which paper writes before their labels; empty: they have none.
     """
 
@@ -275,11 +274,10 @@ class Panels:
     rows: Axis
     columns: Axis
     first: str
-    across: int | None = None
+    across: int
     names: tuple[str, str] = ("", "")
     caption: str = ""
     more: Callable[[int], str] | None = None
-    compact: bool = False
     ids: tuple[int, ...] = ()
     subtitle: str = ""
     is_main: bool = True

@@ -38,10 +38,11 @@ def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale])
         if not np.isnan(values).all()
     )
     rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.mean.shape[1])))
-    across = None if len(d.kinds) == 1 else len(panels)
     title, more = f"{KIND_NAMES[kind.kind]}: {counted(_n_heads(kind), 'head')}", "-o diff.png has {} more".format
     caption, subtitle = reading_text(d), _subtitle(kind)
-    return Panels(title, panels, rows, columns, "mean", across, ("layer", "head"), caption, more, subtitle=subtitle)
+    return Panels(
+        title, panels, rows, columns, "mean", len(panels), ("layer", "head"), caption, more, subtitle=subtitle
+    )
 
 
 def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:

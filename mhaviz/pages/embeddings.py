@@ -11,7 +11,6 @@ from mhaviz.pages.blocks import (
     Block,
     Column,
     Drawn,
-    Grid,
     Page,
     Panels,
     Quote,
@@ -74,7 +73,8 @@ def position_table_page(table: PositionTable) -> Page:
     features = Axis.of(map(str, range(d_model)))
     cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
     blocks: tuple[Block, ...] = (
-        Grid(((Panels("", (panel,), positions, features, panel.title, 1), cosines),)),
+        Panels("", (panel,), positions, features, panel.title, 1),
+        cosines,
         Text(tuple(_turning_sentences(d_model))),
     )
     return Page(title, blocks, table.source.footnote, lambda drawn: _reading("positions", drawn))

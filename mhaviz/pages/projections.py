@@ -71,7 +71,7 @@ def projections_page(c: ProjectionComparison) -> Page:
         ),
     ]
     if len(c.heads) > 1:
-        blocks.append(Panels("", (divergence,), heads, heads, divergence.title, names=("head", "head")))
+        blocks.append(Panels("", (divergence,), heads, heads, divergence.title, 1, names=("head", "head")))
     blocks += [Text((_divergence_text(c),)), Legend("none")]
 
     def reading(drawn: Drawn) -> str:

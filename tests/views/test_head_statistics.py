@@ -18,11 +18,10 @@ CLOSE = rounding()
 
 
 def parts(statistics):
-    """The panels of each kind, by their titles, and the scales beside them."""
+    """The panels of each kind, by their titles, and the names of the scales beside the first."""
     page = head_statistics_page(statistics)
-    (bars,) = page.beside
-    kinds = [{panel.title: panel for panel in b.panels} for b in page.blocks if isinstance(b, Panels) and not b.scales]
-    return kinds, dict(bars.scales)
+    blocks = [block for block in page.blocks if isinstance(block, Panels) and len(block.panels) > 1]
+    return [{panel.title: panel for panel in b.panels} for b in blocks], [scale.name for scale in page.bars(blocks[0])]
 
 
 def test_scales(random_heads):
@@ -32,8 +31,8 @@ def test_scales(random_heads):
     assert {(of_self[name].scale.low, of_self[name].scale.high) for name in weights} == {(0.0, 1.0)}
     for name, kinds in (("entropy", statistics.kinds), ("distance", statistics.kinds[:1])):
         assert of_self[name].scale.high == max(kind.average(name).mean.max() for kind in kinds)
-    assert list(bars) == ["weight, share", "entropy, nats", "distance, tokens"]
-    assert list(parts(random_heads(kinds=("cross",)))[1]) == ["weight, share", "entropy, nats"]
+    assert bars == ["entropy, nats", "distance, tokens", "weight, share"]
+    assert parts(random_heads(kinds=("cross",)))[1] == ["entropy, nats", "weight, share"]
     assert list(of_cross) == ["entropy", "first", "separators", "sink"]
     np.testing.assert_array_equal(of_cross["first"].values, statistics.kinds[1].first.mean.astype(np.float32))
 
@@ -44,7 +43,7 @@ def test_norms_are_said_to_be_norms(random_heads):
     pages = [head_statistics_page(statistics) for statistics in (norms, weights)]
     titles = [next(block.title for block in page.blocks if isinstance(block, Panels)) for page in pages]
     assert titles[0] == f"norms of {titles[1]}"
-    assert next(iter(parts(norms)[1])) == "share of norms"
+    assert parts(norms)[1][-1] == "share of norms"
     assert [document(statistics)["quantity"] for statistics in (norms, weights)] == ["norm", "weight"]
     assert {row["quantity"] for row in norms.rows()} == {"norm"}
     assert list(norms.to_dataframe().quantity.unique()) == ["norm"]
@@ -95,7 +94,7 @@ def test_a_page_for_the_browser_has_intervals_and_chance(random_heads):
 def test_the_distribution_is_of_the_first_heads(random_heads):
     statistics = random_heads(3, 4)
     page = head_statistics_page(statistics, Order("first"))
-    (panels,) = (block for block in page.blocks if isinstance(block, Panels) and block.scales)
+    _, panels = (block for block in page.blocks if isinstance(block, Panels))
     assert panels.title == "distribution of first over sentences: 6 of 12 heads"
     first = statistics.kinds[0].first
     row, column = np.unravel_index(first.mean.argmax(), first.mean.shape)
@@ -122,4 +121,4 @@ def test_no_distribution_of_a_single_sentence(random_heads):
     counts[..., 2] = 1
     alone = replace(statistics, kinds=(replace(kind, first=replace(kind.first, counts=counts)),))
     page = head_statistics_page(alone, Order("first"))
-    assert not any(isinstance(block, Panels) and block.scales for block in page.blocks)
+    assert len([block for block in page.blocks if isinstance(block, Panels)]) == 1

@@ -15,7 +15,7 @@ from mhaviz.analyses.projections import compare_projections
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.pages.blocks import Bars, Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text, leaves
+from mhaviz.pages.blocks import Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text, leaves
 from mhaviz.records.attention import Attention
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput
 from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
@@ -103,7 +103,7 @@ def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
     for text in filter(None, (getattr(page.title, "head", page.title), page.footnote)):
         assert text in " ".join(drawn)
         assert text in listed
-    blocks = tuple(leaves((*page.blocks, *page.beside)))
+    blocks = tuple(leaves(page.blocks))
     for other, medium in (("listed", " ".join(drawn)), ("drawn", listed)):
         there = [text for block in blocks if block.where != other for text in said(block)]
         assert [text for text in there if text not in medium] == []
@@ -123,8 +123,6 @@ def said(block):
         return (block.title.head, *block.tiles)
     if isinstance(block, Panels):
         return (getattr(block.title, "head", block.title), *(panel.title for panel in block.panels))
-    if isinstance(block, Bars):
-        return ()  # in the terminal those of weights are known by what stands beside them
     return () if isinstance(block, (Curves, Legend)) else block.lines
 
 

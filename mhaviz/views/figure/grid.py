@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Protocol
 
 from mhaviz.pages.panels import Scale
-from mhaviz.views.figure.heads import NAMED_SCALE, PanelsPart
+from mhaviz.views.figure.heads import PanelsPart, scale_width
 from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE, bar_height, draw_scale
 from mhaviz.views.figure.sheet import Sheet
 
@@ -55,7 +55,7 @@ class GridPart:
     @property
     def width(self) -> float:
         """In inches, the scales included."""
-        return self._parts_width + len(self.bars) * NAMED_SCALE + BESIDE * bool(self.bars)
+        return self._parts_width + BESIDE * bool(self.bars) + sum(map(scale_width, self.bars))
 
     @property
     def pictures(self) -> Iterator[PanelsPart]:
@@ -93,7 +93,7 @@ class GridPart:
         left = x + self._parts_width + BESIDE
         for scale, beyond in self.bars.items():
             draw_scale(sheet, left, y + TILE_TITLE, bar_height(bottom - TILE_TITLE), scale, scale.name, beyond)
-            left += NAMED_SCALE
+            left += scale_width(scale)
 
 
 def _last_cells(part: Part) -> float:

@@ -35,18 +35,16 @@ TITLE = 0.3  # inches over a mosaic
 _TITLE_LINE, _COUNTS_LINE = 0.19, 0.16  # inches of one more line of a title, and of what it is over
 _LEAST_TITLE = 9.5  # points that a title gets smaller to, rather than going on in another line
 _UNDER_LINES = 0.06  # inches
-_COMPACT_CELL = 0.27  # inches, in which there is room for four characters
 _MOST_TITLE_LINES = 3
 _MODULE = 0.16  # inches of a line under its title
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
 _PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
 _LEAST_TILE, _LEAST_CELL = 0.3, 0.12  # inches, of a cell with a label
-NAMED_SCALE = 0.85  # inches of a bar with its numbers and its name
-_SCALE, _SIGNED_SCALE = 0.7, 0.75  # of one with a shorter name
+_SCALE, _SIGNED_SCALE = 0.7, 0.75  # inches, the numbers beside the bar included
+_LEAST_SCALE, _BESIDE_NAME = 0.85, 0.12  # of one that has a name of any length; between two names
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
-_MOST_PANELS_WIDTH, _USUAL_ACROSS = 15.0, 5  # inches, of so many panels
-_WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.42}, 2.6, 4.6  # inches of a panel with bars, of so many
+_WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.6}, 2.8, 4.6  # inches of a panel, of so many side by side
 _HIGHEST_FEATURES = 4.0  # inches of a panel of features
 _OF_FEATURES, _OF_NUMBERS = (0.2, 0.2), (0.27, 0.42)  # inches, the most of a cell of one; of one with a number
 # In a grid: inches, the most of features across and down, and of tokens; of a row with numbers; characters of a number
@@ -264,6 +262,11 @@ def _scale_width(m: AttentionMap) -> float:
     return _SIGNED_SCALE if m.quantity.is_signed else _SCALE
 
 
+def scale_width(scale: Scale) -> float:
+    """Inches of a bar with its numbers and its name."""
+    return max(text_width(scale.name, SMALL) * DRAWN_WIDER + _BESIDE_NAME, _LEAST_SCALE)
+
+
 @dataclass(frozen=True)
 class PanelsPart:
     """Small matrices that have been laid out.
@@ -296,7 +299,7 @@ class PanelsPart:
     @property
     def width(self) -> float:
         """In inches, without the title."""
-        return self.mosaic_width + len(self.bars) * NAMED_SCALE + BESIDE * bool(self.bars)
+        return self.mosaic_width + BESIDE * bool(self.bars) + sum(map(scale_width, self.bars))
 
     @property
     def top(self) -> float:
@@ -332,10 +335,8 @@ class PanelsPart:
         return replace(self, lines=tuple(lines), large=len(large))
 
     def aligned(self, others: Sequence["PanelsPart"]) -> "PanelsPart":
-        """The same, its matrices under those of ``others``, if they are as many and all have bars beside them."""
-        if not self.block.scales:
-            return self
-        alike = [one.layout for one in others if one.block.scales and one.layout.columns == self.layout.columns]
+        """The same, its matrices under those of ``others``, if they are as many."""
+        alike = [one.layout for one in others if one.layout.columns == self.layout.columns]
         room = max(layout.queries.room for layout in alike)
         layout = replace(self.layout, queries=replace(self.layout.queries, room=room))
         pitch = max(one.tile_width + one.gap for one in alike) if layout.columns > 1 else 0.0
@@ -353,7 +354,7 @@ class PanelsPart:
         left = x + self.mosaic_width + BESIDE
         for scale, beyond in self.bars.items():
             draw_scale(sheet, left, y + self.top, self.layout.bar, scale, scale.name, beyond)
-            left += NAMED_SCALE
+            left += scale_width(scale)
 
     def _write_lines(self, sheet: Sheet, y: float) -> None:
         """The title, in its lines."""
@@ -381,21 +382,14 @@ def decide_panels(
 
     ``in_line``: how many are side by side in a grid, where axes of one length are equally long; 0: it is in none.
     """
-    panels, height = block.panels, math.inf
-    width = _MOST_PANELS_WIDTH * (block.across or _USUAL_ACROSS) / _USUAL_ACROSS
-    across = block.across or len(panels)
-    if block.scales:  # tokens may stand under features: cells of both in the same inches
-        labels = Space(fonts, style.dpi).widest(fonts.labels(block.rows.tokens.texts), BODY)
-        width = labels + across * (_WIDEST.get(across, _NARROWEST) + GAP)
-        height = -(-len(panels) // across) * _HIGHEST
-    space = Space(fonts, style.dpi, block.across, width, height, names=block.names)
-    if block.compact:
-        space = replace(space, cell=_COMPACT_CELL)
-    # Of features a row is as high as a label.
-    if block.scales and block.columns.are_positions and not block.rows.are_same(block.columns):
+    panels, across = block.panels, block.across
+    widest, n_lines = _WIDEST.get(across, _NARROWEST), -(-len(panels) // across)
+    space = Space(fonts, style.dpi, across, height=n_lines * _HIGHEST, names=block.names)
+    labels = space.widest(fonts.labels(block.rows.tokens.texts), BODY) + space.beside_name
+    space = replace(space, width=labels + across * (widest + GAP))
+    if block.columns.are_positions and not block.rows.are_same(block.columns):  # a row is as high as a label
         n_rows, n_columns = len(block.rows), len(block.columns)
         high, wide = _OF_NUMBERS if max(n_rows, n_columns) <= VALUES_UP_TO else _OF_FEATURES
-        widest = _WIDEST.get(across, _NARROWEST)
         space = replace(space, shape=(min(high, _HIGHEST_FEATURES / n_rows), min(wide, widest / n_columns)))
     if in_line:
         widest = _WIDEST.get(in_line, _SIDE_BY_SIDE / in_line)

@@ -221,7 +221,7 @@ def _across(block: Block | None) -> int:
     """Matrices side by side."""
     if isinstance(block, Grid):
         return max(sum(map(_across, row)) for row in block.rows)
-    return (block.across or len(block.panels)) if isinstance(block, Panels) else 0
+    return block.across if isinstance(block, Panels) else 0
 
 
 _MUCH_LONGER = 3  # times as many tokens, beside which cells of the same size would be lost

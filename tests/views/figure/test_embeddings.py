@@ -42,14 +42,14 @@ def test_matrices_and_their_cosines():
     inside(sheet)
 
 
-def test_positions_and_their_cosines_side_by_side():
+def test_positions_and_their_cosines_one_below_the_other():
     table = mhaviz.sinusoids(40, 16)
     sheet = figure_of(table)
-    of_PE, cosines = sorted(drawn(sheet), key=lambda image: image.get_extent()[0])
+    of_PE, cosines = sorted(drawn(sheet), key=lambda image: image.get_extent()[3])
     np.testing.assert_array_equal(np.asarray(of_PE.get_array(), np.float32), table.values)
     np.testing.assert_array_equal(np.asarray(cosines.get_array(), np.float32), table.cosines)
-    assert of_PE.get_extent()[3] == cosines.get_extent()[3]
-    assert of_PE.get_extent()[1] < cosines.get_extent()[0]
+    assert of_PE.get_extent()[0] == cosines.get_extent()[0]
+    assert of_PE.get_extent()[2] < cosines.get_extent()[3]
     inside(sheet)
 
 

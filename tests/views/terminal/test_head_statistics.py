@@ -110,7 +110,7 @@ def test_what_is_left_out_is_said(show, random_heads):
 
 def test_no_picture_and_a_dash_where_there_is_no_number(show, random_heads):
     shown = show(head_statistics_view(random_heads(1, 1, ("self", "cross"))), 160)
-    cross = shown.split("source-target attention")[1].split("weight")[0]
+    cross = shown.split("source-target attention")[1].split("rows are layers")[0]
     assert "previous" not in cross
     row, chance = (line for line in shown.splitlines() if line.strip().startswith("cross  "))
     assert row.split().count("–") == chance.split().count("–") == 6
