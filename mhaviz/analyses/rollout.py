@@ -14,7 +14,7 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.quantity import ROLLOUT
-from mhaviz.records.tokens import KIND_NAMES, Kind
+from mhaviz.records.tokens import Kind
 
 
 def rollout(model: Model, inputs: Inputs) -> Attention:
@@ -60,7 +60,6 @@ def rollout_of_maps(attention: Attention) -> Attention:
             of another kind between them.
     """
     rolled: dict[tuple[int | None, int | None, Kind], Tensor] = {}
-    last: dict[tuple[int | None, int | None], Kind] = {}
     maps: list[AttentionMap] = []
     for m in attention.maps:
         if m.kind == "cross":
@@ -75,12 +74,6 @@ def rollout_of_maps(attention: Attention) -> Attention:
                 f"larger {parameter('size')}"
             )
         of = m.pass_number, m.sentence, m.kind
-        if of in rolled and last[of[:2]] != m.kind:
-            raise ArgumentError(
-                f"a rollout goes through layers that follow one another, got {KIND_NAMES[m.kind]} again in layer "
-                f"{m.layer}, after {KIND_NAMES[last[of[:2]]]}"
-            )
-        last[of[:2]] = m.kind
         A, before = torch.from_numpy(m.weights).mean(dim=0), rolled.get(of)
         length = A.shape[1] if before is None else len(before)
         if A.shape != (length, length):

@@ -5,7 +5,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ContextDecorator, ExitStack
 from dataclasses import replace
-from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -33,7 +32,7 @@ from mhaviz.recording.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.head_statistics import HeadStatistics
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Tokens
+from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 
 if TYPE_CHECKING:
     from torch import nn
@@ -295,17 +294,17 @@ class Recording(ContextDecorator):
         if self.missed:
             raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {self.missed[0]}")
         sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
-        for a, b in pairwise(sorted(sites, key=lambda site: site.kind)):
-            if a.kind != b.kind:
-                continue
-            numbers = [re.findall(r"\d+", site.name) for site in (a, b)]
-            several = sum(one != other for one, other in zip(*numbers, strict=False)) > 1 or a.repeat or b.repeat
-            query, other = a.parts[0], b.parts[0]
-            is_other = query is not None and other is not None and query.of != other.of and bool(several)
-            if is_other or a.root != b.root or re.sub(r"\d+", "", a.name) != re.sub(r"\d+", "", b.name):
+        for place, site in enumerate(sites):
+            before = [one for one in sites[:place] if one.kind == site.kind][-1:]
+            if before and not site.goes_on_from(before[0]):
                 raise ArgumentError(
-                    f"a rollout goes through layers that read one another, and of {_name_of(a)} and "
-                    f"{_name_of(b)} that is not known, as of two towers; record the one or the other"
+                    f"a rollout goes through layers that read one another, and of {_name_of(before[0])} and "
+                    f"{_name_of(site)} that is not known, as of two towers; record the one or the other"
+                )
+            if others := [one for one in sites if one.kind != site.kind and site.goes_on_from(one)]:
+                raise ArgumentError(
+                    f"a rollout goes through layers of one kind, and {_name_of(site)}, {KIND_NAMES[site.kind]}, reads "
+                    f"what {_name_of(others[0])} has made, {KIND_NAMES[others[0].kind]}"
                 )
 
     @property
@@ -563,15 +562,23 @@ class Recording(ContextDecorator):
             self._remarks["some rows and columns are channels, not tokens"] = None
 
     def _layers(self) -> dict[int, int]:
-        """The layer of each attention: the number in its name, if all of a kind have one of their own, else its place
-        among those of its kind."""
+        """The layer of each attention: the number in its name, or else its place among those that it is counted with.
+
+        Those of a kind are, as encoders and decoders are counted, and those of other kinds that read one another's
+        outputs, of the same tokens, unless all their names have numbers.
+        """
+        whole = [site for site in self._sites.all if site.joins is None]
+        stacks = {kind: [site for site in whole if site.kind == kind] for kind in dict.fromkeys(s.kind for s in whole)}
+        unnumbered = {kind for kind, sites in stacks.items() if kind != "cross" and not _numbers_in(sites)}
+        for site in whole:
+            for other in (self._sites.all[number] for number in site.through):
+                kinds = {site.kind, other.kind}
+                if len(kinds - {"cross"}) > 1 and kinds & unnumbered and site.goes_on_from(other):
+                    merged = {one.number: one for kind in kinds for one in stacks[kind]}
+                    stacks |= {one.kind: [merged[number] for number in sorted(merged)] for one in merged.values()}
         layers: dict[int, int] = {}
-        for kind in dict.fromkeys(site.kind for site in self._sites.all):
-            sites = [site for site in self._sites.all if site.kind == kind and site.joins is None]
-            numbers = [_number_in(site.name) for site in sites]
-            is_own = None not in numbers and len(set(numbers)) == len(numbers) and all(s.is_module for s in sites)
-            for place, (site, number) in enumerate(zip(sites, numbers, strict=True)):
-                layers[site.number] = number if is_own and number is not None else place
+        for sites in stacks.values():
+            layers |= zip((site.number for site in sites), _numbers_in(sites) or range(len(sites)), strict=True)
         return layers | {site.number: layers[site.joins.number] for site in self._sites.all if site.joins is not None}
 
     def _no_such_layer(self, layers: dict[int, int]) -> ArgumentError:
@@ -655,6 +662,7 @@ class Recording(ContextDecorator):
 
 def _name_of(site: SeenSite) -> str:
     name = f"{site.heads_of}.*" if site.heads_of else site.name
+    name = f"model {site.model + 1}.{name}" if site.model else name
     return f"{name} #{site.repeat + 1}" if site.repeat else name
 
 
@@ -706,15 +714,15 @@ def _placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None]
     for tokens, one in zip(sides, parts, strict=True):
         if one is not None and one.n == len(tokens) and not (_is_whole(one) or tokens.ids):
             places = one.places or [-1] * one.n
-            names = Tokens(tuple(called(row, place, one.of.size) for row, place in enumerate(places)))
-            tokens = tokens if tokens.grid is not None and 0 <= min(places) <= max(places) < one.of.size else names
+            names = Tokens(tuple(called(row, place, one.length) for row, place in enumerate(places)))
+            tokens = tokens if tokens.grid is not None and 0 <= min(places) <= max(places) < one.length else names
         placed.append(tokens)
     return placed[0], placed[1]
 
 
 def _is_whole(part: Part | None) -> bool:
     """Whether these are the first tokens of a sequence, and nothing else."""
-    return part is not None and part.is_first and part.n <= part.of.size
+    return part is not None and part.is_first and part.n <= part.length
 
 
 def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], Tokens]) -> tuple[Tokens, Tokens]:
@@ -735,7 +743,8 @@ def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], To
     return several[0], several[1]
 
 
-def _number_in(name: str) -> int | None:
-    """The first number that is a whole part of a qualified name: 3 of "blocks.3.attn"."""
-    found = re.search(r"(?:^|\.)(\d{1,9})(?=\.|$)", name)
-    return int(found[1]) if found else None
+def _numbers_in(sites: Sequence[SeenSite]) -> list[int]:
+    """The first number that is a whole part of each name, 3 of "blocks.3.attn", if all have one of their own."""
+    found = [re.search(r"(?:^|\.)(\d{1,9})(?=\.|$)", site.name) for site in sites if site.is_module]
+    numbers = [int(one[1]) for one in found if one is not None]
+    return numbers if len(set(numbers)) == len(sites) else []

@@ -8,7 +8,7 @@ from functools import partial
 from mhaviz.pages.blocks import Heads, Legend, Page, QuotedTable
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, passes_text, reading_text
-from mhaviz.pages.module_names import common_name
+from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import tile_titles
 from mhaviz.records.attention import Attention, AttentionMap
 
@@ -74,6 +74,8 @@ def _tells_layer(attention: Attention) -> bool:
 
 def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> Heads:
     """One map, or several layers of an attention, or one layer in several forward passes."""
+    names = [m.module for m in maps.values()]
+    are_calls = len(set(names)) > 1 and calls_text(names).startswith("calls")
     by_layer = tuple(_layer(place, m, with_layer, own_scale) for place, m in maps.items())
     if len(maps) == 1:
         return by_layer[0]
@@ -81,25 +83,27 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> 
     passes = list(dict.fromkeys(m.pass_number for m in maps.values()))
     is_film = len(passes) > 1
     layers = list(dict.fromkeys(m.layer for m in maps.values()))
-    which = [layers_text(layers) if with_layer else "", passes_text(passes) if is_film else ""]
+    which = [calls_text(names) or layers_text(layers) if with_layer else "", passes_text(passes) if is_film else ""]
     about = ", ".join(filter(None, which))
     title = map_title(first.first, about, with_pass=not is_film)
-    module = common_name([m.module for m in maps.values()]) or ""
+    module = common_name(names) or ""
     together = replace(first, title=title, maps=tuple(maps.values()), table=None, module=module)
     if first.first.quantity.through_layers:  # single matrices, which stand side by side
         return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
-    tiles = tuple(f"{_row_name(one.first, is_film)} · {tile}" for one in by_layer for tile in one.tiles)
+    tiles = tuple(f"{_row_name(one.first, is_film, are_calls)} · {tile}" for one in by_layer for tile in one.tiles)
     n_heads = len(first.first.heads)
     return replace(together, tiles=tiles, across=n_heads if n_heads > 1 else None, by_layer=by_layer)
 
 
-def _row_name(m: AttentionMap, is_film: bool) -> str:
-    return f"pass {m.pass_number}" if is_film else f"layer {m.layer}"
+def _row_name(m: AttentionMap, is_film: bool, is_call: bool) -> str:
+    if is_film:
+        return f"pass {m.pass_number}"
+    return calls_text([m.module]) or "call 1" if is_call else f"layer {m.layer}"
 
 
 def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> Heads:
     with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
-    title = map_title(m, layers_text([m.layer]) if with_layer else "")
+    title = map_title(m, calls_text([m.module]) or layers_text([m.layer]) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else QuotedTable(partial(summary_table, m.heads, m.summary, name=m.quantity.name))
     return Heads(

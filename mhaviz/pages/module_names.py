@@ -30,6 +30,16 @@ def common_name(names: Sequence[str]) -> str | None:
     return ".".join(common) + (f" #{repeats[0]}" if repeats[0] > 1 else "")
 
 
+def calls_text(names: Sequence[str]) -> str:
+    """ "call 2" of "a.0.attn #2" and "a.1.attn #2", "calls 1 to 3" of one module: whether these are layers, or the same
+    layer on other tokens, names do not tell. Nothing where no module runs again."""
+    split = [_split_repeat(name) for name in names]
+    calls = sorted({call for _, call in split})
+    if calls == [1] or (len(calls) > 1 and len({base for base, _ in split}) > 1):
+        return ""
+    return f"call {calls[0]}" if len(calls) == 1 else f"calls {calls[0]} to {calls[-1]}"
+
+
 def _split_repeat(name: str) -> tuple[str, int]:
     found = _REPEAT.fullmatch(name)
     return (found[1], int(found[2])) if found else (name, 1)

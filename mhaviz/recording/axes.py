@@ -8,6 +8,7 @@ examples, windows, points in time. It does not matter where the batch is in a mo
 """
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from mhaviz.recording.inputs import Read, SeenInputs
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.patches import Patches
-from mhaviz.recording.products import PRODUCTS, Product, einsum_of
+from mhaviz.recording.products import PRODUCTS, Product, addmm, einsum_of
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +49,7 @@ class Origin:
         joined: what was joined to it, and it to: each axis, where it begins, and the length of all.
         source: what it was made of, in another number or among others; None: of nothing that is known.
         is_input: whether it is of what the program reads or has learned, and so made of nothing.
+        through: of features, the numbers of the attentions whose outputs they are made of.
     """
 
     size: int
@@ -65,6 +67,7 @@ class Origin:
     joined: "tuple[tuple[Axis, int, int], ...]" = ()
     source: "Origin | None" = None
     is_input: bool = False
+    through: frozenset[int] = frozenset()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Origin) and (self.whole or self) is (other.whole or other)
@@ -111,6 +114,16 @@ class Part(NamedTuple):
         return (self.start, self.step) == (0, 1)
 
     @property
+    def is_reordered(self) -> bool:
+        """Whether they were seen to be put in another order, or among others."""
+        return any(not cut.step for cut in self.of.cuts)
+
+    @property
+    def length(self) -> int:
+        """How many tokens the sequence has."""
+        return self.of.cuts[0].size if self.of.cuts else self.of.size
+
+    @property
     def places(self) -> range:
         """Of the tokens in the sequence; empty: not known."""
         return range(self.start, self.start + self.step * self.n, self.step or 1)
@@ -142,7 +155,7 @@ class Layouts:
     """The layouts of a program's tensors. ``inputs``: what look-ups have read."""
 
     def __init__(self, inputs: SeenInputs) -> None:
-        self._layouts, self.inputs = Marks[Layout](), inputs
+        self._layouts, self.inputs, self._here = Marks[Layout](), inputs, threading.local()
 
     def get(self, x: Tensor) -> Layout | None:
         """The layout of a tensor; None: nothing is known of it."""
@@ -210,10 +223,26 @@ class Layouts:
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may make a tensor of which something is known."""
-        return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args)
+        return bool(kwargs) or func in _STARTS or bool(self._here.__dict__) or self._layouts.may_hold(args)
+
+    def shown(self, attention: int) -> None:
+        """Note that the function that runs is the attention of this number."""
+        self._here.attention = attention
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Follow a function that has run."""
+        attention = self._here.__dict__.pop("attention", None)
+        self._follow(func, args, kwargs, result)
+        out = result[0] if isinstance(result, tuple | list) else result
+        if attention is not None and isinstance(out, Tensor) and out.ndim and not out.is_nested:
+            *before, features = self.of(out).axes
+            through = frozenset([attention]).union(*(origin.through for origin, _ in features))
+            features = tuple(
+                (replace(origin, through=through, whole=origin.whole or origin), n) for origin, n in features
+            )
+            self._layouts.set(out, self.of(out)._replace(axes=(*before, features)))
+
+    def _follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         if type(result) is Tensor:
             if result.is_nested:
                 return
@@ -280,7 +309,8 @@ class Layouts:
     def _replace(self, func: Any, args: Sequence[Any], result: Tensor) -> None:
         """Note which tokens of texts others stand in the place of, where a mask, an index or factors of 0 tell."""
         layout = self.of(result)
-        reads = _reads_along(layout.axes[-2]) if len(layout.axes) in (2, 3) and layout.scores is None else None
+        are_scores = layout.scores is not None and layout.scores.are_scores
+        reads = _reads_along(layout.axes[-2]) if len(layout.axes) in (2, 3) and not are_scores else None
         is_captured = result.is_cuda and torch.cuda.is_current_stream_capturing()
         if not reads or is_captured or any(isinstance(x, Tensor) and not _is_readable(x) for x in args):
             return
@@ -313,7 +343,7 @@ class Layouts:
                 continue
             if layout.shape != shape:
                 other = other or layout
-            elif layout.scores is not None:  # rather than of a mask
+            elif layout.scores is not None and layout.scores.are_scores:  # rather than of a mask
                 return layout
             else:
                 same = layout if same is None else _with_reads_of(same, layout)
@@ -424,7 +454,7 @@ def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
     ((origin, n),), of = key, query[0][0]
     for axis, at, size in origin.joined:
         if size == n and _cuts(axis) == _cuts(query) and (own is None or own.is_first):
-            sequence = replace(of, size=math.prod(n for _, n in query), whole=of.whole or of)
+            sequence = replace(of, size=math.prod(n for _, n in query), cuts=(), whole=of.whole or of)
             return own or Part(sequence, 0, 1, sequence.size), Part(sequence, -at, 1, n)
     if len(query) > 1:
         return own, part
@@ -496,7 +526,11 @@ def _made(size: int, maker: object, read: Sequence[Axis]) -> Axis:
     if len(factors) == 1:
         ((origin, n),) = factors
         parents = origin.parents | ({origin} if n < origin.size else frozenset())
-    return ((Origin(size, maker=id(maker), parents=parents), size),)
+    return ((Origin(size, maker=id(maker), parents=parents, through=_through(*read)), size),)
+
+
+def _through(*axes: Axis) -> frozenset[int]:
+    return frozenset(number for axis in axes for origin, _ in axis for number in origin.through)
 
 
 def _fitted(axis: Axis, size: int) -> Axis:
@@ -523,15 +557,16 @@ def _reads_along(axis: Axis) -> frozenset[Read]:
 
 
 def _with_reads_of(layout: Layout, other: Layout) -> Layout:
-    """The layout of a sum of embeddings, such as those of tokens and of their types."""
+    """The layout of a sum, such as of embeddings of tokens and of their types, or of what two layers have made."""
     if layout.axes is other.axes:
         return layout
     axes = list(layout.axes)
     for place, (axis, beside) in enumerate(zip(layout.axes, other.axes, strict=True)):
-        reads = _reads_along(beside) - _reads_along(axis)
-        if reads and len(axis) == 1:
+        reads, through = _reads_along(beside) - _reads_along(axis), _through(beside) - _through(axis)
+        if (reads or through) and len(axis) == 1:
             ((origin, n),) = axis
-            axes[place] = ((replace(origin, reads=origin.reads | reads, whole=origin.whole or origin), n),)
+            reads, through = origin.reads | reads, origin.through | through
+            axes[place] = ((replace(origin, reads=reads, through=through, whole=origin.whole or origin), n),)
     return layout._replace(axes=tuple(axes))
 
 
@@ -873,6 +908,8 @@ def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
 
     A part that is shifted, with others gone, would be taken for the tokens that it has come in place of.
     """
+    if sum(size > 0 for size in sizes) < 2:  # as of a cache that was empty
+        return True
     places, shifted, start = dict[Origin, list[int]](), set[Origin](), 0
     for size, axis in zip(sizes, parts, strict=True):
         origins = [origin for origin, _ in axis or () if origin.maker is None]
@@ -1004,7 +1041,7 @@ def _sdpa(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any],
 
 
 def _multiply(axes: Layouts, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    product = einsum_of(args) if func is torch.einsum else PRODUCTS[func](args, kwargs)
+    product = einsum_of(args) if func is torch.einsum else PRODUCTS.get(func, addmm)(args, kwargs)
     shape = tuple(result.shape)
     if product is None:
         return Layout(shape, tuple(map(_lost, shape)))
@@ -1080,8 +1117,9 @@ def _longer(product: Product, which: int) -> set[str]:
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
 
 
-def _are_made(axis: Axis) -> bool:
-    return any(origin.maker is not None for origin in _origins(axis, all_of=True))
+def are_made(*features: Axis) -> bool:
+    """Whether layers that were seen have made them all."""
+    return all(any(origin.maker is not None for origin in _origins(axis, all_of=True)) for axis in features)
 
 
 def _are_of_tokens(axis: Axis) -> bool:
@@ -1142,7 +1180,7 @@ _WAYS: dict[Any, Way] = {
         ([F.embedding], _embed),
         (functions("view_as_complex view_as_real"), _as_complex),
         ([F.scaled_dot_product_attention], _sdpa),
-        (PRODUCTS, _multiply),
+        ([*PRODUCTS, *functions("addmm")], _multiply),
     )
     for func in several
 }
@@ -1169,6 +1207,8 @@ class Order:
         reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
         are_same: whether queries and keys are known tokens of the same sequence; None: not known.
         made: the features that layers have made, of which queries and keys have all or some.
+        sequence: what the axis of the queries comes from; nothing: not known.
+        through: the numbers of the attentions whose outputs queries and keys are made of, as far as is known.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
     """
@@ -1183,6 +1223,8 @@ class Order:
     reads: tuple[frozenset[Read], frozenset[Read]] = frozenset(), frozenset()
     are_same: bool | None = None
     made: frozenset[Origin] = frozenset()
+    sequence: frozenset[Origin] = frozenset()
+    through: frozenset[int] = frozenset()
     example: tuple[Origin, Cut] | None = None
     is_taken: bool = False
 
@@ -1198,8 +1240,11 @@ class Order:
         """How many heads share each head of the keys, as they are in the axis of the queries."""
         return math.prod(size for size, is_head in self.query if is_head)
 
-    def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis]) -> "Order":
-        """The same of the tokens along these axes, which have these features; of none, nothing is known."""
+    def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis], is_made: bool) -> "Order":
+        """The same of the tokens along these axes, which have these features; of none, nothing is known.
+
+        ``is_made``: whether layers that were seen have made the features of both.
+        """
         if len(self.query) == len(query):
             query = tuple(factor for factor, (_, is_head) in zip(query, self.query, strict=True) if not is_head)
         return replace(
@@ -1207,8 +1252,10 @@ class Order:
             patches=(_patches_along(query), _patches_along(key)),
             parts=_parts_along(query, key),
             reads=(_reads_along(query), _reads_along(key)),
-            are_same=_are_same(query, key, all(map(_are_made, features))),
+            are_same=_are_same(query, key, is_made),
             made=frozenset(origin for origin in _origins(*features) if origin.maker is not None),
+            sequence=frozenset(_origins(query, all_of=True)),
+            through=_through(*features),
         )
 
     def with_rows_behind(self, n_tokens: int, k_length: int) -> "Order":
@@ -1217,7 +1264,7 @@ class Order:
         if k_length <= n_tokens:
             return self
         part = part or Part(Origin(n_tokens), 0, 1, n_tokens)
-        sequence = replace(part.of, size=part.start + n_tokens, whole=part.of.whole or part.of)
+        sequence = replace(part.of, size=part.start + n_tokens, cuts=(), whole=part.of.whole or part.of)
         return replace(self, parts=(own, Part(sequence, part.start, part.step, k_length)))
 
     def arrange(self, x: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, axes_at, order_of
+from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, are_made, axes_at, order_of
 from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, Mixed, Ran, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
@@ -198,8 +198,11 @@ class Watch:
         query, key = (call.query, call.key) if isinstance(call, AttentionCall) else given[:2]
         axis = -2 if given[0] is query else 0 if given[0].ndim < 4 else -3
         queries, keys = (self._axes.of(x).axes for x in given[:2])
-        features = (queries[-1], keys[-1]) if given[0] is query else ()
-        order = self._order_of_axes(query, key, place).of_tokens(queries[axis], keys[axis], features)
+        features = queries[-1], keys[-1]
+        has_layers = given[0] is not query  # of its own, which make the features
+        is_made = has_layers or are_made(*features)
+        order = self._order_of_axes(query, key, place).of_tokens(queries[axis], keys[axis], features, is_made)
+        order = replace(order, made=frozenset()) if has_layers else order
         return order.with_rows_behind(given[1].shape[axis], key.shape[-2])
 
     def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
@@ -246,7 +249,7 @@ class Watch:
             order = order_of(met.layout, met.places) or order_by_sizes(A.shape[:-2], place.batch_size)
             summed = ((),) if met.layout is None or met.layout.scores is None else met.layout.scores.summed
             query, key = axes_at(met.layout, met.places[-2:])
-            order = order.of_tokens(query, key, summed)
+            order = order.of_tokens(query, key, summed, are_made(*summed))
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
@@ -296,6 +299,7 @@ class Watch:
                 caught = replace(caught, are_fixed=sides.are_fixed)
                 if (attention := self._on_caught(place, caught)) is not None:
                     self._merging.shown(attention)
+                    self._axes.shown(attention)
         except VisitorError:
             raise
         except MhavizError as error:

@@ -157,6 +157,11 @@ def _baddbmm(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
     return _matmul(args[1:], kwargs, ("batch1", "batch2"))
 
 
+def addmm(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
+    """What ``torch.addmm`` multiplies, before it adds something."""
+    return _matmul(args[1:], kwargs, ("mat1", "mat2"))
+
+
 def _einsum(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
     product = einsum_of(args)
     return product if product is not None and len(product.factors) > 1 else None

@@ -39,6 +39,7 @@ class SeenSite:
         is_module: whether the name is a module's.
         kind: of its first run; "masked" once steps have joined it.
         order: its place among those of its kind.
+        model: how many others have run before that have an attention of this name.
         passes: how many it has run in.
         length: tokens that its queries have been of, in the pass that goes on.
         k_length: the same of its keys.
@@ -47,8 +48,8 @@ class SeenSite:
         is_followed: whether the pass that goes on is looked at; of others steps are counted by their numbers of keys.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
-        parts: the tokens that queries and keys of its last run are; None: not known.
-        example, made: see ``Order``; of its last run.
+        parts, sequence, through, made: see ``Order``; of its last run that was no step.
+        example: see ``Order``; of its last run.
         is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
         joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
@@ -63,6 +64,7 @@ class SeenSite:
     is_module: bool
     kind: Kind
     order: int
+    model: int = 0
     passes: int = 0
     length: int = 0
     k_length: int = 0
@@ -72,6 +74,8 @@ class SeenSite:
     call: int = 0
     is_block: bool = False
     parts: tuple[Part | None, Part | None] = None, None
+    sequence: frozenset[Origin] = frozenset()
+    through: frozenset[int] = frozenset()
     example: tuple[Origin, Cut] | None = None
     made: frozenset[Origin] = frozenset()
     is_part: bool = False
@@ -79,6 +83,10 @@ class SeenSite:
     joins: "SeenSite | None" = None
     heads_of: str = ""
     read: "tuple[ref[Tensor], int] | None" = None
+
+    def goes_on_from(self, other: "SeenSite") -> bool:
+        """Whether it is known to read what another has made, of the same tokens."""
+        return other.number in self.through and bool(self.sequence) and self.sequence == other.sequence
 
 
 @dataclass(frozen=True)
@@ -211,6 +219,7 @@ class Sites:
             kind = _kind(caught)
             order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
+            site.model = len({one.root for one in self.all if one.name == site.name} - {site.root})
             self._sites[*name, repeat] = site
             self._join_heads(
                 site, [one for one in sites if one.call == place.call and one.forward == place.forward], caught
@@ -219,6 +228,7 @@ class Sites:
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
+        site.parts, site.sequence, site.through = caught.order.parts, caught.order.sequence, caught.order.through
         site.call = place.call
         self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place, caught)
         in_call = [one for one in sites if one.call == place.call and one is not site and place.is_module]
@@ -264,8 +274,7 @@ class Sites:
 
     def _is_some_examples(self, site: SeenSite, place: Place, caught: Caught) -> bool:
         """Whether the run is of a part of the examples; say so."""
-        site.parts, site.example = caught.order.parts, caught.order.example
-        example = site.example
+        example = site.example = caught.order.example
         others = [
             one
             for one in self.all
@@ -471,8 +480,9 @@ def _kind(caught: Caught) -> Kind:
         return "cross"
     is_causal = isinstance(caught.call, AttentionCall) and caught.call.causal
     ends = {one.start + one.n for one in (query, key) if are_same and one is not None and one.step}
+    in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))
     # Of a decoder that begins to write, the next step will tell.
-    if (q_length > 1 or is_causal) and len(ends) < 2 and _sees_no_later(caught, k_length):
+    if (q_length > 1 or is_causal) and in_order and _sees_no_later(caught, k_length):
         return "masked"
     return "self" if are_same and (query == key or _is_within(query, key)) else "other"
 

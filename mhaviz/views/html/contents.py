@@ -29,7 +29,7 @@ from mhaviz.pages.head_statistics import (
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
 from mhaviz.pages.maps import attention_page, scale_group
-from mhaviz.pages.module_names import common_name
+from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
@@ -404,9 +404,9 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
         return cut(harmless(style.title), _TITLE)
     first = maps[0]
     of_first = [
-        m.layer for m in maps if (m.pass_number, m.sentence, m.kind) == (first.pass_number, first.sentence, first.kind)
+        m for m in maps if (m.pass_number, m.sentence, m.kind) == (first.pass_number, first.sentence, first.kind)
     ]
-    layers = list(dict.fromkeys(of_first))
+    layers, calls = list(dict.fromkeys(m.layer for m in of_first)), calls_text([m.module for m in of_first])
     sentences, passes = len({m.sentence for m in maps}), list(dict.fromkeys(m.pass_number for m in maps))
     kinds = list(dict.fromkeys(m.kind for m in maps))
     last = next(m for m in maps if m.kind == kinds[-1])  # of a model with several kinds it has both texts
@@ -414,7 +414,7 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
         last = replace(last, sentence=None)
     if len(passes) > 1:
         last = replace(last, pass_number=None)
-    which = [layers_text(layers) if len(layers) > 1 else "", passes_text(passes) if len(passes) > 1 else ""]
+    which = [calls or layers_text(layers) if len(layers) > 1 else "", passes_text(passes) if len(passes) > 1 else ""]
     title = map_title(last, ", ".join(filter(None, which)))
     if len(kinds) > 1:
         title = replace(title, head=", ".join(KIND_NAMES[kind] for kind in kinds))

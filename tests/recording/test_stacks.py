@@ -1,0 +1,174 @@
+"""Which attentions of a program are layers of one stack: the oracle is the forward pass, as it is written here."""
+
+import numpy as np
+import pytest
+import torch
+from rounding import rounding
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+import mhaviz
+from mhaviz.errors import ArgumentError
+from mhaviz.pages.maps import attention_page
+
+IDS, OTHERS = torch.tensor([[1, 5, 3, 4]]), torch.tensor([[9, 8, 7, 6]])
+CLOSE = rounding(depth=3)
+
+
+class Attention(nn.Module):
+    def __init__(self, causal=False):
+        super().__init__()
+        self.qkv, self.out, self.causal = nn.Linear(8, 24), nn.Linear(8, 8), causal
+
+    def forward(self, x, y=None):
+        q, k, v = self.read = self.qkv(x)[..., :8], *self.qkv(x if y is None else y)[..., 8:].chunk(2, -1)
+        q, k, v = (part[:, None] for part in (q, k, v))
+        return self.out(F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=1)[:, 0])
+
+    @property
+    def A(self):
+        """The weights of what it has read last, where no mask hides any."""
+        q, k, _ = self.read
+        return (q @ k.mT).softmax(-1).detach()
+
+
+class Program(nn.Module):
+    """Attentions by their names, and a forward pass of these and of the embeddings of two texts."""
+
+    def __init__(self, run, *masked, **others):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.run = nn.Embedding(10, 8), run
+        for name in masked:
+            setattr(self, name, Attention(causal=True))
+        for name, n in others.items():
+            setattr(self, name, nn.ModuleList(Attention() for _ in range(n)) if n else Attention())
+
+    def forward(self, ids, others):
+        return self.run(self, self.words(ids), self.words(others))
+
+
+def recorded(program, **options):
+    with mhaviz.record(program, **options) as recording, torch.no_grad():
+        program(IDS, OTHERS)
+    return recording
+
+
+def through(x, *layers):
+    for layer in layers:
+        x = x + layer(x)
+    return x
+
+
+def encoded_and_decoded(p, x, y):
+    memory, y = through(x, p.encoder), through(y, p.decoder)
+    y = through(y + p.cross(y, memory), p.second)
+    return y + p.last(y, memory)
+
+
+def one_stack(p, x, y):
+    return through(x, p.first, p.second, p.third)
+
+
+def shared(p, x, y):
+    return through(x, p.layer, p.layer, p.layer)
+
+
+def siamese(p, x, y):
+    return through(x, *p.layers) * through(y, *p.layers)
+
+
+def two_towers(p, x, y):
+    return through(x, *p.a) * through(y, *p.b)
+
+
+def titles(recording):
+    page = attention_page(recording.attention)
+    return [(block.title.head, block.module) for block in page.blocks if hasattr(block, "tiles")]
+
+
+def test_layers_of_other_kinds_are_counted_together_where_they_read_one_another():
+    recording = recorded(Program(one_stack, "second", first=0, third=0))
+    assert [(m.module, m.kind, m.layer) for m in recording.attention] == [
+        ("first", "self", 0),
+        ("second", "masked", 1),
+        ("third", "self", 2),
+    ]
+    with pytest.raises(ArgumentError, match="second, masked self-attention, reads what first has made, self-attention"):
+        _ = recording.rollout
+
+
+def test_encoders_and_decoders_are_counted_each_by_itself():
+    recording = recorded(Program(encoded_and_decoded, "decoder", "second", encoder=0, cross=0, last=0))
+    assert [(m.module, m.kind, m.layer) for m in recording.attention] == [
+        ("encoder", "self", 0),
+        ("decoder", "masked", 0),
+        ("cross", "cross", 0),
+        ("second", "masked", 1),
+        ("last", "cross", 1),
+    ]
+    assert [(m.module, m.layer) for m in recording.rollout] == [("encoder", 0), ("decoder", 0), ("second", 1)]
+
+
+def test_numbers_in_names_stay():
+    recording = recorded(Program(lambda p, x, y: through(x, p.layers[0], p.masked, p.layers[1]), "masked", layers=2))
+    assert [(m.module, m.layer) for m in recording.attention] == [("layers.0", 0), ("masked", 1), ("layers.1", 2)]
+
+
+def test_a_rollout_goes_through_modules_of_any_names():
+    program = Program(one_stack, first=0, second=0, third=0)
+    *_, last = recorded(program).rollout
+    R = torch.eye(4)
+    for layer in (program.first, program.second, program.third):
+        R = (layer.A[0] + torch.eye(4)) / 2 @ R
+    np.testing.assert_allclose(last.weights[0], R, atol=CLOSE)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Program(siamese, layers=2),
+        Program(two_towers, a=1, b=1),
+        Program(two_towers, a=2, b=2),
+        Program(lambda p, x, y: p.first(x) + p.second(x), first=0, second=0),
+    ],
+)
+def test_no_rollout_goes_through_attentions_that_do_not_read_one_another(program):
+    with pytest.raises(ArgumentError, match="that is not known, as of two towers"):
+        _ = recorded(program).rollout
+
+
+def test_calls_of_one_module_are_called_so():
+    recording = recorded(Program(shared, layer=0))
+    assert [(m.module, m.layer) for m in recording.attention] == [("layer", 0), ("layer #2", 1), ("layer #3", 2)]
+    assert titles(recording) == [("self-attention, calls 1 to 3", "layer #1 to #3")]
+    (block, _) = attention_page(recording.attention).blocks
+    assert block.tiles == ("call 1 · head 0", "call 2 · head 0", "call 3 · head 0")
+    assert len(recording.rollout) == 3  # each call reads what the one before it has made
+    assert titles(recorded(Program(siamese, layers=2))) == [
+        ("self-attention, layers 0 to 1", "layers.*"),
+        ("self-attention, call 2", "layers.* #2"),
+    ]
+
+
+def test_towers_have_their_own_examples_and_tokens():
+    both = torch.cat([IDS, OTHERS])
+    with mhaviz.record(program := Program(two_towers, a=2, b=2), examples="all") as recording, torch.no_grad():
+        program(both, both.flip(0))
+    found = {(m.module, m.sentence): (m.rows.tokens.ids, m.weights[0]) for m in recording.attention}
+    for name, tower, of_tower in (("a", program.a, both), ("b", program.b, both.flip(0))):
+        for place, layer in enumerate(tower):
+            for example, row in enumerate(of_tower.tolist()):
+                ids, weights = found[f"{name}.{place}", example]
+                assert ids == tuple(row)
+                np.testing.assert_allclose(weights, layer.A[example], atol=CLOSE)
+
+
+def test_models_whose_modules_have_the_same_names_are_told_apart():
+    models = [nn.Sequential(Attention(), Attention()) for _ in range(2)]
+    with mhaviz.record() as recording:
+        for model in models:
+            model(torch.randn(1, 4, 8))
+    names = [("self-attention, layers 0 to 1", "*"), ("self-attention, layers 2 to 3", "model 2.*")]
+    assert [m.module for m in recording.attention] == ["0", "1", "model 2.0", "model 2.1"]
+    assert titles(recording) == names
