@@ -76,7 +76,7 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> 
     """One map, or several layers of an attention, or one layer in several forward passes."""
     names = [m.module for m in maps.values()]
     are_calls = len(set(names)) > 1 and calls_text(names).startswith("calls")
-    by_layer = tuple(_layer(place, m, with_layer, own_scale) for place, m in maps.items())
+    by_layer = tuple(_layer(place, m, with_layer, own_scale, are_calls) for place, m in maps.items())
     if len(maps) == 1:
         return by_layer[0]
     first = by_layer[0]
@@ -96,14 +96,16 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> 
 
 
 def _row_name(m: AttentionMap, is_film: bool, is_call: bool) -> str:
-    if is_film:
-        return f"pass {m.pass_number}"
-    return calls_text([m.module]) or "call 1" if is_call else f"layer {m.layer}"
+    return f"pass {m.pass_number}" if is_film else _layer_or_call(m, is_call)
 
 
-def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool) -> Heads:
+def _layer_or_call(m: AttentionMap, is_call: bool) -> str:
+    return calls_text([m.module]) or ("call 1" if is_call else layers_text([m.layer]))
+
+
+def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool, is_call: bool) -> Heads:
     with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
-    title = map_title(m, calls_text([m.module]) or layers_text([m.layer]) if with_layer else "")
+    title = map_title(m, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else QuotedTable(partial(summary_table, m.heads, m.summary, name=m.quantity.name))
     return Heads(
