@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.recording.axes import NO_ORDER, Order
+from mhaviz.recording.order import NO_ORDER, Order
 from mhaviz.recording.zeroing import Arrange, Zero, zero_in_output
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.recording.axes import Layouts
 from mhaviz.recording.by_hand import SOFTMAXES
 from mhaviz.recording.functions import functions
+from mhaviz.recording.layouts import Layouts
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.products import PRODUCTS
 

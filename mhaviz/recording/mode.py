@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.recording.axes import OWN_KEYS, Layouts, Order, are_made, axes_at, order_of
+from mhaviz.recording.axes import are_made
 from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, Mixed, Ran, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
@@ -30,10 +30,12 @@ from mhaviz.recording.fast_path import beside_fast_path
 from mhaviz.recording.flex import follow_flex, is_flex
 from mhaviz.recording.fused import Fused
 from mhaviz.recording.inputs import SeenInputs
+from mhaviz.recording.layouts import Layouts
 from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.recording.merging import Merging
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.operators import Operators
+from mhaviz.recording.order import OWN_KEYS, Order, axes_at, order_of
 from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
 from mhaviz.recording.weights import Meeting, WeightsByHand

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.recording.axes import Layout, Layouts
+from mhaviz.recording.axes import Layout
 from mhaviz.recording.descent import UNKNOWN, Axes, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, functions
+from mhaviz.recording.layouts import Layouts
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.parts import Parts
