@@ -119,7 +119,6 @@ class CorpusRun:
                     raise
                 on_notice(f"there will be nothing to go on from: {error}")
                 return False
-            division.on_saved(path)
             return True
 
         path = division.own_part

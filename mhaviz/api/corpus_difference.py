@@ -42,7 +42,6 @@ def diff_models(
     resume: bool = False,
     distributed: bool = False,
     part_at_end: bool = True,
-    on_saved: Callable[[Path], None] = lambda path: None,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
 ) -> CorpusDifference:
@@ -58,8 +57,8 @@ def diff_models(
         fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
             become the record's ``limits``, and what is ``above`` them is told.
         overlap, source_language, target_language: as in ``LoadedModel.head_statistics``.
-        shard, part, resume, distributed, part_at_end, on_saved: read a part of the corpus, keep what is added up, go
-            on from it, share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
+        shard, part, resume, distributed, part_at_end: read a part of the corpus, keep what is added up, go on from it,
+            share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
         on_notice: is told of texts that were left out.
         on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -89,7 +88,7 @@ def diff_models(
     }
     source = source_of(first.describe(), second.describe())
     run = CorpusRun("diff", study, [first, second], count, options, source, overlap)
-    division = Division(shard, part, resume, distributed, part_at_end, on_saved)
+    division = Division(shard, part, resume, distributed, part_at_end)
     found = run.over(sentences_of(texts), division, on_notice, on_progress)
     tell_left_out("diff_models", found.behind, run.max_length, on_notice, overlap, found.shard)
     difference: CorpusDifference = result_of(found)

@@ -1,6 +1,5 @@
 """Which part of a corpus a process reads, and in which files it keeps what it adds up."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,6 @@ class Division:
             process keeps a part of its own beside it: part-1-of-8.safetensors, …
         part_at_end: False: ``part`` is for ``resume`` alone. Runs of a few seconds write none, and processes none of
             all; the caller may remove it once the result is saved.
-        on_saved: is told the file each time that this process has written its sums.
 
     Raises:
         ArgumentError: there is no such shard; a part of another suffix; what does not go together.
@@ -34,7 +32,6 @@ class Division:
     resume: bool = False
     distributed: bool = False
     part_at_end: bool = True
-    on_saved: Callable[[Path], None] = lambda path: None
 
     def __post_init__(self) -> None:
         if self.shard is not None:

@@ -464,7 +464,6 @@ class LoadedModel:
         resume: bool = False,
         distributed: bool = False,
         part_at_end: bool = True,
-        on_saved: Callable[[Path], None] = lambda path: None,
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadStatistics:
@@ -485,8 +484,8 @@ class LoadedModel:
                 ``Needle(text)``, which is put into each text, for the heads that read it again.
             replicates, seed: of the bootstrap over the sentences, which gives intervals from 30 on; 0 replicates:
                 no intervals.
-            shard, part, resume, distributed, part_at_end, on_saved: read a part of the corpus, keep what is added up,
-                go on from it, share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
+            shard, part, resume, distributed, part_at_end: read a part of the corpus, keep what is added up, go on from
+                it, share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
             on_notice: is told of texts that were left out.
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -499,7 +498,7 @@ class LoadedModel:
         if without := tuple(without):
             model = without_heads(self._whole, without).select(model.layers, model.kind)
         model = model.speaking(source_language, target_language)
-        division = Division(shard, part, resume, distributed, part_at_end, on_saved)
+        division = Division(shard, part, resume, distributed, part_at_end)
         _require_texts_apart(probe, texts)
         return head_statistics(
             model,

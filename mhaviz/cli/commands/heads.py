@@ -75,7 +75,7 @@ def heads(
     order = ranking.order(probe)
     division = corpus.division(delivery, sentences, file)
     stream = () if probes.random_repeat is not None else stream_sentences(sentences, file)
-    with corpus.keeping(division, delivery) as on_saved:
+    with corpus.keeping(division, delivery):
         loaded = checkpoint.load(delivery)
         with corpus_progress(delivery.quiet) as on_progress:
             found = loaded.head_statistics(
@@ -90,7 +90,6 @@ def heads(
                 seed=probes.seed,
                 on_notice=delivery.tell,
                 on_progress=on_progress,
-                on_saved=on_saved,
                 **division,
                 **(languages or {}),
             )

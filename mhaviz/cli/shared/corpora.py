@@ -1,6 +1,6 @@
 """Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,10 +74,10 @@ class CorpusOptions:
         }
 
     @contextmanager
-    def keeping(self, division: dict[str, Any], delivery: Delivery) -> Iterator[Callable[[Path], None]]:
+    def keeping(self, division: dict[str, Any], delivery: Delivery) -> Iterator[None]:
         """Say where a run that is stopped has kept its sums; remove those of a run that ends well.
 
-        Yields ``on_saved`` of ``Division``. Files that options name stay, and so do files of other runs.
+        Files that options name stay, and so do files of other runs.
 
         Raises:
             StoppedError: Ctrl-C, after something has been kept.
@@ -87,25 +87,23 @@ class CorpusOptions:
 
         ours = Division(**division)
         ours.require_nothing_kept()
-        own = ours.own_part if self.resume else None
-        kept = {own} if own is not None and own.exists() else set()
-        saved: set[Path] = set()
+        own, before = ours.own_part, _file_at(ours.own_part)
+        kept = f"what was read is kept in {own}: go on with --resume"
         try:
             with ended_together() if division["distributed"] else nullcontext():
-                yield saved.add
+                yield
         except KeyboardInterrupt:
-            if not (saved or kept):
+            if _file_at(own) == (None if self.resume else before):
                 raise
-            raise StoppedError(f"interrupted; {_kept_text(saved or kept)}") from None
+            raise StoppedError(f"interrupted; {kept}") from None
         except MhavizError:
-            if saved:
-                delivery.tell(_kept_text(saved))
+            if _file_at(own) != before:
+                delivery.tell(kept)
             raise
-        kept |= saved
         if division["distributed"]:
             wait_for_others()  # until the first has saved all: before that nothing may be lost
-        for path in kept.difference(delivery.paths):
-            path.unlink(missing_ok=True)
+        if own is not None and own not in delivery.paths:
+            own.unlink(missing_ok=True)
 
     def deliver(self, record: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
         """As ``deliver_beside_part``, in the first of several processes. A shard may have no sentence."""
@@ -136,5 +134,6 @@ def deliver_beside_part(record: Any, delivery: Delivery, style: "Style | None" =
     replace(delivery, output=[path for path in delivery.paths if path != part]).deliver(record, style, **details)
 
 
-def _kept_text(paths: Iterable[Path]) -> str:
-    return f"what was read is kept in {' and '.join(map(str, paths))}: go on with --resume"
+def _file_at(path: Path | None) -> int | None:
+    """What tells a file from another in its place, and from none."""
+    return path.stat().st_ino if path is not None and path.exists() else None

@@ -66,7 +66,7 @@ def diff_of_models(
 
     from mhaviz.api.corpus_difference import diff_models
 
-    with corpus.keeping(division, delivery) as on_saved:
+    with corpus.keeping(division, delivery):
         before, after = pair.load(names, delivery)
         with corpus_progress(delivery.quiet) as on_progress:
             difference = diff_models(
@@ -81,7 +81,6 @@ def diff_of_models(
                 on_notice=delivery.tell,
                 on_progress=on_progress,
                 **division,
-                on_saved=on_saved,
             )
         corpus.deliver(difference, delivery, style)
     if this_process().is_first:  # it alone has the whole
