@@ -1,17 +1,84 @@
-"""One query taken apart, in words and as tables."""
+"""One query of one head, taken apart: its scores over features, then its output over keys."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Column, Quote, Table
+from mhaviz.pages.blocks import (
+    Block,
+    Column,
+    Drawn,
+    Grid,
+    Legend,
+    Page,
+    Panels,
+    Quote,
+    QuotedTable,
+    QuotedText,
+    Table,
+    Text,
+)
+from mhaviz.pages.panels import Outline, Panel, Scale
+from mhaviz.pages.words import rule_text, study_title
+from mhaviz.records.axis import Axis
 from mhaviz.records.explanation import Explanation
 
 _LONG = 1e5  # with two decimals and a sign from here on wider than any power of ten in float32
 _QUOTED = 24  # cells of a terminal
-_LABEL, _BAR = 24, 16  # likewise
+_BAR = 16  # likewise
 MOST_KEYS = 16  # of a longer sentence the keys that matter most are shown, and the rest are summed up
+
+
+def explanation_page(e: Explanation) -> Page:
+    """The query's features, their products with every key's, scores and weights; below, what each value contributes."""
+    keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
+    rest = [key for key in others(e, largest) if e.visible[key]]
+    sums = [e.contributions[rest].sum(axis=0)] if rest else []
+    parts, names = np.stack([*e.contributions[largest], *sums, e.output]), [f"{len(rest)} more"] * len(sums)
+    total = Outline(range(len(parts) - 1, len(parts)), range(e.d_key), "fine")
+    products = np.where(e.visible[:, None], e.products, np.float32(np.nan))[keys]
+    blocks: tuple[Block, ...] = (
+        QuotedText(lambda quote: Text((heading(e, quote),), "heading")),
+        Text((scores_heading(e),), "heading"),
+        Grid(
+            (
+                (_strips("q", e.query[None], ["q"]), None),
+                (_strips("q ∘ k", products, _labels(e, keys)), QuotedTable(lambda quote: scores_table(e, keys, quote))),
+            )
+        ),
+        *([Text((rest_text(e, left),))] if (left := others(e, keys)) else []),
+        QuotedText(lambda quote: Text((strongest_text(e, quote), ""))),
+        Text((output_heading(),), "heading"),
+        Grid(
+            (
+                (
+                    _strips("a v", parts, [*_labels(e, largest), *names, "= output"], total),
+                    QuotedTable(lambda quote: contributions_table(e, largest, quote)),
+                ),
+            )
+        ),
+        Legend("none"),
+    )
+
+    def reading(drawn: Drawn) -> str:
+        remark = e.source.remark if e.kind == "cross" else ""  # what the query is named after
+        sides = "columns are features, counted from 0; rows are keys"
+        return "; ".join(filter(None, [sides, *dict.fromkeys(drawn.pooled), remark]))
+
+    return Page(study_title(e), blocks, e.source.footnote, reading)
+
+
+def _strips(name: str, values: NDArray[np.float32], labels: Sequence[str], *outlined: Outline) -> Panels:
+    """Rows of features."""
+    panel = Panel(name, values, Scale.around_zero(values, name), outlined=outlined)
+    return Panels("", (panel,), Axis.of(labels), Axis.of(map(str, range(values.shape[1]))), name, 1)
+
+
+def _labels(e: Explanation, keys: Sequence[int]) -> list[str]:
+    """ "4 deposit": these keys, told apart where words come twice."""
+    texts = (e.keys[key].removeprefix(" ") for key in keys)
+    return [f"{key} {text}" if text.strip() else f'{key} "{text}"' for key, text in zip(keys, texts, strict=True)]
 
 
 def number_text(value: float, form: str = "z.2f") -> str:
@@ -24,18 +91,13 @@ def heading(e: Explanation, quote: Quote) -> str:
     return f"head {e.head}, query “{quote(e.token, _QUOTED)}” at position {e.position}"
 
 
-def rows_remark(e: Explanation) -> str:
-    """What the query is named after, where that is not the word that the decoder reads; else nothing."""
-    return e.source.remark if e.kind == "cross" else ""
-
-
 def scores_heading(e: Explanation) -> str:
     """Over the scores."""
     rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"
     return f"scores: q·k, the sum of {_features(e)}; {rule}; softmax"
 
 
-def output_heading(e: Explanation) -> str:
+def output_heading() -> str:
     """Over the contributions."""
     return "output: the values v times their weights a, the largest contributions first"
 
@@ -78,18 +140,13 @@ def rest_text(e: Explanation, rest: Sequence[int]) -> str:
     return text if not hidden else f"{text}, {hidden} of them hidden"
 
 
-Labels = Callable[[int], Sequence[str]]
-"""One label a key, in at most so many cells of a terminal."""
-
-
-def scores_table(e: Explanation, keys: Sequence[int], labels: Labels, rule: str) -> Table:
-    """These keys: scores, weights and the features that made them; ``rule``: what becomes of q·k, over a column."""
-    shown = labels(_LABEL)
+def scores_table(e: Explanation, keys: Sequence[int], quote: Quote) -> Table:
+    """These keys: scores, weights and the features that made them."""
     columns = (
         Column("#", is_key=True),
-        Column("key", _nth(shown), "left", is_key=True),
+        Column("key", lambda key: quote(e.keys[key], _QUOTED), "left", is_key=True),
         Column("q·k", number_text),
-        Column(rule, lambda score: score if isinstance(score, str) else number_text(score)),
+        Column(rule_text(e), lambda score: score if isinstance(score, str) else number_text(score)),
         Column("weight", "{:.2f}".format),
         Column("", align="left", bar=_BAR),
         Column("strongest features", lambda key: features_text(e, key), "left"),
@@ -101,16 +158,19 @@ def scores_table(e: Explanation, keys: Sequence[int], labels: Labels, rule: str)
     return Table(columns, tuple(rows))
 
 
-def contributions_table(e: Explanation, keys: Sequence[int], labels: Labels) -> Table:
+def contributions_table(e: Explanation, keys: Sequence[int], quote: Quote) -> Table:
     """These keys by what they contribute, and the sum of all."""
-    shown = labels(_LABEL)
+
+    def name(key: int | str) -> str:
+        return key if isinstance(key, str) else quote(e.keys[key], _QUOTED)
+
     columns = (
         Column("#", is_key=True),
-        Column("value of", _nth(shown), "left", is_key=True),
+        Column("value of", name, "left", is_key=True),
         Column("weight", "{:.2f}".format),
         Column("‖v‖", number_text),
         Column("‖a v‖", number_text),
-        Column("share", "{:.0%}".format),
+        Column("share of all ‖a v‖", "{:.0%}".format, short="share"),
         Column("", align="left", bar=_BAR),
     )
     norms = lengths_of(e.value)
@@ -118,20 +178,10 @@ def contributions_table(e: Explanation, keys: Sequence[int], labels: Labels) -> 
         (key, key, e.weights[key], norms[key], e.sizes[key], e.shares[key], float(e.shares[key])) for key in keys
     ]
     if rest := [key for key in others(e, keys) if e.visible[key]]:
-        size = float(lengths_of(e.contributions[rest].sum(axis=0)))
-        rows.append(("", f"{len(rest)} more", e.weights[rest].sum(), "", size, e.shares[rest].sum(), 0.0))
+        size, share = float(lengths_of(e.contributions[rest].sum(axis=0))), float(e.shares[rest].sum())
+        rows.append(("", f"{len(rest)} more", e.weights[rest].sum(), "", size, share, share))
     rows.append(("", "= output", e.weights.sum(), "", float(lengths_of(e.output)), "", 0.0))
     return Table(columns, tuple(rows), has_total=True)
-
-
-def _nth(labels: Sequence[str]) -> Callable[[int | str], str]:
-    """The label of a key; of several keys together the words that stand there."""
-    return lambda key: key if isinstance(key, str) else labels[key]
-
-
-def visible_products(e: Explanation) -> NDArray[np.float32]:
-    """The products, (k_length, d_key); NaN where the mask hides the key."""
-    return np.where(e.visible[:, None], e.products, np.float32(np.nan))
 
 
 def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

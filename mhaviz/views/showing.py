@@ -70,6 +70,7 @@ SHOWN = {
     "Difference": Entry("difference:difference_page", PAGE_SUFFIXES, DIVERGING, {"most": MOST_MAPS}),
     "EmbeddedText": Entry("embeddings:embeddings_page", cmap=DIVERGING),
     "Evaluation": Entry("training:evaluation_page"),
+    "Explanation": Entry("explanation:explanation_page"),
     "HeadStatistics": Entry("head_statistics:head_statistics_page", HEAD_SUFFIXES),
     "ImplementationComparison": Entry("implementations:implementations_page"),
     "LayerMatrices": Entry("matrices:matrices_page"),
@@ -84,7 +85,6 @@ SHOWN = {
 """Every record that is shown in blocks, by the name of its class: the one place where it is entered."""
 
 _DRAWINGS = {
-    "Explanation": ("figure.explanation:explanation_figure", "terminal.explanation:ExplanationView"),
     "ImageAttention": ("figure.image:image_figure", "terminal.image:ImageView"),
     "ShapeTrace": ("figure.flow:flow_figure", "terminal.trace:TraceView"),
 }

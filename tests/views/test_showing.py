@@ -9,6 +9,7 @@ from looking import encoded, traced
 
 import mhaviz
 from mhaviz.analyses.difference import compare
+from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.masking import masking
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.analyses.projections import compare_projections
@@ -81,6 +82,7 @@ def records(random_map, random_heads, random_effects):
         masking(*encoded(layer, ["the black cat", "a dog"]), [0], 0.3),
         compare_projections(layer.projection_inputs("the black cat")),
         scaled,
+        explain(*encoded(layer, ["the black cat"]), 1, 0),
         layer_matrices(*encoded(layer, ["the black cat"]), [0, 1]),
         Report(first, traced(layer, ["the black cat"]), scaled),
         CorpusDifference(SOURCE, (KindDivergence("self", (2,), 5, 50, *DIVERGENCES),)),

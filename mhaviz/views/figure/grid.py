@@ -9,6 +9,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.views.figure.heads import PanelsPart, scale_width
 from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE, bar_height, draw_scale
 from mhaviz.views.figure.sheet import Sheet
+from mhaviz.views.figure.table import TablePart
 
 _BETWEEN, _BELOW = 0.15, 0.1  # inches between two columns, and below a row of pictures
 
@@ -75,7 +76,7 @@ class GridPart:
             last = max(map(_last_cells, (part for part, _ in parts)))
             for part, i in parts:
                 x, room = sum(widths[:i]) + _BETWEEN * i, widths[i]
-                top = y + last - _last_cells(part) if isinstance(part, PanelsPart) else y
+                top = y + last - _last_cells(part) if isinstance(part, (PanelsPart, TablePart)) else y
                 placed.append((part, x, top, room))
                 end = max(end, top + part.height(room))
             y = end + max(_BELOW if isinstance(part, PanelsPart) else part.after for part, _ in parts)
@@ -97,13 +98,15 @@ class GridPart:
 
 
 def _last_cells(part: Part) -> float:
-    """Inches from the top to the end of the last row of cells."""
-    return part.height(0.0) - part.layout.keys.room if isinstance(part, PanelsPart) else 0.0
+    """Inches from the top to the end of the last row of cells, or of a table."""
+    if isinstance(part, PanelsPart):
+        return part.height(0.0) - part.layout.keys.room
+    return part.rows_height if isinstance(part, TablePart) else 0.0
 
 
 def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
     """Parts of which the pictures of a column begin at the same place, with the labels that no neighbour has."""
-    labelled = [[part and _labelled_once(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
+    labelled = [[part and _in_line(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
     rooms = [
         max((part.layout.queries.room for part in column if isinstance(part, PanelsPart)), default=0.0)
         for column in zip_longest(*labelled)
@@ -111,15 +114,19 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bo
     return GridPart(tuple(tuple(map(_begun, row, rooms)) for row in labelled), bars)
 
 
-def _labelled_once(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:
-    """The same without labels of rows that a picture to the left has, and of columns that one below has."""
+def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:
+    """The same, a picture without labels of rows that one to the left has, and of columns that one below has; a table
+    with a row beside each of theirs."""
+    before = [other for other in rows[row][:column] if isinstance(other, PanelsPart)]
+    if isinstance(part, TablePart) and before:
+        return part.beside(before[-1].layout.queries.cells, before[-1].layout.queries.cell)
     if not isinstance(part, PanelsPart):
         return part
-    before, below = rows[row][:column], (lower[column] for lower in rows[row + 1 :] if column < len(lower))
+    below = [other for line in rows[row + 1 :] for other in line[column : column + 1] if isinstance(other, PanelsPart)]
     queries, keys = part.layout.queries, part.layout.keys
-    if any(part.block.rows.are_same(other.block.rows) for other in before if isinstance(other, PanelsPart)):
+    if any(part.block.rows.are_same(other.block.rows) for other in before):
         queries = replace(queries, marks=(), room=0.0)
-    if any(part.block.columns.are_same(other.block.columns) for other in below if isinstance(other, PanelsPart)):
+    if any(part.block.columns.are_same(other.block.columns) for other in below):
         keys = replace(keys, marks=(), room=0.0)
     return replace(part, layout=replace(part.layout, queries=queries, keys=keys))
 

@@ -393,7 +393,11 @@ def decide_panels(
         space = replace(space, shape=(min(high, _HIGHEST_FEATURES / n_rows), min(wide, widest / n_columns)))
     if in_line:
         widest = _WIDEST.get(in_line, _SIDE_BY_SIDE / in_line)
-        shape = _in_line(block.rows, _ROW, _HIGH), _in_line(block.columns, _OF_NUMBERS[1], widest)
+        feature = _OF_FEATURES[0] / min(in_line, 2)
+        shape = (
+            _in_line(block.rows, _ROW, min(feature, _HIGH / len(block.rows))),
+            _in_line(block.columns, _OF_NUMBERS[1], min(feature, widest / len(block.columns))),
+        )
         space = Space(fonts, style.dpi, block.across, least_tile=math.inf, names=("", ""), shape=shape)
     text_length = max(_NUMBER if in_line else 0, *(panel.text_length for panel in panels))
     layout = decide_mosaic(len(panels), block.rows, block.columns, space, text_length)
@@ -404,11 +408,11 @@ def decide_panels(
     return PanelsPart(block, layout.spread(longest * DRAWN_WIDER + GAP), bars)
 
 
-def _in_line(axis: Axis, with_number: float, most: float) -> float:
-    """Inches of a cell of an axis; ``most``: of all of them, if they are features."""
+def _in_line(axis: Axis, with_number: float, feature: float) -> float:
+    """Inches of a cell of an axis: of one with a number in it, of a feature, or of a token."""
     if len(axis) <= VALUES_UP_TO:
         return with_number
-    return min(0.1, most / len(axis)) if axis.are_positions else min(_OF_FEATURES[0], _TOKENS / len(axis))
+    return feature if axis.are_positions else min(_OF_FEATURES[0], _TOKENS / len(axis))
 
 
 def _ids_width(block: Panels, size: float) -> float:

@@ -55,7 +55,7 @@ from mhaviz.views.figure.sheet import (
     title_width,
     wrap,
 )
-from mhaviz.views.figure.table import TablePart, decide_table
+from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.labels import quoting
 from mhaviz.views.style import LayoutStyle, Style
 
@@ -198,7 +198,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
         if isinstance(block, Text):
             return TextPart(block, _HEADING if block.style == "heading" else SMALL if explains else BODY)
         assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
-        return decide_table(block.make(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
+        return measure_table(block.make(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
 
     def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
         def inside(block: Block | None) -> Part | None:

@@ -11,8 +11,8 @@ from rounding import rounding
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
-from mhaviz.views.figure.explanation import explanation_figure
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
+from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 CLOSE = rounding()
@@ -23,17 +23,22 @@ def explanation(sentence="one two three two", position=2, d_model=16, n_heads=2,
 
 
 def strips(sheet):
-    """(label, values) from top to bottom."""
-    found = [image for image in sheet.page.images if not image.get_label().startswith("scale of")]
-    found.sort(key=lambda image: image.get_extent()[3])
-    return [(image.get_label(), np.asarray(image.get_array(), float).ravel()) for image in found]
+    """(label, values) of the rows of all pictures, from top to bottom."""
+    found = []
+    for image in sorted(sheet.page.images, key=lambda image: image.get_extent()[3]):
+        if not image.get_label().startswith("scale of"):
+            left, _, bottom, top = image.get_extent()
+            places = [(*text.get_position(), text.get_text()) for text in sheet.page.texts]
+            beside = sorted((y, label) for x, y, label in places if x < left and top < y < bottom)
+            found += zip([label for _, label in beside], np.asarray(image.get_array(), float), strict=True)
+    return found
 
 
 def test_strips_read_like_the_equation():
     e = explanation()
-    found = strips(explanation_figure(e))
+    found = strips(figure_of(e))
     largest = np.argsort(-e.sizes)
-    names = ("one", "two₁", "three", "two₃")
+    names = ("0 one", "1 two", "2 three", "3 two")
     assert [name for name, _ in found] == ["q", *names, *(names[key] for key in largest), "= output"]
     expected = [e.query, *e.products, *e.contributions[largest], e.output]
     for (_, values), row in zip(found, expected, strict=True):
@@ -42,7 +47,7 @@ def test_strips_read_like_the_equation():
 
 def test_zero_is_in_the_middle_of_every_scale():
     e = explanation()
-    sheet = explanation_figure(e)
+    sheet = figure_of(e)
     limits = {image.get_clim() for image in sheet.page.images}
     assert all(low == -high for low, high in limits)
     contributions = max(np.abs(e.contributions).max(), np.abs(e.output).max())
@@ -51,10 +56,10 @@ def test_zero_is_in_the_middle_of_every_scale():
 
 def test_bars_are_as_long_as_weights_and_shares():
     e = explanation()
-    sheet = explanation_figure(e)
+    sheet = figure_of(e)
     bars = [patch for patch in sheet.page.patches if patch.get_facecolor()[:3] == _rgb(ACCENT)]
     widths = np.array([patch.get_width() for patch in sorted(bars, key=lambda patch: patch.get_y())])
-    expected = np.array([*e.weights, *np.sort(e.shares)[::-1]])
+    expected = np.array([*e.weights, *np.sort(e.shares)[::-1], 0])
     np.testing.assert_allclose(widths / widths.max(), expected / expected.max(), rtol=CLOSE)
 
 
@@ -64,7 +69,7 @@ def _rgb(colour):
 
 def test_numbers_and_words():
     e = explanation()
-    shown = texts(explanation_figure(e))
+    shown = texts(figure_of(e))
     for key in range(4):
         for number in (f"{e.similarities[key]:z.2f}", f"{e.scores[key]:z.2f}", f"{e.sizes[key]:.2f}"):
             assert number in shown
@@ -76,18 +81,18 @@ def test_numbers_and_words():
 
 
 def test_hidden_keys():
-    sheet = explanation_figure(explanation(causal=True, position=1))
+    sheet = figure_of(explanation(causal=True, position=1))
     assert texts(sheet).count("hidden") == 2
     found = strips(sheet)
     assert [bool(np.isnan(values).all()) for _, values in found[1:5]] == [False, False, True, True]
-    assert [name for name, _ in found[5:]] in (["one", "two₁", "= output"], ["two₁", "one", "= output"])
+    assert [name for name, _ in found[5:]] in (["0 one", "1 two", "= output"], ["1 two", "0 one", "= output"])
 
 
 def test_of_many_keys_the_heaviest():
     e = explanation(" ".join(f"w{i}" for i in range(300)), 7)
-    sheet = explanation_figure(e)
+    sheet = figure_of(e)
     heaviest = sorted(np.argsort(-e.weights)[:MOST_KEYS])
-    assert [name for name, _ in strips(sheet)[1 : MOST_KEYS + 1]] == [f"w{key}" for key in heaviest]
+    assert [name for name, _ in strips(sheet)[1 : MOST_KEYS + 1]] == [f"{key} w{key}" for key in heaviest]
     together = 1 - e.weights[heaviest].sum()
     assert f"and {300 - MOST_KEYS} more, together {together:.2f}" in texts(sheet)
     name, rest = strips(sheet)[-2]
@@ -101,7 +106,7 @@ def test_of_many_keys_the_heaviest():
 )
 def test_any_size_stays_on_the_sheet(d_key, length, dpi):
     e = explanation(" ".join(f"w{i}" for i in range(length)), 0, d_key, 1)
-    sheet = explanation_figure(e, Style(dpi=dpi))
+    sheet = figure_of(e, Style(dpi=dpi))
     renderer = sheet.canvas.get_renderer()
     for text in sheet.page.texts:
         extent = text.get_window_extent(renderer)
@@ -116,7 +121,7 @@ def test_any_size_stays_on_the_sheet(d_key, length, dpi):
 
 
 def test_no_more_pixels_than_programs_open():
-    sheet = explanation_figure(explanation(), Style(dpi=5000))
+    sheet = figure_of(explanation(), Style(dpi=5000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     assert len(sheet.notices) == 1
 
@@ -124,5 +129,5 @@ def test_no_more_pixels_than_programs_open():
 def test_hostile_tokens():
     e = explanation(" ".join(f"w{i}" for i in range(len(HOSTILE))), 3)
     for position in (0, 6, 13):
-        sheet = explanation_figure(dataclasses.replace(e, queries=HOSTILE, keys=HOSTILE, position=position))
+        sheet = figure_of(dataclasses.replace(e, queries=HOSTILE, keys=HOSTILE, position=position))
         sheet.save(io.BytesIO(), "png")

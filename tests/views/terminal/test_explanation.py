@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
-from mhaviz.views.terminal.explanation import ExplanationView
+from mhaviz.views.showing import view_of
 from mhaviz.views.terminal.tables import bar
 
 
@@ -36,7 +36,7 @@ def rows(shown, part):
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_every_number_is_there(show, width):
     e = explanation()
-    shown = plain(show(ExplanationView(e), width, None))
+    shown = plain(show(view_of(e), width, None))
     assert max(cell_len(line) for line in shown.split("\n")) <= width
     scores, contributions = rows(shown, 0), rows(shown, 1)
     assert list(scores) == [0, 1, 2, 3]
@@ -58,7 +58,7 @@ def test_numbers_of_many_digits_stay_in_their_columns(show, width):
     e = explanation()
     names = ("query", "key", "products", "similarities", "scores", "value", "contributions", "sizes", "output")
     e = dataclasses.replace(e, **{name: getattr(e, name) * np.float32(1e19) for name in names})
-    shown = plain(show(ExplanationView(e), width))
+    shown = plain(show(view_of(e), width))
     assert max(cell_len(line) for line in shown.split("\n")) <= width
     assert not re.search(r"[0-9]{7}\.[0-9]", shown)
     assert f"{np.linalg.norm(e.output.astype(float)):.3g}" in shown
@@ -68,13 +68,13 @@ def test_the_strongest_key_and_its_features(show):
     e = explanation()
     key = int(np.argmax(e.weights))
     feature = int(np.argmax(np.abs(e.products[key])))
-    shown = show(ExplanationView(e), 200)
+    shown = show(view_of(e), 200)
     assert f"“{e.keys[key]}” at position {key} weighs most, {e.weights[key]:.2f}: features {feature} (" in shown
     assert "head 0, query “three” at position 2" in shown
 
 
 def test_hidden_keys_are_said_to_be_hidden(show):
-    shown = plain(show(ExplanationView(explanation(causal=True, position=1)), 100))
+    shown = plain(show(view_of(explanation(causal=True, position=1)), 100))
     scores, contributions = rows(shown, 0), rows(shown, 1)
     assert ["hidden" in scores[key] for key in range(4)] == [False, False, True, True]
     assert sorted(contributions) == [0, 1]
@@ -86,14 +86,14 @@ def test_nothing_to_see(show):
         name: np.zeros_like(getattr(e, name)) for name in ("weights", "contributions", "sizes", "shares", "output")
     }
     blind = dataclasses.replace(e, visible=np.zeros(4, bool), scores=np.full(4, np.nan, np.float32), **zeros)
-    assert "Every key is hidden" in show(ExplanationView(blind), 80)
+    assert "Every key is hidden" in show(view_of(blind), 80)
 
 
 @pytest.mark.parametrize(("length", "d_key"), [(1, 1), (1, 512), (16, 3), (17, 1), (17, 512), (300, 3), (300, 512)])
 def test_any_size(show, length, d_key):
     e = explanation(" ".join(f"w{i}" for i in range(length)), 0, 1, d_model=d_key)
     for width in (40, 160):
-        shown = plain(show(ExplanationView(e), width, "truecolor"))
+        shown = plain(show(view_of(e), width, "truecolor"))
         assert max(cell_len(line) for line in shown.split("\n")) <= width
         assert len(rows(shown, 0)) == min(length, MOST_KEYS)
         assert ("strongest of up to" in shown) == (d_key == 512)
@@ -111,7 +111,7 @@ def test_hostile_tokens(show, width):
     e = explanation(" ".join(f"w{i}" for i in range(len(HOSTILE))), 3)
     for position in range(0, len(HOSTILE), 5):
         e = dataclasses.replace(e, queries=HOSTILE, keys=HOSTILE, position=position)
-        shown = plain(show(ExplanationView(e), width, "truecolor"))
+        shown = plain(show(view_of(e), width, "truecolor"))
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)
         assert max(cell_len(line) for line in shown.split("\n")) <= width
 

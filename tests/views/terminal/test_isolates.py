@@ -18,7 +18,7 @@ from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.records.attention import Attention
 from mhaviz.records.source import Source
-from mhaviz.views.terminal.explanation import ExplanationView
+from mhaviz.views.showing import view_of
 from mhaviz.views.terminal.isolates import isolated
 
 ARABIC = ("أحب", "آلية", "الانتباه", "كثيرا")
@@ -69,7 +69,7 @@ def test_columns_stay_under_their_words(show, tokens, colour):
 
 
 def test_tables_keep_their_columns(show):
-    for line in show(ExplanationView(explanation(HEBREW)), 100).splitlines():
+    for line in show(view_of(explanation(HEBREW)), 100).splitlines():
         if re.match(r"\d ", line):
             assert columns_of(line) == ANSI.sub("", line).replace(FSI, "").replace(PDI, "")
 
@@ -77,7 +77,7 @@ def test_tables_keep_their_columns(show):
 @pytest.mark.parametrize("length", [1, 8, 60])
 @pytest.mark.parametrize("colour", [None, "truecolor"])
 def test_isolates_are_balanced(show, length, colour):
-    for view in (heatmap_view(attention(ARABIC, length)), ExplanationView(explanation(ARABIC * length))):
+    for view in (heatmap_view(attention(ARABIC, length)), view_of(explanation(ARABIC * length))):
         for width in (30, 60, 100):
             for line in show(view, width, colour).splitlines():
                 depths = np.cumsum([(c == FSI) - (c == PDI) for c in line])
