@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mhaviz.views.plain_text import PLAIN
@@ -17,18 +16,16 @@ _SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg", _KERNELS: "64"}
 """matplotlib reads no matplotlibrc, broken or not, and opens no window. PyTorch keeps few kernels of sizes of batches,
 which over a corpus would be a thousand, of up to 40 KiB each; so many are more than a batch has.
 """
-_STREAMS = "stdout", "stderr"
+_users = ExitStack()
+"""Puts in place what a program of the user's own would find without us; empty where somebody calls ``main``."""
+
+_is_ours = False
 
 
 def run_settled() -> int:
-    """Run the program, and return its exit status.
-
-    The garbage collector runs more rarely: a short run mostly imports torch and matplotlib, whose objects stay.
-    """
-    global _users
-    _users = _Surroundings.now()
-    gc.set_threshold(100_000, 50, 50)
-    _open_streams()
+    """Run the program, and return its exit status."""
+    global _is_ours
+    _is_ours = True
     settle_surroundings()
 
     from mhaviz.cli import app
@@ -47,16 +44,32 @@ def _leave_group() -> None:
 
 
 def settle_surroundings() -> None:
-    """Remove half-written files when a signal ends the program, and keep matplotlib from reading the user's settings.
+    """Set streams, signals and matplotlib for the command line: a Python program that imports mhaviz has its own.
 
-    This is for the command line alone: a Python program that imports mhaviz makes its own settings.
+    What a narrow encoding lacks is written in ASCII. A signal that ends the program removes half-written files. The
+    garbage collector runs more rarely: a short run mostly imports torch and matplotlib, whose objects stay.
     """
     from mhaviz.files.writing import clean_up_on
 
-    names = ("SIGTERM", "SIGHUP")
-    clean_up_on([getattr(signal, name) for name in names if hasattr(signal, name)])
-    os.environ |= _SETTINGS | {_KERNELS: os.environ.get(_KERNELS, _SETTINGS[_KERNELS])}
-    logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # the caller has closed it
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            _users.callback(stream.reconfigure, errors=stream.errors)
+            stream.reconfigure(errors=PLAIN)
+    clean_up_on([getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)])
+    _users.callback(gc.set_threshold, *gc.get_threshold())
+    gc.set_threshold(100_000, 50, 50)
+    for name, value in _SETTINGS.items():
+        if name in os.environ:
+            _users.callback(os.environ.update, {name: os.environ[name]})
+        else:
+            _users.callback(os.environ.pop, name, None)
+        os.environ[name] = os.environ.get(name, value) if name == _KERNELS else value
+    logger = logging.getLogger("matplotlib")
+    _users.callback(logger.setLevel, logger.level)
+    logger.setLevel(logging.CRITICAL)
     if Path("matplotlibrc").is_file():  # here it comes before all others: matplotlib is imported from elsewhere
         folder = Path.cwd()
         os.chdir(folder.anchor)
@@ -66,63 +79,17 @@ def settle_surroundings() -> None:
             os.chdir(folder)
 
 
-@dataclass(frozen=True)
-class _Surroundings:
-    """What ``run`` sets for itself, and a program of the user's must find as it was."""
-
-    environment: dict[str, str | None]
-    thresholds: tuple[int, int, int]
-    log_level: int
-    errors: dict[str, str]
-
-    @classmethod
-    def now(cls) -> "_Surroundings":
-        return cls(
-            {name: os.environ.get(name) for name in _SETTINGS},
-            gc.get_threshold(),
-            logging.getLogger("matplotlib").level,
-            {name: getattr(getattr(sys, name), "errors", "strict") for name in _STREAMS},
-        )
-
-    def put_in_place(self) -> None:
-        for name, value in self.environment.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-        gc.set_threshold(*self.thresholds)
-        logging.getLogger("matplotlib").setLevel(self.log_level)
-        for name, errors in self.errors.items():
-            stream = getattr(sys, name)
-            if hasattr(stream, "reconfigure") and not stream.closed:
-                stream.reconfigure(errors=errors)
-
-
-_users: _Surroundings | None = None
-
-
 def owns_process() -> bool:
     """Whether this process is the command line's own, and not that of a Python program that calls ``main``."""
-    return _users is not None
+    return _is_ours
 
 
 @contextmanager
 def surroundings_put_back() -> Iterator[None]:
     """Let what runs within, a program of the user's own, find what it would find without us."""
-    if _users is None:  # nothing is settled: somebody calls ``main``
-        yield
-        return
-    ours = _Surroundings.now()
-    _users.put_in_place()
+    _users.close()
     try:
         yield
     finally:
-        ours.put_in_place()
-
-
-def _open_streams() -> None:
-    """Let what a narrow encoding lacks be written in ASCII, and stand in for streams that the caller has closed."""
-    for name in _STREAMS:
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-        elif hasattr(getattr(sys, name), "reconfigure"):
-            getattr(sys, name).reconfigure(errors=PLAIN)
+        if _is_ours:
+            settle_surroundings()
