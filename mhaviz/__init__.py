@@ -9,31 +9,35 @@ TYPE_CHECKING = False  # as type checkers know it; typing itself takes long to l
 if TYPE_CHECKING:
     from typing import Any
 
-    from mhaviz.api.corpus_difference import diff_models
-    from mhaviz.api.evaluation import evaluate
-    from mhaviz.api.loaded import LoadedModel, load
-    from mhaviz.api.parts import merge
-    from mhaviz.api.recording import Recording, record
-    from mhaviz.api.saved_maps import diff, read
-    from mhaviz.api.studies import (
-        ablate,
-        attend,
-        compare_scaling,
-        embeddings,
-        explain,
-        head_statistics,
-        masks,
-        matrices,
-        sinusoids,
-        trace_shapes,
-    )
-    from mhaviz.attention.map import attention_map
-    from mhaviz.errors import ArgumentError, MhavizError
-    from mhaviz.layer.attention import MultiHeadAttention
-    from mhaviz.layer.embedding import Embeddings, PositionalEncoding
-    from mhaviz.layer.tokens import tokenize
-    from mhaviz.records.probes import Needle, RandomRepeats
-    from mhaviz.views.figure.display import display_attention
+    from mhaviz.api.corpus_difference import diff_models as diff_models
+    from mhaviz.api.evaluation import evaluate as evaluate
+    from mhaviz.api.loaded import LoadedModel as LoadedModel
+    from mhaviz.api.loaded import load as load
+    from mhaviz.api.parts import merge as merge
+    from mhaviz.api.recording import Recording as Recording
+    from mhaviz.api.recording import record as record
+    from mhaviz.api.saved_maps import diff as diff
+    from mhaviz.api.saved_maps import read as read
+    from mhaviz.api.studies import ablate as ablate
+    from mhaviz.api.studies import attend as attend
+    from mhaviz.api.studies import compare_scaling as compare_scaling
+    from mhaviz.api.studies import embeddings as embeddings
+    from mhaviz.api.studies import explain as explain
+    from mhaviz.api.studies import head_statistics as head_statistics
+    from mhaviz.api.studies import masks as masks
+    from mhaviz.api.studies import matrices as matrices
+    from mhaviz.api.studies import sinusoids as sinusoids
+    from mhaviz.api.studies import trace_shapes as trace_shapes
+    from mhaviz.attention.map import attention_map as attention_map
+    from mhaviz.errors import ArgumentError as ArgumentError
+    from mhaviz.errors import MhavizError as MhavizError
+    from mhaviz.layer.attention import MultiHeadAttention as MultiHeadAttention
+    from mhaviz.layer.embedding import Embeddings as Embeddings
+    from mhaviz.layer.embedding import PositionalEncoding as PositionalEncoding
+    from mhaviz.layer.tokens import tokenize as tokenize
+    from mhaviz.records.probes import Needle as Needle
+    from mhaviz.records.probes import RandomRepeats as RandomRepeats
+    from mhaviz.views.figure.display import display_attention as display_attention
 
 _HOMES = {
     "ArgumentError": "errors",
@@ -67,38 +71,7 @@ _HOMES = {
     "trace_shapes": "api.studies",
 }
 
-__all__ = [
-    "ArgumentError",
-    "Embeddings",
-    "LoadedModel",
-    "MhavizError",
-    "MultiHeadAttention",
-    "Needle",
-    "PositionalEncoding",
-    "RandomRepeats",
-    "Recording",
-    "__version__",
-    "ablate",
-    "attend",
-    "attention_map",
-    "compare_scaling",
-    "diff",
-    "diff_models",
-    "display_attention",
-    "embeddings",
-    "evaluate",
-    "explain",
-    "head_statistics",
-    "load",
-    "masks",
-    "matrices",
-    "merge",
-    "read",
-    "record",
-    "sinusoids",
-    "tokenize",
-    "trace_shapes",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> "Any":
