@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ import msgspec
 import numpy as np
 
 from mhaviz._version import __version__
-from mhaviz.errors import ArgumentError, MhavizError, reason, shortened
+from mhaviz.errors import MhavizError, shortened
 from mhaviz.files.errors import ContentError, reading, require_file
 from mhaviz.files.json_files import memory_of
 from mhaviz.files.part_names import SUFFIX
@@ -34,8 +33,8 @@ class _Description(msgspec.Struct):
     mhaviz: _Short
     models: Annotated[tuple[ModelIdentity, ...], msgspec.Meta(min_length=1)]
     options: dict[str, Any]
-    shard: tuple[int, int]
-    text: Behind
+    shard: Shard
+    behind: Behind
 
 
 def write_part(part: CorpusPart, path: Path) -> None:
@@ -43,7 +42,9 @@ def write_part(part: CorpusPart, path: Path) -> None:
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
-    content = save(arrays, {METADATA: json.dumps(_description(part))})
+    said = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.behind)
+    about = describe_source(part.source) | msgspec.to_builtins(said) | {"format": _FORMAT}
+    content = save(arrays, {METADATA: json.dumps(about)})
     write_whole([(path, lambda stream: stream.write(content))])
 
 
@@ -74,41 +75,17 @@ def read_part(path: Path) -> CorpusPart:
         for name, array in held.items():
             if array.dtype != "float64":
                 raise ContentError(f"{name:.60}: expected float64, got {array.dtype:.60}")
-        try:
-            return _restored(description, {name: np.asarray(array.load()) for name, array in held.items()})
-        except ArgumentError as error:  # it is the file that is wrong, not the command line
-            raise ContentError(reason(error)) from error
-
-
-def _description(part: CorpusPart) -> dict[str, Any]:
-    """All but the arrays, as JSON values."""
-    return describe_source(part.source) | {
-        "mhaviz": part.version,
-        "format": _FORMAT,
-        "study": part.study,
-        "models": [asdict(model) for model in part.models],
-        "options": dict(part.options),
-        "shard": [part.shard.number, part.shard.count],
-        "text": asdict(part.behind),
-    }
+        return _restored(description, {name: np.asarray(array.load()) for name, array in held.items()})
 
 
 def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> CorpusPart:
-    """The reverse. Raises ValueError for what cannot be that of a part."""
+    """Raises ValueError for what cannot be that of a part."""
     saved = msgspec.convert(description, _Description)
-    behind = saved.text
+    behind = saved.behind
     if not 0 <= behind.read < 2**63 or not bool(behind.read) <= behind.block <= _MOST_OF_A_BLOCK:
-        raise ValueError(f"text: expected blocks of 1 to {_MOST_OF_A_BLOCK:,} sentences")
-    return CorpusPart(
-        saved.study,
-        saved.mhaviz,
-        saved.models,
-        saved.options,
-        Shard(*saved.shard),
-        behind,
-        restore_source(description),
-        arrays,
-    )
+        raise ValueError(f"behind: expected blocks of 1 to {_MOST_OF_A_BLOCK:,} sentences")
+    source = restore_source(description)
+    return CorpusPart(saved.study, saved.mhaviz, saved.models, saved.options, saved.shard, behind, source, arrays)
 
 
 def require_version(part: CorpusPart, name: str) -> None:
