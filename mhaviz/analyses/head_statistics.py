@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from mhaviz.records.head_statistics import (
     HeadAverages,
     HeadStatistics,
 )
-from mhaviz.records.probes import Probe, probe_of_json
+from mhaviz.records.probes import Probe
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Tokens
 
@@ -114,7 +115,7 @@ class HeadStudy(Study):
         """See ``Study.of_options``."""
         try:
             bootstrap = Bootstrap(*(options[name] for name in ("replicates", "seed", "texts_apart")))
-            return cls(bootstrap, probe_of_json(options["probe"]))
+            return cls(bootstrap, msgspec.convert(options["probe"], Probe | None))
         except ArgumentError as error:  # it is a file that is wrong, not the command line
             raise ValueError(str(error)) from error
 

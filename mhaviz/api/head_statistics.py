@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.weights import attention_weights, map_sizes
@@ -20,7 +22,7 @@ from mhaviz.models.load import Notice
 from mhaviz.processes import this_process
 from mhaviz.records.given import Given
 from mhaviz.records.head_statistics import SHOWN, HeadStatistics
-from mhaviz.records.probes import Probe, probe_to_json
+from mhaviz.records.probes import Probe
 from mhaviz.records.quantity import ShownNumbers, require_shown
 
 
@@ -59,7 +61,7 @@ def head_statistics(
         "replicates": bootstrap.replicates,
         "seed": bootstrap.seed,
         "texts_apart": bootstrap.texts_apart,
-        "probe": probe_to_json(probe),
+        "probe": msgspec.to_builtins(probe),
     }
     if model.zeroed:
         options["zeroed"] = sorted(map(list, model.zeroed))

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadTable
-from mhaviz.records.probes import Probe, probe_to_json
+from mhaviz.records.probes import Probe
 from mhaviz.records.shown import Brief
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind
@@ -103,4 +104,4 @@ class Ablation(HeadTable):
         """See ``Shown.to_dict``."""
         about = {name: getattr(self, name) for name in ("prediction", "sentences", "loss", "too_long", "kinds")}
         bootstrap = {"replicates": self.replicates, "seed": self.seed, "level": LEVEL}
-        return about | {"probe": probe_to_json(self.probe), "bootstrap": bootstrap}
+        return about | {"probe": msgspec.to_builtins(self.probe), "bootstrap": bootstrap}

@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields, replace
 from math import nan
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import Attention
 from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadTable
-from mhaviz.records.probes import Probe, probe_to_json
+from mhaviz.records.probes import Probe
 from mhaviz.records.quantity import NORM, WEIGHT
 from mhaviz.records.shown import Brief
 from mhaviz.records.source import Source
@@ -214,7 +215,7 @@ class HeadStatistics(HeadTable):
         return {
             "quantity": self.quantity,
             "too_long": self.too_long,
-            "probe": probe_to_json(self.probe),
+            "probe": msgspec.to_builtins(self.probe),
             "bootstrap": {"replicates": self.replicates, "seed": self.seed, "level": LEVEL},
             "edges": EDGES,
             "kinds": kinds,

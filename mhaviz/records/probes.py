@@ -1,14 +1,11 @@
 """Texts that are made to find heads of a certain kind."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+import msgspec
 
 from mhaviz.errors import ArgumentError, parameter, shortened
 
 
-@dataclass(frozen=True)
-class RandomRepeats:
+class RandomRepeats(msgspec.Struct, frozen=True, tag_field="kind", tag="random repeats"):
     """Sequences of random tokens, each of which is repeated once: where induction heads are defined.
 
     What follows a token can be known from its earlier copy alone: Olsson et al. 2022 (arXiv 2209.11895, "Defining
@@ -26,8 +23,7 @@ class RandomRepeats:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Needle:
+class Needle(msgspec.Struct, frozen=True, tag_field="kind", tag="needle"):
     """A sentence that is put into each text at several depths, and that stands at the end of the text once more.
 
     Attributes:
@@ -52,31 +48,3 @@ class Needle:
 
 
 Probe = RandomRepeats | Needle
-
-_NAMES: Mapping[type, str] = {RandomRepeats: "random repeats", Needle: "needle"}
-_TYPES: Mapping[str, type] = {"text": str, "question": str, "depths": tuple}  # of fields that are no whole numbers
-
-
-def probe_to_json(probe: Probe | None) -> dict[str, Any] | None:
-    """As plain JSON values."""
-    if probe is None:
-        return None
-    return {"kind": _NAMES[type(probe)]} | {
-        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(probe).items()
-    }
-
-
-def probe_of_json(values: Mapping[str, Any] | None) -> Probe | None:
-    """The reverse. Raises ValueError for what is none."""
-    if values is None:
-        return None
-    try:
-        (kind,) = [kind for kind, name in _NAMES.items() if name == values["kind"]]
-        given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        del given["kind"]
-        if not all(type(value) is _TYPES.get(name, int) for name, value in given.items()):
-            raise TypeError
-        probe: Probe = kind(**given)
-    except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"expected a probe, got {values!r:.80}") from error
-    return probe

@@ -222,7 +222,7 @@ def test_files_of_anybody(model, tmp_path):
     refused({"options": about["options"] | {"replicates": -1}}, message="expected 0 to 100,000 replicates")
     refused({"options": about["options"] | {"seed": "x"}})
     probe = {"kind": "random repeats", "n_tokens": "x"}
-    refused({"options": about["options"] | {"probe": probe}}, message="expected a probe")
+    refused({"options": about["options"] | {"probe": probe}}, message="Expected `int`, got `str`")
     save_file(arrays, broken)
     with pytest.raises(MhavizError, match="it is no part of a corpus"):
         mhaviz.merge([broken])

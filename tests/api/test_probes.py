@@ -5,6 +5,7 @@ import csv
 import json
 from io import StringIO
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,7 @@ from rounding import rounding
 import mhaviz
 from mhaviz import ArgumentError, Needle, RandomRepeats
 from mhaviz.records.head_statistics import STATISTICS
-from mhaviz.records.probes import probe_of_json, probe_to_json
+from mhaviz.records.probes import Probe
 
 CLOSE = rounding(depth=2)
 
@@ -121,7 +122,7 @@ def test_json_says_what_it_is_of(repeats, tmp_path):
 
 @pytest.mark.parametrize("probe", [None, RandomRepeats(7), NEEDLE])
 def test_probes_come_back_from_json(probe):
-    assert probe_of_json(json.loads(json.dumps(probe_to_json(probe)))) == probe
+    assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(probe))), Probe | None) == probe
 
 
 @pytest.mark.parametrize("values", [
@@ -131,8 +132,8 @@ def test_probes_come_back_from_json(probe):
     {"kind": "random repeats", "n_tokens": [1]}, {"kind": "random repeats", "n_tokens": True},
 ])  # fmt: skip
 def test_json_that_is_no_probe(values):
-    with pytest.raises(ValueError, match="expected a probe"):
-        probe_of_json(values)
+    with pytest.raises(ValueError, match=r"Object|Expected|Invalid|expected"):
+        msgspec.convert(values, Probe | None)
 
 
 def test_heads_are_zeroed_on_random_repeats(loaded):

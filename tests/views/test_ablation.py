@@ -4,11 +4,12 @@ import csv
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from drawn import texts
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records.probes import Needle, RandomRepeats, probe_of_json
+from mhaviz.records.probes import Needle, Probe, RandomRepeats
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.showing import fitted_style, page_of
 from mhaviz.views.terminal.page import PageView
@@ -79,4 +80,4 @@ def test_what_the_means_are_over(tmp_path, show, random_effects, probe, texts, b
     assert texts in shown
     assert between in shown
     ablation.save(tmp_path / "a.json")
-    assert probe_of_json(json.loads((tmp_path / "a.json").read_text())["probe"]) == probe
+    assert msgspec.convert(json.loads((tmp_path / "a.json").read_text())["probe"], Probe | None) == probe
