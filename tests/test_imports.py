@@ -33,7 +33,7 @@ PARTS = [
     ("mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
     (
         "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"
-        "import mhaviz.views.terminal.explanation, mhaviz.views.figure.explanation\n"
+        "import mhaviz.views.terminal.image, mhaviz.views.figure.image\n"
         "import mhaviz.records.report, mhaviz.views.data",
         {"torch"},
     ),
