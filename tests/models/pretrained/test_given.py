@@ -405,7 +405,8 @@ def test_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch):
         (["--ids", "1", "a"], "", 2, "--ids takes the place of a sentence"),
         (["--pair", "a"], "", 2, "no sentence"),
         (["--pair", "a", "b", "--model", "random"], "", 2, "--pair goes with a model of transformers"),
-        (["--ids", "9" * 5000], "", 2, "expected tokens below 300, as it has embeddings, got"),
+        (["--ids", "9" * 18], "", 2, "expected tokens below 300, as it has embeddings, got"),
+        (["--ids", "9" * 5000], "", 2, "--ids: expected numbers such as 101,2023,102"),
     ],
 )
 def test_errors_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch, arguments, content, status, message):
