@@ -262,9 +262,7 @@ class Model(ABC):
 
     def require_outputs(self) -> torch.dtype:
         """The type of the outputs that it shows beside its weights. Raises MhavizError of a model that shows none."""
-        raise ArgumentError(
-            f"{parameter('verify')} goes with a model of transformers; name one by {parameter('model')}"
-        )
+        raise only_of_transformers("verify")
 
     def with_norms(self: _M) -> _M:
         """The same model, whose calls know the norms of their values behind W_O: see ``AttentionCall.value_norms``.
@@ -278,9 +276,7 @@ class Model(ABC):
 
     def writing(self: _M, n_tokens: int) -> _M:
         """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""
-        raise ArgumentError(
-            f"{parameter('generate')} goes with a model of transformers; name one by {parameter('model')}"
-        )
+        raise only_of_transformers("generate")
 
     def speaking(self: _M, source: str | None, target: str | None) -> _M:
         """The same model, of which texts are in this language, and what it writes in that; None: as they are.
@@ -476,13 +472,15 @@ def require_heads(site: Site, heads: Sequence[int]) -> None:
             raise ArgumentError(f"expected a head from 0 to {site.n_heads - 1}, got {head}")
 
 
+def only_of_transformers(option: str) -> ArgumentError:
+    """The error where another model is asked for what only a model of transformers has."""
+    return ArgumentError(f"{parameter(option)} is for a model of transformers; name one by {parameter('model')}")
+
+
 def require_texts(given: Given) -> None:
     """Raise ArgumentError if more than sentences and a target is given, of a model that reads nothing else."""
     if given.others:
-        raise ArgumentError(
-            f"{', '.join(map(parameter, given.others))} goes with a model of transformers; name one by "
-            f"{parameter('model')}"
-        )
+        raise only_of_transformers(given.others[0])
 
 
 def require_one_target(sentences: Sequence[str], target: str | None) -> None:

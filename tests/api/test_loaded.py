@@ -163,7 +163,7 @@ def test_a_decoder_is_loaded_again_when_it_must_write(model_folder):
     model = mhaviz.load(model_folder("llama"))
     length = len(model.attend("the cat")[0].queries)
     assert len(model.attend("the cat", generate=3)[0].queries) in range(length + 1, length + 4)
-    with pytest.raises(ArgumentError, match="`generate` goes with a model of transformers"):
+    with pytest.raises(ArgumentError, match="`generate` is for a model of transformers"):
         mhaviz.load().attend("the cat", generate=3)
 
 

@@ -335,7 +335,7 @@ def test_what_cannot_be(mhaviz, model_folder, arguments, status, message):
 def test_options_of_a_model_without_one(mhaviz, option):
     result = mhaviz("heatmap", TEXT, option)
     assert (result.status, result.out) == (2, "")
-    assert "goes with a model of transformers; name one by --model" in result.err
+    assert "is for a model of transformers; name one by --model" in result.err
 
 
 def test_a_rollout_through_the_translator(mhaviz):

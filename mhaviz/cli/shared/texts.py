@@ -48,7 +48,7 @@ Languages = Annotated[
     instead_option(
         metavar="SOURCE,TARGET",
         parser=parsed(_languages, "two codes such as eng_Latn,fra_Latn"),
-        help="Of SENTENCE and of what the decoder writes, of a model of many: eng_Latn,fra_Latn.",
+        help="Of the texts and of what the decoder writes, of a model of many: eng_Latn,fra_Latn.",
     ),
 ]
 

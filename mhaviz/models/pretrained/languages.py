@@ -28,8 +28,12 @@ class Languages:
             if code is None:
                 continue
             codes = codes_of(tokenizer)
+            if not codes:
+                raise ArgumentError(
+                    f"{parameter(option)} is for a model of many languages; {name} knows no codes of any"
+                )
             if code not in codes:
-                some = ", ".join(sorted(codes)[:_LISTED]) or "none"
+                some = ", ".join(sorted(codes)[:_LISTED])
                 raise ArgumentError(
                     f"{parameter(option)}: expected one of {len(codes)} codes that {name} knows ({some}), got "
                     f"{quoted(code)}"

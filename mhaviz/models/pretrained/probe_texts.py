@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from mhaviz.attention.model import CorpusModel
+from mhaviz.attention.model import CorpusModel, only_of_transformers
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.seeding import check_seed
 from mhaviz.models.corpus_batches import Sentence
@@ -48,15 +48,15 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
     Raises:
         ArgumentError: a model that is not of transformers, or that the probe says nothing of; sizes that cannot be.
     """
-    name = parameter("random_repeat" if isinstance(probe, RandomRepeats) else "needle")
+    name = "random_repeat" if isinstance(probe, RandomRepeats) else "needle"
     if not isinstance(model, PretrainedModel):
-        raise ArgumentError(f"{name} goes with a model of transformers; name one by {parameter('model')}")
+        raise only_of_transformers(name)
     if isinstance(probe, RandomRepeats):
         return Probing(_of_repeats(model, probe))
     kinds = {site.kind for site in model.all_sites}
     if kinds != {"masked"}:
         raise ArgumentError(
-            f"{name}: expected a model that writes on after a text, as GPT-2 does, got {model.loaded.name} with "
+            f"{parameter(name)}: expected a model that writes on after a text, as GPT-2 does, got {model.loaded.name} with "
             f"attention of kind {', '.join(sorted(kinds))}"
         )
     ids = needle_ids(model.loaded.tokenizer, probe)
