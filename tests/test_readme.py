@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 import os
 import re
 import shlex
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import induction
 import pytest
-from test_held import COMMANDS, without_pictures
+from test_held import COMMANDS, MEASURED, without_pictures
 
 from mhaviz.analyses import scaling
+from mhaviz.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,6 +31,40 @@ LITTLE = {
     "compare-implementations": ("--lengths", "16,32", "--most-seconds", "0.2"),
     "complexity": ("--lengths", "16,64"),
 }
+
+
+TABLE = re.findall(
+    r"^\| (`.*) \| (.*) \|$", README.split("| what follows in its JSON |")[1].split("```")[0], re.MULTILINE
+)
+
+
+def _keys(value):
+    """The names of all fields of a JSON document."""
+    if isinstance(value, dict):
+        yield from value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _keys(part)
+
+
+@functools.cache
+def _held_keys():
+    held = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "tests/held").glob("*.json")]
+    return [(one["command"], set(_keys(one["document"]))) for one in held]
+
+
+def test_the_table_of_json_names_every_command():
+    named = {name.split()[0] for commands, _ in TABLE for name in re.findall("`(.+?)`", commands)}
+    assert named == set(app.COMMANDS)
+
+
+@pytest.mark.parametrize(("commands", "fields"), TABLE, ids=[commands for commands, _ in TABLE])
+def test_the_table_of_json_names_fields_that_there_are(commands, fields):
+    """As far as the documents of a command are held."""
+    first = {name for name in re.findall("`(.+?)`", commands) if "two models" not in commands}
+    there = {key for command, keys in _held_keys() if command.split()[0] in first for key in keys}
+    quoted = [words for words in re.findall("`(.+?)`", fields) if not words.startswith("-")]
+    names = {name for words in quoted for name in re.findall(r"[a-z_]+(?![^\[]*\])", words)}
+    assert not there or names <= there | MEASURED
 
 
 def test_there_is_something_to_run():

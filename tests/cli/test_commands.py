@@ -229,6 +229,8 @@ BAD = [
     (["trace-shapes", "--batch-size", "3"], 2, "--batch-size needs a length"),
     (["trace-shapes", "a", "--seq-length", "3"], 2, "sizes alone; leave out sentences"),
     (["trace-shapes", "--seq-length", "3", "--layer", "9", "--kind", "cross"], 2, "leave out --layer, --kind"),
+    (["trace-shapes", "--seq-length", "3", "--seed", "1", "--device", "cpu"], 2, "leave out --device, --seed"),
+    (["trace-shapes", "--seq-length", "3", "--target", "a"], 2, "sizes alone; leave out sentences"),
     (["heatmap", "a", "--column", "2"], 2, "No such option: --column (Possible options: --columns); see"),
     (["heatmap", "a", "--bogus"], 2, "No such option: --bogus; see mhaviz heatmap --help"),
     (["heatmap", "a", "-o"], 2, "Option '-o' requires an argument; see mhaviz heatmap --help"),

@@ -13,7 +13,8 @@ from mhaviz.cli.shared.parsing import parsed, wholes
 from mhaviz.cli.shared.texts import Several, Target, given_to, quotes_notice
 from mhaviz.errors import ArgumentError
 
-_OF_SIZES = ("--d-model", "--n-heads", "--seed", "--mask", "--device")
+_OF_SIZES = ("--d-model", "--n-heads", "--mask")
+_SIZES_ALONE = "--batch-size and --seq-length trace sizes alone"
 
 
 def _element(text: str) -> tuple[int, ...]:
@@ -57,16 +58,14 @@ def trace_shapes(
 
     Output: a {RECORD_SUFFIXES} file.
     """
-    from mhaviz.records.given import Given
-
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:
-        require_unread((model, attention), _OF_SIZES, "--batch-size and --seq-length trace sizes alone")
+        require_unread((model, attention), _OF_SIZES, _SIZES_ALONE)
+        if texts.sentences or texts.file or target is not None or values:
+            raise ArgumentError(f"{_SIZES_ALONE}; leave out sentences and --values")
     given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(dpi=dpi), model.load(delivery.tell, given)
     if is_of_sizes:
-        if given != Given() or values:
-            raise ArgumentError("--batch-size and --seq-length trace sizes alone; leave out sentences and --values")
         if seq_length is None:
             raise ArgumentError("--batch-size needs a length; add --seq-length")
         trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
