@@ -56,8 +56,8 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
     kinds = {site.kind for site in model.all_sites}
     if kinds != {"masked"}:
         raise ArgumentError(
-            f"{parameter(name)}: expected a model that writes on after a text, as GPT-2 does, got {model.loaded.name} with "
-            f"attention of kind {', '.join(sorted(kinds))}"
+            f"{parameter(name)}: expected a model that writes on after a text, as GPT-2 does, got {model.loaded.name} "
+            f"with attention of kind {', '.join(sorted(kinds))}"
         )
     ids = needle_ids(model.loaded.tokenizer, probe)
     return Probing(_of_needles(model, probe, texts), tuple(ids), len(probe.depths))
