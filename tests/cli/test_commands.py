@@ -245,6 +245,7 @@ BAD = [
         2,
         "leave out --d-model, --mask",
     ),
+    (["compare-scaling", "--sweep", "--cmap", "bone", "--target", "a"], 2, "leave out --cmap, --target"),
     (["compare-scaling", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),
     (["report", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),
     (["report", "two.txt"], 2, "two.txt is a file; to read it, use - < two.txt"),

@@ -12,6 +12,8 @@ from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.texts import OneSentence, Target, given_to
 from mhaviz.errors import ArgumentError
 
+_SWEEPS = "--sweep goes through d_key with random weights, in curves of one head"
+
 
 def compare_scaling(
     *,
@@ -39,9 +41,10 @@ def compare_scaling(
     Output: a {RECORD_SUFFIXES} file.
     """
     if sweep:
-        require_unread((model, attention), ("--seed",), "--sweep goes through d_key with random weights")
-        if head != 0:
-            raise ArgumentError("--sweep goes through d_key with one head; leave out --head")
+        require_unread((model, attention), ("--seed",), _SWEEPS)
+        said = (("--head", head != 0), ("--cmap", cmap != "ink"), ("--target", target is not None))
+        if unread := [name for name, is_given in said if is_given]:
+            raise ArgumentError(f"{_SWEEPS}; leave out {', '.join(unread)}")
     given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)
     with delivery.working("computing"):
