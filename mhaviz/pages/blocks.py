@@ -62,8 +62,6 @@ class Column:
         align: words begin on the left, numbers end on the right.
         is_key: whether it tells the rows apart: it stands in every part of a table that is too wide for its place.
         bar: its values are shares from 0 to 1, drawn as bars of up to so many cells of a terminal; 0: they are not.
-        short: a heading for a narrow place, if there is one.
-        note: what it means, said under the table, after its heading, where it is shown.
     """
 
     heading: str
@@ -71,8 +69,6 @@ class Column:
     align: Literal["left", "right"] = "right"
     is_key: bool = False
     bar: int = 0
-    short: str = ""
-    note: str = ""
     style: Literal["plain", "bold", "quiet"] = "plain"
 
     def write(self, value: object) -> str:
@@ -91,7 +87,7 @@ class Table:
         heading: stands over it.
         most_drawn, most_listed: rows that paper, or a terminal, has room for.
         more: what is said of so many rows that are left out.
-        notes: what the rows mean, and the columns if these have no notes.
+        notes: what the rows and the columns mean.
         is_grouped: whether rows that have the first column's value in common belong together.
         has_total: whether the last row sums up the others.
     """
@@ -113,9 +109,9 @@ class Table:
             return self, ""
         return replace(self, rows=self.rows[:most]), self.more(len(self.rows) - most)
 
-    def headings(self, short: bool = False) -> tuple[str, ...]:
+    def headings(self) -> tuple[str, ...]:
         """Of all columns."""
-        return tuple((short and column.short) or column.heading for column in self.columns)
+        return tuple(column.heading for column in self.columns)
 
     def texts(self) -> list[tuple[str, ...]]:
         """All values as they are written, without bars."""

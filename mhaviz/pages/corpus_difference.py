@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Panels, Table, Text
-from mhaviz.pages.panels import Panel, Scale, decimals_of
+from mhaviz.pages.head_numbers import key_columns, layers_by_heads, reading_text
+from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.words import counted, left_out_text, more_heads
-from mhaviz.records.axis import Axis
 from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
-from mhaviz.records.tokens import KIND_NAMES
 
 _MOST_ROWS = 16  # of the table
 _LEAST_BITS = 0.00005  # that four decimals can show
@@ -28,21 +27,13 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
         ranking_table(d),
         Text(left_out, "quiet", "listed"),
     )
-    return Page("", blocks, d.source.footnote, "; ".join([reading_text(d), *left_out]))
+    return Page("", blocks, d.source.footnote, "; ".join([_reading_text(d), *left_out]))
 
 
 def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale]) -> Panels:
-    panels = tuple(
-        Panel(_NAMES[name], values.astype(np.float32), scales[name])
-        for name, values in _numbers(kind).items()
-        if not np.isnan(values).all()
-    )
-    rows, columns = Axis.of(map(str, kind.layers)), Axis.of(map(str, range(kind.mean.shape[1])))
-    title, more = f"{KIND_NAMES[kind.kind]}: {counted(_n_heads(kind), 'head')}", "-o diff.png has {} more".format
-    caption, subtitle = reading_text(d), _subtitle(kind)
-    return Panels(
-        title, panels, rows, columns, "mean", len(panels), ("layer", "head"), caption, more, subtitle=subtitle
-    )
+    known = {_NAMES[name]: values for name, values in _numbers(kind).items() if not np.isnan(values).all()}
+    named = {_NAMES[name]: scale for name, scale in scales.items()}
+    return layers_by_heads(kind.kind, kind.layers, known, named, "mean", len(known), _subtitle(kind), _reading_text(d))
 
 
 def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:
@@ -62,20 +53,14 @@ def _scales(d: CorpusDifference) -> dict[str, Scale]:
     return {"mean": scale, "spread": scale, "largest": of_rows}
 
 
-def _n_heads(kind: KindDivergence) -> int:
-    return int((~np.isnan(kind.mean)).sum())
-
-
 def _subtitle(kind: KindDivergence) -> str:
     """ "divergence of two models over 1,000 sentences, 21,400 tokens"."""
     texts, tokens = counted(kind.sentences, "sentence"), counted(kind.queries, "token")
     return f"divergence of two models over {texts}, {tokens}"
 
 
-def reading_text(d: CorpusDifference) -> str:
-    """How to read the pictures."""
-    lacking = any(bool(np.isnan(kind.mean).any()) for kind in d.kinds)
-    return "rows are layers, columns heads" + ("; blank: no such head" if lacking else "")
+def _reading_text(d: CorpusDifference) -> str:
+    return reading_text([kind.mean for kind in d.kinds])
 
 
 _MEANING = (
@@ -102,8 +87,7 @@ def ranking_table(d: CorpusDifference) -> Table:
     """A row a head, those that differ most first."""
     several = len(d.kinds) > 1
     columns = (
-        *([Column("kind", align="left", is_key=True)] if several else []),
-        *(Column(name, is_key=True) for name in ("layer", "head")),
+        *key_columns(several),
         Column("mean", _spread),
         Column("largest row", _bits),
         Column("where", _where, "left"),

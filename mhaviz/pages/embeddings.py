@@ -181,7 +181,7 @@ def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
 def _tokens_table(e: EmbeddedText, quote: Quote) -> Table:
     """Each token with its id, and how long its rows are."""
     columns = (
-        Column("position", is_key=True, short="#"),
+        Column("#", is_key=True),
         Column("token", lambda token: quote(token, _QUOTED), "left", is_key=True),
         Column("id"),
         *(Column(f"‖{part.symbol}‖", "{:.2f}".format) for part in e.parts),

@@ -170,7 +170,7 @@ def contributions_table(e: Explanation, keys: Sequence[int], quote: Quote) -> Ta
         Column("weight", "{:.2f}".format),
         Column("‖v‖", number_text),
         Column("‖a v‖", number_text),
-        Column("share of all ‖a v‖", "{:.0%}".format, short="share"),
+        Column("share of all ‖a v‖", "{:.0%}".format),
         Column("", align="left", bar=_BAR),
     )
     norms = lengths_of(e.value)

@@ -16,7 +16,7 @@ _MOST_BINS = 20
 
 def reading_text(has_interval: bool) -> str:
     """How to read the picture, and the labels of its rows."""
-    label = "layer.head, mean and its 95 % interval" if has_interval else "layer.head and mean"
+    label = "heads, mean and its 95 % interval" if has_interval else "heads and mean"
     return f"rows: {label}; columns are bins, from the number under them on"
 
 

@@ -1,18 +1,14 @@
 """What changes when the output of one head of a model is zeroed, averaged over many sentences."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
-from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadTable
+from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTable
 from mhaviz.records.probes import Probe
-from mhaviz.records.shown import Brief
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind
 
 Prediction = Literal["next token", "masked token", "embedding"]
 """What a model makes at the end, that a head may matter for: a distribution over the tokens that may come next or stand
@@ -31,14 +27,12 @@ class Effect(HeadNumbers):
 
 
 @dataclass(frozen=True)
-class HeadEffects(Brief):
+class HeadEffects(HeadsOfKind):
     """What changes with each head of one kind of attention, when its output alone is zeroed before it is projected.
 
     Let p be the distribution that the model predicts, and q the same with the head zeroed.
 
     Attributes:
-        kind: of attention.
-        layers: their numbers, in the order of the rows of every array.
         change: KL(p ‖ q) = Σ_t p(t) log₂ (p(t) / q(t)) over the tokens t of the vocabulary, in bits: 0 where the head
             changes nothing. Of a model that makes an embedding e of a text, 1 − cos(e, e with the head zeroed): from 0
             to 2.
@@ -46,20 +40,8 @@ class HeadEffects(Brief):
             the head; below 0 where it finds it more likely. NaN of embeddings.
     """
 
-    kind: Kind
-    layers: tuple[int, ...]
     change: Effect
     loss: Effect
-
-    def effect(self, name: str) -> Effect:
-        """That of a name in ``EFFECTS``."""
-        effect: Effect = getattr(self, name)
-        return effect
-
-    def heads(self) -> Iterator[tuple[int, int]]:
-        """(row, column) of every head that was zeroed, layer by layer."""
-        for row, column in np.argwhere(np.isfinite(self.change.mean)):
-            yield int(row), int(column)
 
 
 EFFECTS = ("change", "loss")
@@ -90,15 +72,6 @@ class Ablation(HeadTable):
     replicates: int = 0
     seed: int = 0
     probe: Probe | None = None
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """See ``HeadTable``; of heads that were zeroed."""
-        for kind in self.kinds:
-            known = [name for name in EFFECTS if kind.effect(name).is_known]
-            for row, column in kind.heads():
-                about = {"kind": kind.kind, "layer": kind.layers[row], "head": column}
-                for name in known:
-                    yield about | {"number": name} | kind.effect(name).of_head(row, column)
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Shown.to_dict``."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.shown import Brief, Shown, require_pandas
+from mhaviz.records.tokens import Kind
 
 if TYPE_CHECKING:
     import pandas
@@ -53,12 +54,51 @@ class HeadNumbers(Brief):
         return {name: float(getattr(self, name)[row, column]) for name in self.of_heads}
 
 
+@dataclass(frozen=True)
+class HeadsOfKind(Brief):
+    """The numbers of the heads of one kind of attention, each a field.
+
+    Attributes:
+        kind: of attention.
+        layers: their numbers, in the order of the rows of every array.
+    """
+
+    kind: Kind
+    layers: tuple[int, ...]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """All of them by their names."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, HeadNumbers)}
+
+    def number(self, name: str) -> Any:
+        """That of this name."""
+        return getattr(self, name)
+
+    def heads(self) -> Iterator[tuple[int, int]]:
+        """(row, column) of every head that has the first number, layer by layer."""
+        first = next(iter(self.numbers.values()))
+        for row, column in np.argwhere(np.isfinite(first.mean)):
+            yield int(row), int(column)
+
+
 class HeadTable(Shown):
     """A record with numbers of heads."""
 
+    kinds: tuple[HeadsOfKind, ...]
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each head and each of its numbers, by the names of the columns; NaN for what is not known."""
-        raise NotImplementedError
+        for kind in self.kinds:
+            known = {name: number for name, number in kind.numbers.items() if number.is_known}
+            for row, column in kind.heads():
+                about = {"kind": kind.kind, "layer": kind.layers[row], "head": column, **self._about_rows()}
+                for name, number in known.items():
+                    yield about | {"number": name} | number.of_head(row, column)
+
+    def _about_rows(self) -> dict[str, str]:
+        """What every row says beside its head."""
+        return {}
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """The same as a table. Raises MhavizError if pandas is not installed."""

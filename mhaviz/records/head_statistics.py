@@ -1,6 +1,6 @@
 """What every head of a model looks at, averaged over many sentences."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import nan
 from typing import Any
@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.records.attention import Attention
-from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadTable
+from mhaviz.records.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTable
 from mhaviz.records.probes import Probe
 from mhaviz.records.quantity import NORM, WEIGHT
-from mhaviz.records.shown import Brief
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Average(HeadNumbers):
 
 
 @dataclass(frozen=True)
-class HeadAverages(Brief):
+class HeadAverages(HeadsOfKind):
     """What the heads of one kind of attention look at.
 
     Let a(i, j) be the weight that the query at position i of a sentence gives to the key at position j, and t(i) the
@@ -64,8 +62,6 @@ class HeadAverages(Brief):
     source-target attention (all but entropy, first and separators); ``next``, in masked attention, which hides it.
 
     Attributes:
-        kind: of attention.
-        layers: their numbers, in the order of the rows of every array.
         sentences, queries: how many there were, in the layer that saw the most.
         entropy: −Σ_j a(i, j) ln a(i, j), in nats: 0 where one key has it all, ln(keys) where all have the same; as in
             Clark et al. 2019 (arXiv 1906.04341, section 3.3).
@@ -91,8 +87,6 @@ class HeadAverages(Brief):
         needle: Σ_j a(i, j) over the same tokens of the needle, of the same queries.
     """
 
-    kind: Kind
-    layers: tuple[int, ...]
     sentences: int
     queries: int
     entropy: Average
@@ -113,22 +107,12 @@ class HeadAverages(Brief):
         """The mean of ``sink`` over all heads, from 0 to 1; NaN where nothing is known of it."""
         return float(np.nanmean(self.sink.mean)) if self.sink.is_known else nan
 
-    def average(self, name: str) -> Average:
-        """That of a name in ``STATISTICS``."""
-        average: Average = getattr(self, name)
-        return average
-
     def select(self, layers: Collection[int]) -> "HeadAverages":
         """Those of these layers."""
         rows = [row for row, layer in enumerate(self.layers) if layer in layers]
-        averages: dict[str, Any] = {name: self.average(name).select(rows) for name in STATISTICS}
+        averages: dict[str, Any] = {name: self.number(name).select(rows) for name in STATISTICS}
         about = {name: getattr(averages["entropy"], name) for name in ("sentences", "queries")}
         return replace(self, layers=tuple(self.layers[row] for row in rows), **about, **averages)
-
-    def heads(self) -> Iterator[tuple[int, int]]:
-        """(row, column) of every head that there is, layer by layer."""
-        for row, column in np.argwhere(np.isfinite(self.entropy.mean)):
-            yield int(row), int(column)
 
 
 STATISTICS: tuple[str, ...] = tuple(f.name for f in fields(HeadAverages) if f.type is Average)
@@ -190,14 +174,8 @@ class HeadStatistics(HeadTable):
         """What the numbers are of, as it is called in files: "weight", or "norm" of shares of norms."""
         return (NORM if self.are_of_norms else WEIGHT).key
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """See ``HeadTable``; ``quantity``: what the numbers are of, "weight" or "norm"."""
-        for kind in self.kinds:
-            known = [name for name in STATISTICS if kind.average(name).is_known]
-            for row, column in kind.heads():
-                about = {"kind": kind.kind, "layer": kind.layers[row], "head": column, "quantity": self.quantity}
-                for name in known:
-                    yield about | {"number": name} | kind.average(name).of_head(row, column)
+    def _about_rows(self) -> dict[str, str]:
+        return {"quantity": self.quantity}
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Shown.to_dict``; without examples."""
@@ -208,7 +186,7 @@ class HeadStatistics(HeadTable):
                 "sentences": kind.sentences,
                 "queries": kind.queries,
                 "sink_rate": kind.sink_rate,
-                "statistics": {name: kind.average(name) for name in STATISTICS},
+                "statistics": {name: kind.number(name) for name in STATISTICS},
             }
             for kind in self.kinds
         ]

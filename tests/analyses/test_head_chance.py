@@ -94,7 +94,7 @@ def test_chance_against_plain_loops(case):
     averages = studied(call_of(np.random.default_rng(0), mask=mask, causal=causal))
     for head in range(2):
         for name, value in uniform(is_seen, head).items():
-            assert averages.average(name).chance[0, head] == pytest.approx(value, rel=1e-12), name
+            assert averages.number(name).chance[0, head] == pytest.approx(value, rel=1e-12), name
 
 
 def test_of_weights_alone_a_key_that_no_head_looks_at_is_hidden():

@@ -120,7 +120,7 @@ def test_against_plain_loops(corpus, cuts, shuffle):
     assert (averages.kind, averages.layers, averages.sentences) == (kind, (3,), len(sentences))
     n_heads = len(sentences[0][0])
     for name in STATISTICS:
-        average = averages.average(name)
+        average = averages.number(name)
         for head in range(n_heads):
             each = [one_by_one(a[head].astype(float), q[0], k[0], k[1], kind).get(name) for a, q, k in sentences]
             values = [entry for entry in each if entry]
@@ -137,7 +137,7 @@ def test_against_plain_loops(corpus, cuts, shuffle):
 def test_batches_do_not_matter(corpus, cuts):
     whole, cut = studied(*corpus, []), studied(*corpus, cuts)
     for name in STATISTICS:
-        for one, other in ((getattr(x.average(name), part) for x in (whole, cut)) for part in ("mean", "spread")):
+        for one, other in ((getattr(x.number(name), part) for x in (whole, cut)) for part in ("mean", "spread")):
             np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE)
 
 
@@ -177,8 +177,8 @@ def test_heads_of_known_behaviour_have_exactly_1():
         study.add(batch_of(weights, SENTENCES, SENTENCES), range(2))
     (averages,) = study.result(SOURCE).kinds
     for number, name in enumerate(HEADS):
-        assert averages.average(name).mean[0, number] == 1.0
-        assert averages.average(name).spread[0, number] == 0.0
+        assert averages.number(name).mean[0, number] == 1.0
+        assert averages.number(name).spread[0, number] == 0.0
         assert averages.entropy.mean[0, number] == 0.0
     assert averages.distance.mean[0, 0] == 0.0
     assert averages.itself.mean[0, 1] == np.mean([1 / 8, 1 / 5]), "the first query has no previous token"
@@ -201,8 +201,8 @@ def test_by_hand():
         ("induction", 1 / 3, np.nan),
         ("separators", np.nan, np.nan),
     ):
-        assert averages.average(name).mean[0, 0] == pytest.approx(mean, nan_ok=True), name
-        assert averages.average(name).spread[0, 0] == pytest.approx(spread, nan_ok=True), name
+        assert averages.number(name).mean[0, 0] == pytest.approx(mean, nan_ok=True), name
+        assert averages.number(name).spread[0, 0] == pytest.approx(spread, nan_ok=True), name
     assert (averages.sentences, averages.queries, averages.copies.queries) == (2, 5, 1)
     assert study.result(SOURCE, too_long=4).too_long == 4
 
@@ -213,7 +213,7 @@ def test_what_has_no_meaning_is_nan(kind):
     study = HeadStudy()
     study.add(batch_of([a], SENTENCES[:1], SENTENCES[:1], kind), [0])
     (averages,) = study.result(SOURCE).kinds
-    assert {name for name in STATISTICS if averages.average(name).is_known} == MEANING[kind]
+    assert {name for name in STATISTICS if averages.number(name).is_known} == MEANING[kind]
 
 
 def test_layers_and_kinds_in_order():

@@ -43,7 +43,7 @@ def apart(one, other):
             theirs.queries,
         )
         for name in STATISTICS:
-            a, b = ours.average(name), theirs.average(name)
+            a, b = ours.number(name), theirs.number(name)
             assert (a.sentences, a.queries) == (b.sentences, b.queries)
             for field in ("mean", "spread", "low", "high", "chance"):
                 x, y = (np.asarray(getattr(average, field)) for average in (a, b))

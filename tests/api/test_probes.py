@@ -86,9 +86,9 @@ def test_parts_know_what_they_are_of(loaded, tmp_path):
     assert (merged.probe, merged.replicates, merged.seed) == (NEEDLE, 50, 3)
     for name in STATISTICS:
         for field in ("mean", "spread", "low", "high", "chance"):
-            one, other = (getattr(found.kinds[0].average(name), field) for found in (whole, merged))
+            one, other = (getattr(found.kinds[0].number(name), field) for found in (whole, merged))
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=f"{name} {field}")
-        np.testing.assert_array_equal(whole.kinds[0].average(name).counts, merged.kinds[0].average(name).counts)
+        np.testing.assert_array_equal(whole.kinds[0].number(name).counts, merged.kinds[0].number(name).counts)
     loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=4, shard=(2, 2), part=paths[1])
     with pytest.raises(mhaviz.MhavizError, match="seed"):
         mhaviz.merge(paths)
@@ -97,7 +97,7 @@ def test_parts_know_what_they_are_of(loaded, tmp_path):
 def test_a_row_a_head_and_number(repeats, tmp_path):
     repeats.save(tmp_path / "heads.csv")
     rows = list(csv.DictReader(StringIO((tmp_path / "heads.csv").read_text())))
-    known = [name for name in STATISTICS if repeats.kinds[0].average(name).is_known]
+    known = [name for name in STATISTICS if repeats.kinds[0].number(name).is_known]
     assert len(rows) == 4 * len(known)
     row = next(row for row in rows if (row["layer"], row["head"], row["number"]) == ("1", "0", "induction"))
     induction = repeats.kinds[0].induction

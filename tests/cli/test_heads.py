@@ -13,7 +13,8 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import CorpusModel, Site, SiteCall
 from mhaviz.cli.shared.ranking import SortColumn
 from mhaviz.cli.shared.texts import stream_sentences
-from mhaviz.pages.head_statistics import COLUMNS, IN_MODEL_ORDER
+from mhaviz.pages.head_numbers import IN_MODEL_ORDER
+from mhaviz.pages.head_statistics import MEASURES
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 
@@ -90,7 +91,7 @@ def test_in_numbers(mhaviz, model):
     (kind,) = data["kinds"]
     assert (kind["kind"], kind["layers"], kind["sentences"], kind["queries"]) == ("self", [0, 1], 4, 20)
     statistics = kind["statistics"]
-    assert list(statistics) == [column.name for column in COLUMNS]
+    assert list(statistics) == [column.name for column in MEASURES]
     assert statistics["first"]["mean"][0][0] == statistics["previous"]["mean"][1][1] == 1.0
     assert statistics["separators"]["mean"][0] == pytest.approx([1, np.mean([2 / 5, 2 / 7, 1 / 2, 1 / 2]), 1])
     assert statistics["separators"]["spread"][0][1] == pytest.approx(np.std([2 / 5, 2 / 7, 1 / 2, 1 / 2], ddof=1))
@@ -194,7 +195,7 @@ def test_a_corpus_streams(mhaviz, model):
 
 
 def test_the_columns_are_those_of_the_table():
-    columns = [*(column.name for column in COLUMNS), IN_MODEL_ORDER]
+    columns = [*(column.name for column in MEASURES), IN_MODEL_ORDER]
     assert list(get_args(SortColumn)) == columns
 
 

@@ -11,7 +11,7 @@ import pytest
 from mhaviz.cli.shared.console import print_view
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.files.maps import read_maps
-from mhaviz.pages.head_statistics import Order
+from mhaviz.pages.head_numbers import Order
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal import grid

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from mhaviz.pages.ablation import EffectOrder, ablation_page
+from mhaviz.pages.ablation import ablation_page
 from mhaviz.pages.blocks import Panels, Table, Text
+from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.panels import DIVERGING, INK
 
 
@@ -20,16 +21,16 @@ def test_heads_are_ranked_by_what_changes(random_effects):
     assert [row[:2] for row in table.rows] == expected
     assert table.rows[0][2] == (means[expected[0]], means[expected[0]] / 3)
     assert [column.heading for column in table.columns] == ["layer", "head", "change", "95 %", "loss"]
-    assert table.texts()[0][3] == f"{means[expected[0]] - 0.1:.2f} to {means[expected[0]] + 0.1:.2f}"
+    assert table.texts()[0][3] == f"{means[expected[0]] - 0.1:.2f}–{means[expected[0]] + 0.1:.2f}"
 
 
 @pytest.mark.parametrize(
     ("order", "heading"),
     [
-        (EffectOrder("loss", most=3), "heads by loss, largest first: 3 of 4"),
-        (EffectOrder("change", reverse=True), "heads by change, smallest first"),
-        (EffectOrder("layer"), "heads in the order of the model, first layer first"),
-        (EffectOrder("layer", reverse=True), "heads in the order of the model, last layer first"),
+        (Order("loss", most=3), "heads by loss, highest first: 3 of 4"),
+        (Order("change", reverse=True), "heads by change, lowest first"),
+        (Order("layer"), "heads in the order of the model, first layer first"),
+        (Order("layer", reverse=True), "heads in the order of the model, last layer first"),
     ],
 )
 def test_orders(random_effects, order, heading):
@@ -54,8 +55,8 @@ def test_scales_tell_what_is_below_0(random_effects):
 
 def test_small_changes_have_digits(random_effects):
     table = block(ablation_page(random_effects(prediction="embedding", size=1e-4, seed=3)), Table)
-    assert all(len(row[2].partition(" ")[0].lstrip("0.")) >= 1 for row in table.texts()[:1])
-    assert "0.0000 " not in table.texts()[0][2]
+    assert all(len(row[2].partition("±")[0].lstrip("0.")) >= 1 for row in table.texts()[:1])
+    assert "0.0000±" not in table.texts()[0][2]
 
 
 def test_words(random_effects):

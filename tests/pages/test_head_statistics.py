@@ -3,24 +3,39 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mhaviz.pages.head_statistics import COLUMNS, Order, counts_text, notes, ranked, ranking_heading, ranking_table
+from mhaviz.pages import head_numbers
+from mhaviz.pages.blocks import Table
+from mhaviz.pages.head_numbers import Order
+from mhaviz.pages.head_statistics import MEASURES, counts_text, head_statistics_page
 from mhaviz.records.head_statistics import SHOWN, STATISTICS
 from mhaviz.records.source import Source
 
 
+def ranked(statistics, order):
+    return head_numbers.ranked(statistics.kinds, order, MEASURES)
+
+
+def ranking_heading(statistics, order):
+    return head_numbers.ranking_heading(statistics.kinds, order, MEASURES)
+
+
+def ranking_table(statistics, order):
+    """The table of the page."""
+    return next(block for block in head_statistics_page(statistics, order).blocks if isinstance(block, Table))
+
+
 def places(heads):
-    return [(head.averages.kind, head.row, head.column) for head in heads]
+    return [(head.of.kind, head.row, head.column) for head in heads]
 
 
 def test_a_measure_for_every_number():
-    assert tuple(column.name for column in COLUMNS) == STATISTICS
-    assert len({column.short for column in COLUMNS}) == len(COLUMNS)
+    assert tuple(column.name for column in MEASURES) == STATISTICS
 
 
 @pytest.mark.parametrize(("name", "reverse"), [("entropy", False), ("entropy", True), ("previous", False)])
 def test_ranked(random_heads, name, reverse):
     statistics = random_heads(4, 5)
-    means = statistics.kinds[0].average(name).mean
+    means = statistics.kinds[0].number(name).mean
     lowest_first = (name == "entropy") != reverse
     order = np.argsort(means if lowest_first else -means, axis=None)
     expected = [("self", *map(int, np.unravel_index(i, means.shape))) for i in order]
@@ -57,14 +72,13 @@ def test_rows(random_heads):
     statistics = random_heads(2, 2, ("self", "cross"))
     order = Order("first", most=3)
     assert ranking_table(statistics, order).headings()[:6] == ("kind", "layer", "head", "first", "95 %", "entropy")
-    assert ranking_table(statistics, order).headings(short=True)[3:6] == ("first", "95 %", "entr")
     rows = ranking_table(statistics, order).texts()
     assert len(rows) == 3 + 2
     for head, row in zip(ranked(statistics, order), rows[:3], strict=False):
-        first = head.averages.first
+        first = head.of.first
         at = head.row, head.column
         assert row[:5] == (
-            head.averages.kind,
+            head.of.kind,
             str(head.row),
             str(head.column),
             f"{first.mean[at]:.2f}±{first.spread[at]:.2f}",
@@ -87,12 +101,12 @@ def test_no_spread_of_one_sentence(random_heads):
 def test_layers_by_their_numbers(random_heads):
     statistics = random_heads(2, 1)
     chosen = replace(statistics, kinds=(replace(statistics.kinds[0], layers=(4, 9)),))
-    assert {row[0] for row in ranking_table(chosen, Order()).texts()} == {"4", "9", "chance"}
+    assert {row[0] for row in ranking_table(chosen, Order("entropy")).texts()} == {"4", "9", "chance"}
 
 
 def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
-    assert "next" not in ranking_table(random_heads(kinds=("masked",)), Order()).headings()
-    assert ranking_table(random_heads(kinds=("cross",)), Order()).headings() == (
+    assert "next" not in ranking_table(random_heads(kinds=("masked",)), Order("entropy")).headings()
+    assert ranking_table(random_heads(kinds=("cross",)), Order("entropy")).headings() == (
         "layer",
         "head",
         "entropy",
@@ -106,17 +120,12 @@ def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
 def test_notes_of_shares_of_norms(random_heads):
     statistics = random_heads(1, 1)
     of_norms = replace(statistics, source=Source("made by a test", {SHOWN: "norms"}))
-    (weights, _), (shares, remark) = (
-        ({column.heading: column.note for column in table.columns if column.note}, table.notes)
-        for table in (ranking_table(one, Order()) for one in (statistics, of_norms))
-    )
-    assert weights["entropy"] == "−Σ a ln a of a row of weights a, in nats"
-    assert weights["first"] == "weight on the first token"
-    assert shares["entropy"] == "−Σ a ln a of a row of shares a, in nats"
-    assert shares["first"] == "share on the first token"
-    assert remark.startswith("shares are of a query's norms; chance: ")
-    for given, told in ((False, "largest weight where"), (True, "largest norm where")):
-        assert told in notes(COLUMNS, given)
+    weights, shares = (ranking_table(one, Order("entropy")).notes.split("; ") for one in (statistics, of_norms))
+    assert "entropy: −Σ a ln a of a row of weights a, in nats" in weights
+    assert "first: weight on the first token" in weights
+    assert "entropy: −Σ a ln a of a row of shares a, in nats" in shares
+    assert "first: share on the first token" in shares
+    assert "shares of each query's norms" in head_statistics_page(of_norms).remark
 
 
 def test_how_many_tokens_have_an_earlier_copy(random_heads):

@@ -112,9 +112,7 @@ def test_other_attention_is_read_back_and_has_no_rollout(suffix, tmp_path):
 
 def test_statistics_of_other_attention_have_nothing_along_a_diagonal():
     averages = recorded(OTHERS["two parts"], statistics=True).head_statistics.kinds
-    known = {
-        name: averages[0].average(name).is_known for name in ("entropy", "first", "itself", "previous", "distance")
-    }
+    known = {name: averages[0].number(name).is_known for name in ("entropy", "first", "itself", "previous", "distance")}
     assert known == {"entropy": True, "first": True, "itself": False, "previous": False, "distance": False}
     recording = recorded(OTHERS["two orders"], statistics=True)
     assert "Program: which tokens its keys are is not known; statistics count no such" in recording.notices

@@ -8,7 +8,8 @@ from rounding import rounding
 
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.head_distributions import distribution_panels
-from mhaviz.pages.head_statistics import Order, head_statistics_page
+from mhaviz.pages.head_numbers import Order
+from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.records.head_statistics import N_BINS, STATISTICS
 from mhaviz.views.data import document, write_json
 from mhaviz.views.html.contents import contents_of
@@ -30,7 +31,7 @@ def test_scales(random_heads):
     weights = [name for name in STATISTICS[2:] if name in of_self]
     assert {(of_self[name].scale.low, of_self[name].scale.high) for name in weights} == {(0.0, 1.0)}
     for name, kinds in (("entropy", statistics.kinds), ("distance", statistics.kinds[:1])):
-        assert of_self[name].scale.high == max(kind.average(name).mean.max() for kind in kinds)
+        assert of_self[name].scale.high == max(kind.number(name).mean.max() for kind in kinds)
     assert bars == ["entropy, nats", "distance, tokens", "weight, share"]
     assert parts(random_heads(kinds=("cross",)))[1] == ["entropy, nats", "weight, share"]
     assert list(of_cross) == ["entropy", "first", "separators", "sink"]
@@ -74,9 +75,9 @@ def test_data(random_heads):
     for kind, record in zip(data["kinds"], statistics.kinds, strict=True):
         assert (kind["kind"], kind["layers"]) == (record.kind, [0, 1])
         for name, numbers in kind["statistics"].items():
-            for field in fields(record.average(name)):
+            for field in fields(record.number(name)):
                 read = np.array(numbers[field.name], float)
-                np.testing.assert_array_equal(read, getattr(record.average(name), field.name))
+                np.testing.assert_array_equal(read, getattr(record.number(name), field.name))
     assert data["kinds"][0]["statistics"]["next"]["mean"] == [[None] * 3] * 2
 
 
@@ -99,7 +100,7 @@ def test_the_distribution_is_of_the_first_heads(random_heads):
     first = statistics.kinds[0].first
     row, column = np.unravel_index(first.mean.argmax(), first.mean.shape)
     low, high = first.low[row, column], first.high[row, column]
-    label = f"{row}.{column}  {first.mean.max():.2f} [{low:.2f}, {high:.2f}]"
+    label = f"L{row} H{column}  {first.mean.max():.2f} [{low:.2f}–{high:.2f}]"
     assert panels.rows.tokens.texts[0] == label
     expected = first.counts[row, column] / first.counts[row, column].sum()
     (drawn,) = panels.panels

@@ -47,9 +47,9 @@ def ablate(
     if not this_process().is_alone:
         raise ArgumentError("ablate reads all sentences in one process; start it without torchrun")
 
-    from mhaviz.pages.ablation import EffectOrder
+    from mhaviz.pages.head_numbers import Order
 
-    style, order = style_of(picture, cmap=cmap), EffectOrder(sort, reverse, top)
+    style, order = style_of(picture, cmap=cmap), Order(sort, reverse, top)
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)

@@ -174,7 +174,7 @@ def _deliver(
         delivery.tell(f"the program ended with {ending.how}; {verb} what was recorded until then")
     delivery.tell(*(recording.missed if show == "heads" else recording.notices))
     if show == "heads":
-        from mhaviz.pages.head_statistics import Order
+        from mhaviz.pages.head_numbers import Order
 
         delivery.deliver(result, style, order=Order("entropy", False, _MOST_HEADS))
     else:

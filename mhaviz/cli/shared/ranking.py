@@ -9,7 +9,7 @@ from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from mhaviz.pages.head_statistics import Order
+    from mhaviz.pages.head_numbers import Order
     from mhaviz.records.probes import Probe
 
 SortColumn = Literal[
@@ -68,7 +68,7 @@ class RankingOptions:
         Raises:
             ArgumentError: what heads read of a needle is asked for, and there is none.
         """
-        from mhaviz.pages.head_statistics import Order
+        from mhaviz.pages.head_numbers import Order
         from mhaviz.records.head_statistics import OF_A_NEEDLE
         from mhaviz.records.probes import Needle, RandomRepeats
 

@@ -17,14 +17,14 @@ from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
+from mhaviz.pages.head_numbers import Measure, Order, known_measures
 from mhaviz.pages.head_statistics import (
+    MEASURES,
     OF_ONE_SENTENCE,
     USUAL_ORDER,
-    Measure,
-    Order,
     head_statistics_page,
-    known_columns,
     measure_scales,
+    weight_text,
 )
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
@@ -53,7 +53,6 @@ from mhaviz.views.style import Style
 _MOST_MEASURED = 2**23  # weights of a head, through which the browser looks for its numbers
 _DIVERGENCE = Measure(
     "divergence",
-    "div",
     "the mean Jensen–Shannon divergence of a head's rows before and after, in bits",
     "divergence, bits",
     4,
@@ -110,7 +109,7 @@ def _(record: Difference, style: Style) -> Contents:
 @contents_of.register
 def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Contents:
     examples = () if record.examples is None else record.examples.maps
-    measures = known_columns(record.kinds)
+    measures = known_measures(record.kinds, MEASURES)
     known = [measure.name for measure in measures]
     statistics = [
         {
@@ -119,7 +118,7 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
             "sentences": kind.sentences,
             "title": averages_title(record, kind),
             **{
-                f"{part}s": {name: list(map(_numbers, getattr(kind.average(name), part))) for name in known}
+                f"{part}s": {name: list(map(_numbers, getattr(kind.number(name), part))) for name in known}
                 for part in ("mean", "spread", "low", "high", "chance")
             },
         }
@@ -133,7 +132,7 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     about: dict[str, Any] = {"title": title, "statistics": statistics, **words}
     about["numbers"] = [_numbers_of(m, record, known) for m in examples]
     about["measures"] = [
-        vars(measure) | {"meaning": measure.told_alone(record.are_of_norms), "high": scale.high}
+        vars(measure) | {"meaning": measure.told(weight_text(record)), "high": scale.high}
         for measure, scale in zip(measures, measure_scales(record).values(), strict=True)
     ]
     if order.column != USUAL_ORDER.column or order.reverse:
@@ -177,7 +176,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
         about = about | {"reading": "", "footnote": harmless(style.footnote)}
     are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
     weights, changes = (INK, style.cmap) if are_changes else (style.cmap, DIVERGING)
-    measures = [vars(measure) | {"meaning": measure.told_alone()} for measure in OF_ONE_SENTENCE]
+    measures = [vars(measure) | {"meaning": measure.told()} for measure in OF_ONE_SENTENCE]
     document = {
         "mhaviz": __version__,
         "notices": [],
@@ -454,7 +453,7 @@ def _numbers_of(m: AttentionMap, record: HeadStatistics, names: Sequence[str]) -
     row, heads = kind.layers.index(m.layer), list(m.heads)
     parts = {"means": "mean", "spreads": "spread"}
     return {
-        several: {name: _numbers(getattr(kind.average(name), one)[row, heads]) for name in names}
+        several: {name: _numbers(getattr(kind.number(name), one)[row, heads]) for name in names}
         for several, one in parts.items()
     }
 

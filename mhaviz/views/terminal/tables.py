@@ -22,29 +22,25 @@ _TIGHT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": 
 def table_lines(table: Table, console: Console, options: ConsoleOptions, **style: Any) -> Iterator[RenderableType]:
     """A table with its heading, what is said of rows that it leaves out, and its notes.
 
-    Where it is too wide, it is split into parts of about as many columns, under short headings, each with those that
-    tell the rows apart. ``style``: as in ``draw_grid``.
+    Where it is too wide, it is split into parts of about as many columns, each with those that tell the rows apart.
+    ``style``: as in ``draw_grid``.
     """
     table, left_out = table.limited(table.most_listed)
     if table.heading:
         yield Text(table.heading, BOLD)
     every = range(len(table.columns))
     whole = draw_grid(table, every, **style)
-    is_narrow = not fits(whole, console, options)
-    if is_narrow:
+    if fits(whole, console, options):
+        yield whole
+    else:
         keys = [place for place in every if table.columns[place].is_key]
         others = [place for place in every if place not in keys]
 
         def drawn(places: Sequence[int]) -> Grid:
-            return draw_grid(table, sorted([*keys, *places]), short=True, **style)
+            return draw_grid(table, sorted([*keys, *places]), _NARROW_BAR, **style)
 
         yield from map(drawn, _parts(others, lambda places: fits(drawn(places), console, options)))
-    else:
-        yield whole
-    headings = table.headings(is_narrow)
-    of_columns = (f"{heading}: {c.note}" for heading, c in zip(headings, table.columns, strict=True) if c.note)
-    notes = filter(None, [table.notes, *of_columns])
-    for text in filter(None, (left_out, "; ".join(notes))):
+    for text in filter(None, (left_out, table.notes)):
         yield Text(text, DIM)
 
 
@@ -70,13 +66,13 @@ def fits(grid: Grid, console: Console, options: ConsoleOptions) -> bool:
     return Measurement.get(console, options.update(max_width=1000), grid).maximum <= options.max_width
 
 
-def draw_grid(table: Table, columns: Sequence[int], short: bool = False, **style: Any) -> Grid:
-    """These columns of a table, whatever room there is; ``short``: its headings; ``style``: options of rich's tables.
+def draw_grid(table: Table, columns: Sequence[int], widest_bar: int = 100, **style: Any) -> Grid:
+    """These columns of a table, whatever room there is; ``style``: options of rich's tables.
 
     Where there is too little, words wrap and numbers do not.
     """
     grid = Grid(**(_TIGHT | style))
-    chosen, headings, texts = [table.columns[i] for i in columns], table.headings(short), table.texts()
+    chosen, headings, texts = [table.columns[i] for i in columns], table.headings(), table.texts()
     for place, column in zip(columns, chosen, strict=True):
         grid.add_column(
             Text(headings[place]),
@@ -91,7 +87,7 @@ def draw_grid(table: Table, columns: Sequence[int], short: bool = False, **style
         cells = [words[place] for place in columns]
         for i, (place, column) in enumerate(zip(columns, chosen, strict=True)):
             if column.bar:
-                cells[i] = bar(row[place], min(column.bar, _NARROW_BAR) if short else column.bar)
+                cells[i] = bar(row[place], min(column.bar, widest_bar))
         if table.is_grouped and not begins:
             cells[0] = ""
         grid.add_row(*(Text(text, _STYLES[column.style]) for text, column in zip(cells, chosen, strict=True)))

@@ -49,7 +49,7 @@ def test_a_panel_for_every_number(random_heads):
     assert tuple(image.get_label() for image in drawn) == KNOWN
     assert distribution.get_label() == "entropy"
     for image in drawn:
-        mean = statistics.kinds[0].average(image.get_label()).mean
+        mean = statistics.kinds[0].number(image.get_label()).mean
         np.testing.assert_array_equal(image.get_array(), mean.astype(np.float32))
         high = mean.max() if image.get_label() in ("entropy", "distance") else 1.0
         assert image.get_clim() == (0.0, pytest.approx(high))
@@ -87,7 +87,7 @@ def test_numbers_where_they_fit(random_heads):
     drawn = {artist.get_label() for artist in head_statistics_figure(statistics).page.collections}
     (kind,) = statistics.kinds
     for name, decimals in (("entropy", 2), ("distance", 1), ("itself", 2)):
-        assert {f"numbers {number:z.{decimals}f}" for number in kind.average(name).mean.flat} <= drawn
+        assert {f"numbers {number:z.{decimals}f}" for number in kind.number(name).mean.flat} <= drawn
     of_many = head_statistics_figure(random_heads(32, 32)).page.collections
     in_cells = [artist for artist in of_many if artist.get_label().startswith("numbers")]
     assert len(in_cells) <= 20, "those of the distribution alone"
@@ -173,8 +173,8 @@ def test_an_interval_is_named_where_there_is_one(random_heads):
     without = replace(statistics, kinds=(replace(kind, entropy=entropy),), replicates=0)
     columns = "; columns are bins, from the number under them on"
     for given, label, reading in (
-        (statistics, r"0\.0  \d\.\d\d \[.*\]", "rows: layer.head, mean and its 95 % interval"),
-        (without, r"0\.0  \d\.\d\d", "rows: layer.head and mean"),
+        (statistics, r"L0 H0  \d\.\d\d \[.*\]", "rows: heads, mean and its 95 % interval"),
+        (without, r"L0 H0  \d\.\d\d", "rows: heads and mean"),
     ):
         drawn = texts(head_statistics_figure(given))
         assert any(re.fullmatch(label, text) for text in drawn)

@@ -204,7 +204,7 @@ def test_statistics_are_those_of_heads(opened, tmp_path, tmp_path_factory, name,
     }""")
     for layer, heads in enumerate(found):
         for head, numbers in enumerate(heads):
-            expected = {measure.name: kind.average(measure.name).mean[layer, head] for measure in OF_ONE_SENTENCE}
+            expected = {measure.name: kind.number(measure.name).mean[layer, head] for measure in OF_ONE_SENTENCE}
             assert set(numbers) == {measure for measure, number in expected.items() if not np.isnan(number)}
             for measure, number in numbers.items():
                 assert abs(number - expected[measure]) < 2e-3, (measure, layer, head)

@@ -29,7 +29,7 @@ def test_a_screen_or_two(show, n_tokens, width):
 def test_ids_and_lengths_of_rows(show):
     text = show(view_of(embedded("the cat sat the")), 100)
     rows = [line.split() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
-    assert ["position", "token", "id", "‖E‖", "‖PE‖", "‖X‖"] in rows
+    assert ["#", "token", "id", "‖E‖", "‖PE‖", "‖X‖"] in rows
     assert [row[:3] for row in rows if row[:1] == ["3"]] == [["3", "the", "1"]]
     assert "“the” stands at 0 and at 3" in text
 

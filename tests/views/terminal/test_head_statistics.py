@@ -7,7 +7,8 @@ from hostile import HOSTILE
 from rich.cells import cell_len
 from shown import head_statistics_view
 
-from mhaviz.pages.head_statistics import Order, known_columns
+from mhaviz.pages.head_numbers import Order, known_measures
+from mhaviz.pages.head_statistics import MEASURES
 from mhaviz.records.source import Source
 
 KINDS = ("self", "masked", "cross")
@@ -35,8 +36,8 @@ def test_every_number_is_there(show, random_heads, width, colour):
     table = shown.split("heads by entropy, lowest first")[1]
     is_bare = "left out for want of room: 95 %, standard deviations; a .csv file has all" in words(table)
     for name, decimals in (("entropy", 2), ("distance", 1), ("induction", 2)):
-        spreads = [] if is_bare else kind.average(name).spread.flat
-        for number in (*kind.average(name).mean.flat, *spreads):
+        spreads = [] if is_bare else kind.number(name).spread.flat
+        for number in (*kind.number(name).mean.flat, *spreads):
             assert f"{number:.{decimals}f}" in table
     assert ("standard deviation between sentences" in words(shown)) != is_bare
     assert "made by a test" in shown
@@ -76,10 +77,8 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
     noted = set(re.findall(r"(?:^|; )(95 %|[a-z]+|±): ", words(after)))
     assert noted - {"±", "chance"} == in_table
     assert ("±" in noted) == ("±" in table)
-    measures = known_columns(statistics.kinds)
-    full = {measure.short: measure.name for measure in measures}
-    every = set(full.values()) | ({"95 %"} if sentences > 1 else set())
-    assert every == {full.get(name, name) for name in in_table}
+    known = {measure.name for measure in known_measures(statistics.kinds, MEASURES)}
+    assert in_table == known | ({"95 %"} if sentences > 1 else set())
 
 
 def test_the_ranked_number_stands_first(show, random_heads):
@@ -102,9 +101,9 @@ def test_pictures_are_means_on_their_scales(show, random_heads):
 
 
 def test_what_is_left_out_is_said(show, random_heads):
-    shown = words(show(head_statistics_view(random_heads(32, 32, too_long=3), order=Order(most=5)), 80))
+    shown = words(show(head_statistics_view(random_heads(32, 32, too_long=3), order=Order("entropy", most=5)), 80))
     assert "heads by entropy, lowest first: 5 of 1,024" in shown
-    assert "rows are layers, columns heads; -o heads.png has 8 more" in shown
+    assert "rows are layers, columns heads; -o page.png has 8 more" in shown
     assert "3 sentences were left out: longer than the model can read" in shown
 
 

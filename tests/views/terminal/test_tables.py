@@ -21,7 +21,7 @@ def test_markup_in_a_heading_is_text():
 
 def shown(width):
     """The lines of a table of four numbers with a note, each of which needs six cells."""
-    numbers = (Column(f"long {name}", "{} ± 1".format, short=name, note=name * 3) for name in "abcd")
+    numbers = (Column(name, "{} ± 1".format) for name in "abcd")
     console = Console(file=io.StringIO(), width=width)
     table = Table((Column("row", is_key=True), *numbers), ((0, 11, 12, 13, 14),), notes="long names")
     console.print(*table_lines(table, console, console.options))
@@ -29,9 +29,9 @@ def shown(width):
 
 
 def test_a_table_that_is_too_wide_is_split_and_has_all():
-    for width, notes in ((80, "long names; long a: aaa; long b: bbb"), (27, "long names; a: aaa; b: bbb")):
+    for width in (80, 27):
         assert re.findall(r"\d+ ± 1", shown(width)) == ["11 ± 1", "12 ± 1", "13 ± 1", "14 ± 1"]
-        assert notes in " ".join(shown(width).split())
+        assert "long names" in shown(width)
 
 
 def test_parts_have_about_as_many_columns():

@@ -1,0 +1,224 @@
+"""Numbers of heads on a page: a layers × heads panel of each, and the heads ranked in a table."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.pages.blocks import Column, Panels, Table, Where
+from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.words import counted
+from mhaviz.records.axis import Axis
+from mhaviz.records.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
+from mhaviz.records.tokens import KIND_NAMES, Kind
+
+IN_MODEL_ORDER = "layer"
+CHANCE = "chance: of a head that weighs all keys alike"
+_SIDES = "layer", "head"
+_DRAWN = 16  # rows of the table on paper
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How one number of a head is called and written.
+
+    Attributes:
+        name: over a column or a panel, and of the number in the record.
+        meaning: in a few words, in which {weight} is what the number is of.
+        unit: what it is counted in; it tells which numbers share a scale.
+        decimals: of the number in a cell.
+        low_first: whether the lowest is what people look for.
+    """
+
+    name: str
+    meaning: str
+    unit: str = "weight"
+    decimals: int = 2
+    low_first: bool = False
+
+    def told(self, weight: str = "weight") -> str:
+        """Its meaning: "weight on the first token"."""
+        return self.meaning.format(weight=weight)
+
+    def text(self, number: float) -> str:
+        """The number alone."""
+        return f"{number:z.{self.decimals}f}"
+
+    def spread(self, number: tuple[float, float]) -> str:
+        """ "0.53±0.12"; without what is not known."""
+        mean, spread = number
+        return self.text(mean) + ("" if math.isnan(spread) else f"±{self.text(spread)}")
+
+    def interval(self, ends: tuple[float, float]) -> str:
+        """ "0.51–0.55"."""
+        return "–".join(map(self.text, ends))
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which heads stand first in a table, and how many are in it.
+
+    Attributes:
+        column: the name of a number, or ``IN_MODEL_ORDER``.
+        reverse: the other end first.
+        most: rows; None: all heads. The terminal has room for the usual ones.
+    """
+
+    column: str
+    reverse: bool = False
+    most: int | None = 16
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head, at a row and a column of the arrays of its kind."""
+
+    of: HeadsOfKind
+    row: int
+    column: int
+
+    @property
+    def name(self) -> str:
+        """ "L3 H5"."""
+        return f"L{self.of.layers[self.row]} H{self.column}"
+
+    def spread(self, name: str) -> tuple[float, float] | None:
+        """One of its numbers and its standard deviation between sentences; None where there is no number."""
+        return self._pair(name, "mean", "spread")
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """Between what the mean lies; None where that is not known."""
+        return self._pair(name, "low", "high")
+
+    def _pair(self, name: str, first: str, second: str) -> tuple[float, float] | None:
+        numbers = self.of.number(name).of_head(self.row, self.column)
+        return None if math.isnan(numbers[first]) else (numbers[first], numbers[second])
+
+
+def known_measures(kinds: Sequence[HeadsOfKind], measures: Sequence[Measure]) -> list[Measure]:
+    """Those of which a kind has a number."""
+    return [measure for measure in measures if any(kind.number(measure.name).is_known for kind in kinds)]
+
+
+def ranked(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> list[Head]:
+    """All heads in this order; those without the number stand last."""
+    heads = [Head(kind, row, column) for kind in kinds for row, column in kind.heads()]
+    sign = 1 if _low_first(order, measures) else -1
+    if order.column == IN_MODEL_ORDER:
+        return heads[::sign]
+
+    def place(head: Head) -> tuple[bool, float]:
+        number = head.spread(order.column)
+        return number is None, 0.0 if number is None else sign * number[0]
+
+    return sorted(heads, key=place)
+
+
+def _low_first(order: Order, measures: Sequence[Measure]) -> bool:
+    return next((m.low_first for m in measures if m.name == order.column), True) != order.reverse
+
+
+def ranking_heading(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> str:
+    """ "heads by entropy, lowest first: 16 of 144"."""
+    heads, low_first = sum(1 for kind in kinds for _ in kind.heads()), _low_first(order, measures)
+    of = f": {order.most:,} of {heads:,}" if order.most is not None and order.most < heads else ""
+    if order.column == IN_MODEL_ORDER:
+        return f"heads in the order of the model, {'first' if low_first else 'last'} layer first{of}"
+    if order.column not in {measure.name for measure in known_measures(kinds, measures)}:
+        return f"heads in the order of the model, as no head has a number for {order.column}{of}"
+    return f"heads by {order.column}, {'lowest' if low_first else 'highest'} first{of}"
+
+
+def ranking_table(
+    kinds: Sequence[HeadsOfKind],
+    order: Order,
+    measures: Sequence[Measure],
+    weight: str,
+    replicates: int,
+    texts: str,
+    where: Where = "everywhere",
+) -> Table:
+    """A row a head, the number that they are ordered by before the others, with its interval; chance stands below.
+
+    Args:
+        kinds: the heads.
+        order: which stand first.
+        measures: their numbers.
+        weight: what these are of.
+        replicates: of the bootstrap that the intervals are of.
+        texts: what the means are over, "sentences".
+        where: the table belongs.
+    """
+    first, *others = sorted(known_measures(kinds, measures), key=lambda measure: measure.name != order.column)
+    heads = ranked(kinds, order, measures)[: order.most]
+    has_interval = any(head.interval(first.name) for head in heads)
+    has_kind = len(kinds) > 1
+
+    def row(of: HeadsOfKind, layer: object, head: object, pairs: Sequence[object], interval: object) -> list[object]:
+        return [*[of.kind] * has_kind, layer, head, pairs[0], *[interval] * has_interval, *pairs[1:]]
+
+    rows = [
+        row(h.of, h.of.layers[h.row], h.column, [h.spread(m.name) for m in (first, *others)], h.interval(first.name))
+        for h in heads
+    ]
+    chances = {kind.kind: [_chance(kind, measure) for measure in (first, *others)] for kind in kinds}
+    rows += [row(kind, "chance", "", chances[kind.kind], "") for kind in kinds if any(chances[kind.kind])]
+    columns = (
+        *key_columns(has_kind),
+        Column(first.name, first.spread),
+        *[Column("95 %", first.interval)] * has_interval,
+        *(Column(measure.name, measure.spread) for measure in others),
+    )
+    notes = [CHANCE] * any(map(any, chances.values()))
+    if replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in kinds):
+        notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
+    notes += [f"{measure.name}: {measure.told(weight)}" for measure in (first, *others)]
+    notes += [f"95 %: of the means of {replicates:,} bootstrap replicates over {texts}"] * has_interval
+    if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
+        notes.append(f"±: standard deviation between {texts}")
+    heading = ranking_heading(kinds, order, measures)
+    more = "and {:,} more".format
+    return Table(columns, tuple(map(tuple, rows)), heading, _DRAWN, more=more, notes="; ".join(notes), where=where)
+
+
+def key_columns(has_kind: bool) -> Iterator[Column]:
+    """What tells heads apart."""
+    if has_kind:
+        yield Column("kind", align="left", is_key=True)
+    yield from (Column(name, is_key=True) for name in _SIDES)
+
+
+def _chance(kind: HeadsOfKind, measure: Measure) -> tuple[float, float] | None:
+    """As in a row of the table: the mean over the heads, as layers may see different keys."""
+    chance = getattr(kind.number(measure.name), "chance", None)
+    return None if chance is None or not np.isfinite(chance).any() else (float(np.nanmean(chance)), math.nan)
+
+
+def layers_by_heads(
+    kind: Kind,
+    layers: Sequence[int],
+    numbers: Mapping[str, NDArray[np.float64]],
+    scales: Mapping[str, Scale],
+    first: str,
+    across: int,
+    subtitle: str,
+    caption: str,
+    prefix: str = "",
+) -> Panels:
+    """A panel of each number, (n_layers, n_heads), of one kind of attention; the others are as in ``Panels``."""
+    panels = tuple(Panel(name, values.astype(np.float32), scales[name]) for name, values in numbers.items())
+    one = panels[0].values
+    title = f"{prefix}{KIND_NAMES[kind]}: {counted(int(np.isfinite(one).sum()), 'head')}"
+    rows, columns = Axis.of(map(str, layers)), Axis.of(map(str, range(one.shape[1])))
+    more = "-o page.png has {} more".format
+    return Panels(
+        title, panels, rows, columns, first, min(across, len(panels)), _SIDES, caption, more, subtitle=subtitle
+    )
+
+
+def reading_text(numbers: Sequence[NDArray[np.float64]], blank: str = "no such head") -> str:
+    """How to read panels, of which some may lack heads."""
+    lacking = any(np.isnan(values).any() for values in numbers)
+    return "rows are layers, columns heads" + f"; blank: {blank}" * lacking
