@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel as LoadedModel
     from mhaviz.api.loaded import load as load
     from mhaviz.api.parts import merge as merge
+    from mhaviz.api.random_layer import compare_implementations as compare_implementations
+    from mhaviz.api.random_layer import compare_projections as compare_projections
+    from mhaviz.api.random_layer import complexity as complexity
     from mhaviz.api.recording import Recording as Recording
     from mhaviz.api.recording import record as record
     from mhaviz.api.saved_maps import diff as diff
@@ -52,7 +55,10 @@ _HOMES = {
     "ablate": "api.studies",
     "attend": "api.studies",
     "attention_map": "attention.map",
+    "compare_implementations": "api.random_layer",
+    "compare_projections": "api.random_layer",
     "compare_scaling": "api.studies",
+    "complexity": "api.random_layer",
     "diff": "api.saved_maps",
     "diff_models": "api.corpus_difference",
     "display_attention": "views.figure.display",

@@ -1,6 +1,9 @@
 """A study on the command line gives the same numbers as its function in Python."""
 
+import inspect
 import io
+import json
+import re
 import runpy
 import shlex
 from pathlib import Path
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 
 import mhaviz as package
+from mhaviz.cli.app import load_command
 from mhaviz.views.data import document, write_json
 
 TRANSLATED = ("translation", "the small black cat")
@@ -31,10 +35,16 @@ STUDIES = [
     ("embeddings", lambda: package.sinusoids()),
     ("embeddings 'a b'", lambda: package.embeddings("random", "a b")),
     ("compare-scaling --sweep", lambda: package.load().sweep_scaling()),
+    ("compare-projections", lambda: package.compare_projections()),
+    ("compare-projections 'a b' --n-heads 2", lambda: package.compare_projections("a b", n_heads=2)),
     ("report 'a b c'", lambda: package.load().report("a b c")),
     ("evaluate translation", lambda: package.evaluate("translation")),
 ]
 
+MEASURED = [
+    ("compare-implementations", package.compare_implementations, "implementations"),
+    ("complexity", package.complexity, "terms"),
+]
 TEXTS = ["the cat sat on the mat", "a dog"]
 OF_FILES = [
     ("heads --model bert --file t.txt --seed 1", lambda: package.head_statistics("bert", TEXTS, seed=1)),
@@ -44,6 +54,7 @@ OF_FILES = [
     ),
     ("ablate --model bert --file t.txt --layer 1", lambda: package.ablate("bert", TEXTS, layer=1)),
     ("diff bert bert --file t.txt", lambda: package.diff_models("bert", "bert", TEXTS)),
+    ("show w.npy --layer 1", lambda: package.read("w.npy").select(layer=1)),
     ("diff w.npy v.npy --layer 1", lambda: package.diff("w.npy", "v.npy", layer=1)),
     ("merge p.safetensors q.safetensors", lambda: package.merge(["p.safetensors", "q.safetensors"])),
     ("record program.py", lambda: recorded()),
@@ -84,6 +95,25 @@ def test_the_same_numbers(mhaviz, command, study):
     name, *words = shlex.split(command)
     result = mhaviz(name, "--json", *words)
     assert result.status == 0, result.err
-    ours = io.StringIO()
-    write_json(document(study()), ours)
-    assert result.out == ours.getvalue()
+    assert result.out == _written(study())
+
+
+def _written(record):
+    written = io.StringIO()
+    write_json(document(record), written)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(("command", "study", "name"), MEASURED, ids=[command for command, *_ in MEASURED])
+def test_what_is_measured_is_the_same_but_for_its_times(mhaviz, command, study, name):
+    words = ("--lengths", "8", "--most-seconds", "9", "--d-model", "16")
+    ours = json.loads(mhaviz(command, *words, "--json").out)
+    theirs = json.loads(_written(study([8], most_seconds=9, d_model=16)))
+    assert ours["source"] == theirs["source"]
+    assert [one["name"] for one in ours[name]] == [one["name"] for one in theirs[name]]
+    assert inspect.signature(study).parameters["lengths"].default == _usual_lengths(command)
+
+
+def _usual_lengths(command):
+    (option,) = [one for one in load_command(command).params if one.name == "lengths"]
+    return tuple(map(int, re.search(r"default: ([\d,]+)", option.help)[1].split(",")))

@@ -1,16 +1,18 @@
 """mhaviz compare-implementations"""
 
+from typing import Annotated, Any
+
 from mhaviz.cli.command import asked
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
+from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, lengths_option
 
 
 def compare_implementations(
     sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
-    lengths: Lengths = "16,32,64,128,256,512,1024,2048",
+    lengths: Annotated[Any, lengths_option("16,32,64,128,256,512,1024,2048")] = None,
 ) -> None:
     """Compute the same attention in five ways, from a loop over queries and keys to a fused kernel.
 
@@ -24,11 +26,10 @@ def compare_implementations(
     """
     delivery.check()
 
-    from mhaviz.analyses import implementations
-    from mhaviz.analyses.bench import Bench
-    from mhaviz.devices import resolve_device
+    from mhaviz.api import random_layer
 
-    layer = Bench(device=resolve_device(bench.device), **asked(sizes))
     with progress(delivery.quiet) as on_progress:
-        comparison = implementations.compare_implementations(layer, lengths, bench.most_seconds, on_progress)
+        comparison = random_layer.compare_implementations(
+            *([lengths] if lengths else []), **asked(sizes), **vars(bench), on_progress=on_progress
+        )
     delivery.deliver(comparison)

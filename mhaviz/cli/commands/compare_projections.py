@@ -10,8 +10,6 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.layers import LayerOptions
 from mhaviz.cli.shared.texts import OneSentence, read_sentences
 
-SAMPLE = "I am going to deposit my money at the bank"
-
 
 def compare_projections(
     *,
@@ -42,11 +40,9 @@ def compare_projections(
     delivery.check()
     sentences = read_sentences(texts)
 
-    from mhaviz.analyses import projections
-    from mhaviz.models.single_layer import RandomLayer
+    from mhaviz.api import random_layer
 
-    style, layer = style_of(dpi=dpi, cmap=cmap), RandomLayer(device_name="cpu", **asked(random))
+    style = style_of(dpi=dpi, cmap=cmap)
     with delivery.working("computing"):
-        inputs = layer.projection_inputs(sentences[0] if sentences else SAMPLE)
-        comparison = projections.compare_projections(inputs, include_self)
+        comparison = random_layer.compare_projections(*sentences, include_self=include_self, **asked(random))
     delivery.deliver(comparison, style)

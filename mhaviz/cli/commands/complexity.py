@@ -1,16 +1,18 @@
 """mhaviz complexity"""
 
+from typing import Annotated, Any
+
 from mhaviz.cli.command import asked
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
+from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, lengths_option
 
 
 def complexity(
     sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
-    lengths: Lengths = "64,128,256,512,1024,2048,4096",
+    lengths: Annotated[Any, lengths_option("64,128,256,512,1024,2048,4096")] = None,
 ) -> None:
     """Count what attention costs, N²·d_model + N·d_model², and measure it.
 
@@ -25,14 +27,10 @@ def complexity(
     """
     delivery.check()
 
-    import torch
+    from mhaviz.api import random_layer
 
-    from mhaviz.analyses.bench import Bench
-    from mhaviz.analyses.complexity import measure_complexity
-    from mhaviz.devices import free_memory, resolve_device
-
-    layer = Bench(device=resolve_device(bench.device), **asked(sizes))
-    free = {str(place): free_memory(place) for place in (torch.device("cpu"), layer.device)}
     with progress(delivery.quiet) as on_progress:
-        measured = measure_complexity(layer, free, lengths, bench.most_seconds, on_progress)
+        measured = random_layer.complexity(
+            *([lengths] if lengths else []), **asked(sizes), **vars(bench), on_progress=on_progress
+        )
     delivery.deliver(measured)

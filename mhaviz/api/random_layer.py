@@ -1,0 +1,84 @@
+"""``mhaviz.compare_projections``, ``compare_implementations`` and ``complexity``: a layer with random weights."""
+
+from collections.abc import Sequence
+
+import torch
+
+from mhaviz.analyses import implementations, projections
+from mhaviz.analyses.bench import Bench
+from mhaviz.analyses.benchmark import OnProgress
+from mhaviz.analyses.complexity import measure_complexity
+from mhaviz.devices import free_memory, resolve_device
+from mhaviz.models.single_layer import RandomLayer
+from mhaviz.records.complexity import Complexity
+from mhaviz.records.implementations import ImplementationComparison
+from mhaviz.records.projections import ProjectionComparison
+
+
+def compare_projections(
+    sentence: str = "I am going to deposit my money at the bank",
+    *,
+    include_self: bool = False,
+    d_model: int = 512,
+    n_heads: int = 8,
+    seed: int = 0,
+) -> ProjectionComparison:
+    """How one head comes about: scores and outputs without a projection, with one, two and three; then several heads.
+
+    Args:
+        sentence: of two words or more.
+        include_self: count each query in its own sum (j = i), which would hide the rest.
+        d_model, n_heads, seed: of the random weights.
+
+    Raises:
+        ArgumentError: a sentence of too few words, sizes that cannot be.
+        MhavizError: it does not fit into memory.
+    """
+    layer = RandomLayer(d_model, n_heads, seed, "cpu")
+    return projections.compare_projections(layer.projection_inputs(sentence), include_self)
+
+
+def compare_implementations(
+    lengths: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024, 2048),
+    *,
+    most_seconds: float = 5.0,
+    d_model: int = 512,
+    n_heads: int = 8,
+    seed: int = 0,
+    device: str = "auto",
+    on_progress: OnProgress = lambda done, what: None,
+) -> ImplementationComparison:
+    """The same attention in five ways, from a loop over queries and keys to a fused kernel: time, memory, difference.
+
+    Args:
+        lengths: of the inputs, in tokens.
+        most_seconds: what would take longer than this, once, is skipped.
+        d_model, n_heads, seed: of the random weights.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        on_progress: is called with how much is done, from 0 to 1, and what comes next.
+
+    Raises:
+        ArgumentError: lengths, seconds or sizes that cannot be.
+        MhavizError: the layer does not fit into memory; a device that is not there.
+    """
+    bench = Bench(d_model, n_heads, seed, resolve_device(device))
+    return implementations.compare_implementations(bench, lengths, most_seconds, on_progress)
+
+
+def complexity(
+    lengths: Sequence[int] = (64, 128, 256, 512, 1024, 2048, 4096),
+    *,
+    most_seconds: float = 5.0,
+    d_model: int = 512,
+    n_heads: int = 8,
+    seed: int = 0,
+    device: str = "auto",
+    on_progress: OnProgress = lambda done, what: None,
+) -> Complexity:
+    """What attention costs, N²·d_model + N·d_model²: operations and bytes of each step, and measured times.
+
+    Arguments and errors as of ``compare_implementations``.
+    """
+    bench = Bench(d_model, n_heads, seed, resolve_device(device))
+    free = {str(place): free_memory(place) for place in (torch.device("cpu"), bench.device)}
+    return measure_complexity(bench, free, lengths, most_seconds, on_progress)
