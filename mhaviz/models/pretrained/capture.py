@@ -20,14 +20,15 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from mhaviz.attention.call import BLOCK, AttentionCall
+from mhaviz.recording.caught import Caught
+from mhaviz.recording.zeroing import zero_in_output
 
 SDPA, EAGER = "sdpa", "eager"
 """What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others. Under
 another name some would leave out the masks that they make themselves (HYV4's of the keys that it has chosen)."""
 
-Listener = Callable[[nn.Module, AttentionCall, Tensor], None]
-"""Is called with the attention module, what it computes with, and the output, (batch_size, n_heads, q_length, d_value),
-before it is projected."""
+Listener = Callable[[nn.Module, Caught], None]
+"""Is called with each attention as it has run: its module, and what it computes with."""
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
@@ -120,7 +121,8 @@ def attend(
         output = _by_own_rule(module, call, scaling=scaling, softcap=softcap, s_aux=s_aux, **others)
     listener = _listener.get()
     if listener is not None:
-        listener(module, call, output.transpose(1, 2))
+        heads = output.transpose(1, 2)
+        listener(module, Caught(call, heads, zero=zero_in_output(heads)))
     return output, None
 
 

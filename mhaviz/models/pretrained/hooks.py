@@ -1,7 +1,7 @@
 """Runs a model with a hook on its attentions: what each computes with, or the weights that it makes by hand."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -9,16 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.call import AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.capture import listening
+from mhaviz.models.pretrained.capture import Listener, listening
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.sharing import gather_heads
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.looks import VisitorError
 from mhaviz.recording.mode import Watch
 from mhaviz.recording.modules import Place
-from mhaviz.recording.zeroing import zero_in_output
 
 Hook = Callable[[int, nn.Module, Caught], None]
 """Is called with each attention of a forward pass as it runs: its number, in the order in which they run, the module,
@@ -27,8 +26,6 @@ and what it computes with."""
 Fields = Mapping[str, Tensor]
 """What transformers calls what a model reads, each (batch_size, length): ``input_ids``; ``attention_mask``, 0 for
 padding; ``decoder_input_ids``; ``token_type_ids``, for a model that tells texts apart by them."""
-
-_Listen = Callable[[nn.Module, Caught], None]
 
 
 class _SeenEnoughError(Exception):
@@ -65,7 +62,7 @@ def run_hooked(
             raise _OursError(error) from error
 
     try:
-        with _capturing(listen) if loaded.captured else _recording(loaded, fields["input_ids"].shape[1], listen):
+        with listening(listen) if loaded.captured else _recording(loaded, fields["input_ids"].shape[1], listen):
             return run(loaded, fields, whole)
     except _OursError as error:
         if not isinstance(error.raised, _SeenEnoughError):
@@ -73,17 +70,8 @@ def run_hooked(
     return None
 
 
-def _capturing(listener: _Listen) -> AbstractContextManager[None]:
-    """The same of a model whose attention goes through transformers' interface."""
-
-    def captured(module: nn.Module, call: AttentionCall, output: Tensor) -> None:
-        listener(module, Caught(call, output, zero=zero_in_output(output)))
-
-    return listening(captured)
-
-
 @contextmanager
-def _recording(loaded: Loaded, length: int, listener: _Listen) -> Iterator[None]:
+def _recording(loaded: Loaded, length: int, listener: Listener) -> Iterator[None]:
     """Let ``listener`` see each attention of the model, however it is written; ``length``: tokens that it reads."""
     added = field_of(loaded.config, "prompt_length") or 0  # tokens that CPM-Ant puts before every text
 

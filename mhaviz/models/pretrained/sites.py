@@ -1,10 +1,7 @@
 """Finds the layer and kind of each attention of a model, by running it on a few tokens: nothing is assumed of it."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +14,7 @@ from mhaviz.models.pretrained.hooks import Fields, attention_class, form_of_its_
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.recording.caught import Caught
+from mhaviz.recording.modules import RunningModules
 from mhaviz.records.tokens import Kind
 
 LENGTHS = ((4, 3), (7, 5))
@@ -30,19 +28,6 @@ _SAME = 1e-2
 
 
 @dataclass(frozen=True)
-class RunningLayer:
-    """One run of a layer.
-
-    Attributes:
-        number: its place in the list that holds it.
-        run: counts the layers that have begun to run; a layer that runs again has another.
-    """
-
-    number: int
-    run: int
-
-
-@dataclass(frozen=True)
 class _Found:
     """An attention that has run, in which layer, and of which kind.
 
@@ -50,7 +35,8 @@ class _Found:
         number, module, call: the attention; see ``hooks.Hook``.
         is_shown: whether its queries and keys are the tokens that were read.
         kind: None: not known.
-        running: the outermost layer that ran; None: it is in none.
+        layer: the place of the outermost layer that ran in the list that holds it; None: it is in none.
+        run: counts what has begun to run: a layer that runs again has another.
     """
 
     number: int
@@ -58,12 +44,8 @@ class _Found:
     call: AttentionCall | AttentionWeights
     is_shown: bool
     kind: Kind | None
-    running: RunningLayer | None
-
-    @property
-    def layer(self) -> int | None:
-        """Its number; None: not known."""
-        return None if self.running is None else self.running.number
+    layer: int | None
+    run: int | None
 
 
 @dataclass(frozen=True)
@@ -120,6 +102,11 @@ def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Foun
     lengths = {source_length, target_length} if loaded.has_encoder else {source_length}
     encoder = set(loaded.model.get_encoder().modules()) if loaded.has_encoder else set()
     found: list[_Found] = []
+    layers: dict[nn.Module, int] = {}  # attentions that share their weights do not know in which layer they run
+    for modules in loaded.model.modules():
+        if isinstance(modules, nn.ModuleList):
+            layers = {module: number for number, module in enumerate(modules)} | layers
+    modules_running = RunningModules(loaded.model)
 
     def hook(number: int, module: nn.Module, caught: Caught) -> None:
         batch_size, _, q_length, k_length = caught.call.shape
@@ -127,9 +114,11 @@ def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Foun
         kind: Kind | None = _kind(caught.call) if is_shown else None
         if loaded.has_encoder and not is_shown:
             kind = "self" if module in encoder else "cross" if k_length == source_length else "masked"
-        found.append(_Found(number, module, caught.call, is_shown, kind, running[0] if running else None))
+        running, _ = modules_running.running()
+        layer, run = next(((layers[one.module], one.call) for one in running if one.module in layers), (None, None))
+        found.append(_Found(number, module, caught.call, is_shown, kind, layer, run))
 
-    with running_layers(loaded.model) as running:
+    with modules_running.followed():
         run_hooked(loaded, few_tokens(loaded, source_length, target_length), hook)
     return found
 
@@ -141,7 +130,7 @@ def _main_ones(found: Sequence[_Found]) -> list[_Found]:
     """
     kept: list[_Found] = []
     for one in found:
-        before = [other for other in kept if other.running == one.running and other.module is one.module]
+        before = [other for other in kept if other.run == one.run and other.module is one.module]
         call = one.call
         is_again = isinstance(call, AttentionWeights) and any(
             isinstance(other.call, AttentionWeights) and torch.equal(other.call.given, call.given) for other in before
@@ -151,38 +140,9 @@ def _main_ones(found: Sequence[_Found]) -> list[_Found]:
     return kept
 
 
-@contextmanager
-def running_layers(model: nn.Module) -> Iterator[list[RunningLayer]]:
-    """The layers of a model that run within, the modules in lists of modules: begun and not ended, the outermost first.
-
-    A layer may hold lists of its own: of experts, or of what T5 calls layers. In hybrid models not every layer has an
-    attention, and attentions that share their weights do not know in which layer they run.
-    """
-    running: list[RunningLayer] = []
-    runs = count()
-
-    def beginning(number: int) -> Any:
-        return lambda module, args: running.append(RunningLayer(number, next(runs)))
-
-    def ended(*_: Any) -> None:
-        running.pop()
-
-    hooks = []
-    for modules in model.modules():
-        if isinstance(modules, nn.ModuleList):
-            for number, module in enumerate(modules):
-                hooks.append(module.register_forward_pre_hook(beginning(number)))
-                hooks.append(module.register_forward_hook(ended, always_call=True))
-    try:
-        yield running
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
 def _has_parts(found: Sequence[_Found]) -> bool:
     """Whether an attention runs several times within a layer, as a hook then sees parts of one, such as DiffLlama's."""
-    runs = [(one.running.run, id(one.module), one.kind) for one in found if one.running is not None]
+    runs = [(one.run, id(one.module), one.kind) for one in found if one.run is not None]
     return len(set(runs)) < len(runs)
 
 
