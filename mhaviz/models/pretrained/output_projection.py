@@ -22,6 +22,7 @@ from mhaviz.errors import MhavizError, parameter
 from mhaviz.models.pretrained.hooks import Fields, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.recording.caught import Caught
+from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again
 from mhaviz.recording.looks import unseen
 from mhaviz.recording.zeroing import Arrange
 
@@ -30,16 +31,6 @@ TOLERANCE = 1e-5
 
 ROUNDINGS = 16
 """So many of the roundings of a coarser type it may be off."""
-
-_REARRANGES = frozenset(
-    (
-        *("__getitem__", "chunk", "clone", "contiguous", "expand", "flatten", "movedim", "narrow", "permute"),
-        *("reshape", "reshape_as", "select", "split", "squeeze", "swapaxes", "swapdims", "transpose", "unbind"),
-        *("unflatten", "unsqueeze", "view", "view_as"),
-    )
-)
-_KEEPS = frozenset(("bfloat16", "cpu", "cuda", "detach", "double", "dropout", "float", "half", "to", "type", "type_as"))
-"""Names of functions that move numbers to other places, and of those that leave each where it is."""
 
 
 @dataclass
@@ -189,7 +180,7 @@ def _follow(
     read: Mapping[int, Tensor],
     func: Any,
     args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    kwargs: dict[str, Any],
     result: Any,
 ) -> None:
     """Note what a function has made of tensors that hold numbers of the heads. ``read``: which, by the tensors' ids."""
@@ -197,13 +188,13 @@ def _follow(
     made = [x for x in _flat([result]) if isinstance(x, Tensor)]
     if not made:  # a size, or a question
         return
-    if name in _REARRANGES:
-        again = _flat([func(*_exchanged(args, read), **{key: _exchanged([x], read)[0] for key, x in kwargs.items()})])
-        for x, numbers in zip(made, again, strict=True):
-            heads.keep(x, numbers)
+    numbers = read.get(id(args[0])) if args else None
+    if numbers is not None and func in VIEWS:
+        for x, places in zip(made, _flat([again(func, args, kwargs)(numbers)]), strict=True):
+            heads.keep(x, places)
         return
-    if name in _KEEPS and len(read) == 1 and made[0].shape == next(iter(read.values())).shape:
-        heads.keep(made[0], next(iter(read.values())))
+    if numbers is not None and func in COPIES | DROPOUTS and made[0].shape == numbers.shape:
+        heads.keep(made[0], torch.empty_like(made[0], dtype=numbers.dtype).copy_(numbers))  # in its strides
         return
     product = _product(name, args, kwargs)
     numbers = None if product is None else read.get(id(product.x))
@@ -273,8 +264,3 @@ def _difference(heads: _Heads, W_out: Tensor, bias: Tensor | None, tokens: Tenso
 def _flat(values: Iterable[Any]) -> list[Any]:
     """Values, with those that stand in lists and tuples in their place."""
     return [one for value in values for one in (_flat(value) if isinstance(value, list | tuple) else [value])]
-
-
-def _exchanged(values: Sequence[Any], read: Mapping[int, Tensor]) -> list[Any]:
-    """Arguments, with the numbers of the heads in place of the tensors that hold them."""
-    return [read.get(id(x), x) if isinstance(x, Tensor) else x for x in values]
