@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.capture import EAGER, SDPA
-from mhaviz.models.pretrained.hooks import Fields, attention_class, form_of_its_own, run_hooked
+from mhaviz.models.pretrained.capture import EAGER, SDPA, listening
+from mhaviz.models.pretrained.hooks import Fields, attention_class, form_of_its_own, run, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.recording.caught import Caught
@@ -24,7 +24,7 @@ What is recorded is of the tokens if it has as many queries and keys as there ar
 """
 
 _SAME = 1e-2
-"""Weights that differ by more than this were made by another rule; half precision differs by less."""
+"""Outputs that differ by more than this share were made by another rule; half precision differs by less."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
         MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
     way, best = loaded, _probe(loaded)
-    if loaded.captured and best.sites and not loaded.model._supports_sdpa and not _follows_eager(loaded, best.sites):
+    if loaded.captured and best.sites and not loaded.model._supports_sdpa and not _follows_eager(loaded):
         best = _Probed()
     if loaded.captured and (best.unshown or not best.sites):
         for attention in (SDPA, EAGER) if loaded.model._supports_sdpa else (EAGER,):
@@ -182,22 +182,15 @@ def few_tokens(loaded: Loaded, source_length: int, target_length: int) -> Fields
     return fields | {"decoder_input_ids": ids[:, :target_length]} if loaded.has_encoder else fields
 
 
-def _follows_eager(loaded: Loaded, sites: Sequence[Site]) -> bool:
-    """Whether a model that does not run on SDPA has no rule of its own that we do not know; NaN is like any number."""
-    seen = _weights(loaded, sites)
-    eager = replace(loaded, captured=False, attention=EAGER)
-    shown = [one for one in _main_ones(_found(eager, *LENGTHS[0])) if one.is_shown]
-    expected = _weights(eager, _numbered(shown))
-    return set(seen) <= set(expected) and all(
-        not bool(((weights - expected[attention]).abs() >= _SAME).any()) for attention, weights in seen.items()
-    )
+def _follows_eager(loaded: Loaded) -> bool:
+    """Whether the model's own eager function gives what we know its attentions to be; NaN is like any number."""
+    differences: list[Tensor] = []
 
+    def compare(module: nn.Module, caught: Caught) -> None:
+        assert isinstance(caught.call, AttentionCall)
+        assert caught.output is not None
+        differences.append((caught.call.output() - caught.output).abs().max() / caught.output.abs().max())
 
-def _weights(loaded: Loaded, sites: Sequence[Site]) -> dict[tuple[Kind, int], Tensor]:
-    """Of a few tokens, by kind and by place among those of a kind."""
-    runs: dict[int, Caught] = {}
-    run_hooked(loaded, few_tokens(loaded, *LENGTHS[0]), lambda number, _, caught: runs.update({number: caught}))
-    placed: dict[tuple[Kind, int], Tensor] = {}
-    for site in sites:
-        placed[site.kind, sum(kind == site.kind for kind, _ in placed)] = runs[site.number].call.weights()
-    return placed
+    with listening(compare, eagerly=True):
+        run(loaded, few_tokens(loaded, *LENGTHS[0]))
+    return not any(bool(difference >= _SAME) for difference in differences)
