@@ -58,7 +58,7 @@ def follow_element(trace: ShapeTrace, element: Sequence[int]) -> FollowedElement
         right=right,
         wrong=_same_place(element, Q.shape, heads.shape),  # type: ignore[arg-type]
         intruder=_same_place(right, heads.shape, Q.shape),  # type: ignore[arg-type]
-        misplaced=1 - _kept(*heads.shape[1:]),
+        misplaced=1 - _kept(*heads.shape[1:3]),
     )
 
 
@@ -72,7 +72,7 @@ def _same_place(coordinates: Sequence[int], shape: tuple[int, ...], other: tuple
     return tuple(int(index) for index in np.unravel_index(place, other))
 
 
-def _kept(n_heads: int, q_length: int, d_key: int) -> float:
+def _kept(n_heads: int, q_length: int) -> float:
     """The share of elements that lie at the same place with the transpose and without it.
 
     Element (head, position, feature) lies at row head · q_length + position of the plain view, and at row

@@ -28,8 +28,9 @@ def compare_implementations(
 
     from mhaviz.api import random_layer
 
+    chosen = {"lengths": lengths} if lengths else {}
     with progress(delivery.quiet) as on_progress:
         comparison = random_layer.compare_implementations(
-            *([lengths] if lengths else []), **asked(sizes), **vars(bench), on_progress=on_progress
+            **asked(sizes), **vars(bench), **chosen, on_progress=on_progress
         )
     delivery.deliver(comparison)

@@ -29,8 +29,7 @@ def complexity(
 
     from mhaviz.api import random_layer
 
+    chosen = {"lengths": lengths} if lengths else {}
     with progress(delivery.quiet) as on_progress:
-        measured = random_layer.complexity(
-            *([lengths] if lengths else []), **asked(sizes), **vars(bench), on_progress=on_progress
-        )
+        measured = random_layer.complexity(**asked(sizes), **vars(bench), **chosen, on_progress=on_progress)
     delivery.deliver(measured)
