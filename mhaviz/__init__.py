@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # as type checkers know it; typing itself takes long to l
 if TYPE_CHECKING:
     from typing import Any
 
+    from mhaviz.api.corpora import Corpus as Corpus
     from mhaviz.api.corpus_difference import diff_models as diff_models
     from mhaviz.api.evaluation import evaluate as evaluate
     from mhaviz.api.loaded import LoadedModel as LoadedModel
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ArgumentError": "errors",
+    "Corpus": "api.corpora",
     "Embeddings": "layer.embedding",
     "LoadedModel": "api.loaded",
     "MhavizError": "errors",

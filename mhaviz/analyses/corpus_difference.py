@@ -20,10 +20,13 @@ from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind
+from mhaviz.records.tokens import Kind, Text, Tokens
 
 _BLOCK = 2**22
 """Weights of each model that are compared at a time: the numbers that the comparison makes of them take 64 MiB."""
+
+_SAMPLE = "The cat sat on the mat."
+"""Tokenizers that make the same of it are taken for one."""
 
 _KEPT_BYTES = 2**29
 """Queries and keys of the first model that wait for those of the second, if more than one attention has them."""
@@ -35,6 +38,8 @@ class DifferenceStudy(Study):
     In float64 if one of the models computes in float64, else in float32; sums over sentences are of float64.
     """
 
+    name = "diff"
+
     def __init__(self) -> None:
         super().__init__()
         self._pieces = Pieces()
@@ -43,6 +48,22 @@ class DifferenceStudy(Study):
         """A mean over sentences of each head, its largest row, and how many queries there were."""
         a_head = dict.fromkeys(("mean", "deviations", "largest", "sentence", "query"), (n_heads,))
         return {**a_head, "count": (1,), "queries": (1,)}
+
+    def read(
+        self,
+        models: Sequence[CorpusModel],
+        texts: Sequence[str],
+        pieces: Sequence[Text | None],
+        numbers: Sequence[int],
+    ) -> None:
+        """See ``Study.read``; of two models. Raises MhavizError if the second makes other tokens of a text."""
+        before, after = models
+        inputs = before.encode_unnamed(texts, pieces)
+        whole = [row for row, text in enumerate(inputs.texts) if text.piece is None]  # pieces are the same
+        others = after.read_unnamed([texts[row] for row in whole])
+        for row, other in zip(whole, others, strict=True):
+            _require_same_tokens(inputs.texts[row].source, other, f"sentence {numbers[row]}, {texts[row]!r:.40}")
+        add_batch(self, before, after, inputs, numbers)
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
         """Count the sentences of an attention that both models have been called with.
@@ -148,6 +169,48 @@ def require_alike(before: CorpusModel, after: CorpusModel) -> None:
                 f"first and {heads[1]} in the second; compare models of one kind, or what both have by "
                 f"{parameter('layer')} or {parameter('kind')}"
             )
+
+
+def require_comparable(first: CorpusModel, second: CorpusModel) -> None:
+    """Raise MhavizError unless both have the same attentions: by their tokens, where those differ as well.
+
+    Models of two tokenizers may make the same of the user's texts, and are compared; who has other models, however,
+    should hear first of what no choice of layers mends.
+    """
+    try:
+        require_alike(first, second)
+    except MhavizError:
+        one, other = _sample_of(first), _sample_of(second)
+        if one and other:
+            _require_same_tokens(one, other, repr(_SAMPLE))
+        raise
+
+
+def _sample_of(model: CorpusModel) -> Tokens | None:
+    """What it makes of the sample; None if its tokenizer knows nothing of what is not in its vocabulary."""
+    try:
+        (tokens,) = model.read_unnamed([_SAMPLE])
+    except MhavizError:
+        return None
+    return tokens
+
+
+def _require_same_tokens(one: Tokens, other: Tokens, where: str) -> None:
+    """Raise MhavizError unless the tokens that two models make of a text are the same; ``where``: names it."""
+    if (one.ids, one.special) == (other.ids, other.special):
+        return
+    if len(one) != len(other):
+        differing = f"{where} has {len(one):,} tokens in the first and {len(other):,} in the second"
+    else:
+        differing = f"{where}: {_first_difference(one.ids, other.ids)}"
+    raise MhavizError(f"expected the same tokens in both models, but {differing}; compare models of one tokenizer")
+
+
+def _first_difference(ids: Sequence[int], others: Sequence[int]) -> str:
+    for place, (one, other) in enumerate(zip(ids, others, strict=True)):
+        if one != other:
+            return f"token {place} has number {one:,} in the first and {other:,} in the second"
+    return "other tokens are special in the second"
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_s
 from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.sums import Study, Sums, stacked
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
-from mhaviz.attention.model import SiteCall, are_tokens, is_counted
+from mhaviz.attention.model import CorpusModel, SiteCall, are_tokens, is_counted
 from mhaviz.attention.padding import Padding
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records.head_statistics import (
@@ -34,7 +34,7 @@ from mhaviz.records.head_statistics import (
 )
 from mhaviz.records.probes import Probe
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Tokens
+from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Text, Tokens
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")
@@ -57,6 +57,8 @@ class HeadStudy(Study):
         probe: what the sentences are made for.
         needle: ids of a needle that stands twice in each sentence; empty: there is none.
     """
+
+    name = "heads"
 
     def __init__(
         self, bootstrap: Bootstrap | None = None, probe: Probe | None = None, needle: Sequence[int] = ()
@@ -109,6 +111,27 @@ class HeadStudy(Study):
             for place, edges in enumerate(_BETWEEN):
                 bins = np.searchsorted(edges, values[has[:, place], :, place], side="right")  # sentences n_heads
                 np.add.at(sums["bins"][:, place], (np.arange(bins.shape[1]), bins), 1)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """See ``Study.options``."""
+        return vars(self._bootstrap) | {"probe": msgspec.to_builtins(self._probe)}
+
+    def read(
+        self,
+        models: Sequence[CorpusModel],
+        texts: Sequence[str],
+        pieces: Sequence[Text | None],
+        numbers: Sequence[int],
+    ) -> None:
+        """See ``Study.read``; of one model."""
+        (model,) = models
+
+        def add(seen: SiteCall) -> None:
+            start = seen.sentence or 0  # some models read one sentence after the other
+            self.add(seen, numbers[start : start + len(seen.queries)])
+
+        model.run(model.encode_unnamed(texts, pieces), add, batched=True)
 
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> Self:

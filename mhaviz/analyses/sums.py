@@ -4,13 +4,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from math import nan
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.attention.model import CorpusModel
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import KIND_NAMES, Kind
+from mhaviz.records.tokens import KIND_NAMES, Kind, Text
 
 Array = NDArray[np.float64]
 
@@ -90,8 +91,11 @@ class Study(ABC):
     parts does not show in the first nine digits of any result.
 
     Attributes:
+        name: what its parts bear.
         sums: by kind and layer.
     """
+
+    name: ClassVar[str]
 
     def __init__(self) -> None:
         self.sums: dict[tuple[Kind, int], Sums] = {}
@@ -99,6 +103,31 @@ class Study(ABC):
     @abstractmethod
     def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
         """The arrays of an attention with so many heads; "mean" begins with the heads."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that the numbers depend on beside models and texts, as plain JSON values."""
+        return {}
+
+    @abstractmethod
+    def read(
+        self,
+        models: Sequence[CorpusModel],
+        texts: Sequence[str],
+        pieces: Sequence[Text | None],
+        numbers: Sequence[int],
+    ) -> None:
+        """Run the models on a batch, and add what their attentions are called with.
+
+        Args:
+            models: of several, all read the same tokens.
+            texts: sentences.
+            pieces: for each sentence what is read in its place; see ``CorpusModel.encode_unnamed``.
+            numbers: of these sentences in the corpus, from 0.
+
+        Raises:
+            MhavizError: as ``Model.run``.
+        """
 
     @abstractmethod
     def result(self, source: Source, too_long: int = 0) -> Any:

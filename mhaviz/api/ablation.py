@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
-from mhaviz.api.corpora import sentences_of
-from mhaviz.api.left_out import tell_left_out
+from mhaviz.api.corpora import Corpus, tell_left_out
 from mhaviz.attention.model import CorpusModel, Model, Site
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
@@ -30,11 +29,8 @@ def ablation(
 ) -> Ablation:
     """See ``LoadedModel.ablate``. ``model``: the attentions that are looked at are those whose heads are zeroed."""
     predicting = require_predicting(model)
-    try:
-        bootstrap = Bootstrap(replicates, seed)
-    except ValueError as error:
-        raise ArgumentError(f"ablate: {error}") from None
-    corpus = sentences_of(texts)
+    bootstrap = Bootstrap(replicates, seed)
+    corpus = Corpus(texts).sentences
     if probe is not None:
         from mhaviz.models.pretrained.probe_texts import probing
 

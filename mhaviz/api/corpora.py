@@ -1,184 +1,222 @@
-"""Runs a study over a corpus, which may be larger than memory: all of it, a shard, or what a killed run has left."""
+"""A corpus, which may be larger than memory: all of it, a shard, or what a killed run has left."""
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mhaviz._version import __version__
-from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.sums import Study
-from mhaviz.api.division import Division
-from mhaviz.api.parts import joined, require_alike, study_of
-from mhaviz.attention.model import CorpusModel, SiteCall
-from mhaviz.errors import MhavizError, as_one_line
+from mhaviz.api.parts import joined, require_alike, result_of, study_of
+from mhaviz.attention.model import CorpusModel
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.files.parts import read_part, require_version, write_part
-from mhaviz.models.corpus_batches import CorpusBatch, CorpusBatches, Sentence, with_block_size
-from mhaviz.processes import connect, gathered
-from mhaviz.records.corpus_part import Behind, CorpusPart
+from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
+from mhaviz.models.load import Notice
+from mhaviz.processes import connect, gathered, this_process
+from mhaviz.records.corpus_part import SUFFIX, Behind, CorpusPart, Shard, part_of_process
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Text
 
 _SECONDS = 5.0  # between two saved states
 _SHARE = 20  # so many times as long is computed as is saved
 
-CountBatch = Callable[[CorpusBatch], None]
-
 
 @dataclass(frozen=True)
-class CorpusRun:
-    """A study that is to run over a corpus.
+class Corpus:
+    """Texts, which part of them is read, and where what has been added up is kept.
 
     Attributes:
-        name: of the study in ``STUDIES``.
-        study: which has added up nothing.
-        models: that run, each a ``CorpusModel``; of several, all take the same texts, with the same tokens.
-        count: runs them on a batch, and adds what they do to the study.
-        options: all that the numbers depend on beside models and text, as plain JSON values.
-        source: what the result says of where its numbers come from.
-        overlap: so many tokens the pieces share that a text is cut into that is too long; see ``CorpusModel.cut``.
+        texts: a sentence, or several, one after the other.
+        shard: (3, 64): the third of 64 parts; "torchrun": share the corpus among the processes that ``torchrun`` has
+            started: each reads its shard, and in the first process the result is of all, in the others of their shards;
+            None: all of it.
+        part: a .safetensors file that is written every few seconds, and at the end; None: nothing is kept. With
+            "torchrun" it is of all, and each process keeps a part of its own beside it: part-1-of-8.safetensors, ….
+        resume: go on from what is in ``part``, if there is such a file.
+        overlap: texts that are too long for the model are cut into pieces that share so many tokens; each query counts
+            in the piece where it has more context, and a text as one sentence. None: a quarter of the most tokens that
+            the model reads.
+        is_scratch: ``part`` is for ``resume`` alone. Runs of a few seconds write none, and processes none of all; the
+            caller may remove it once the result is saved.
+
+    Raises:
+        ArgumentError: there is no such shard; a part of another suffix, or none to go on from.
     """
 
-    name: str
-    study: Study
-    models: Sequence[CorpusModel]
-    count: CountBatch
-    options: Mapping[str, Any]
-    source: Source
+    texts: str | Iterable[str | Sentence] = ()
+    shard: tuple[int, int] | Literal["torchrun"] | None = None
+    part: str | Path | None = None
+    resume: bool = False
     overlap: int | None = None
+    is_scratch: bool = False
 
-    def over(
-        self,
-        sentences: Iterable[Sentence],
-        division: Division,
-        on_notice: Callable[[str], None] = lambda notice: None,
-        on_progress: Callable[[float, int], None] = lambda done, sentences: None,
-    ) -> CorpusPart:
-        """Read the corpus, or its shard.
+    def __post_init__(self) -> None:
+        _ = self.own_shard
+        if self.part is not None and Path(self.part).suffix.lower() != SUFFIX:
+            raise ArgumentError(f"{parameter('part')}: expected a name ending in {SUFFIX}, got {self.part}")
+        if self.resume and self.part is None:
+            raise ArgumentError(f"{parameter('resume')} goes on from a part; name a {SUFFIX} file that keeps it")
 
-        Returns:
-            What has been added up. Of several processes that share the corpus: in the first, of all of it.
-
-        Raises:
-            MhavizError: texts that cannot be read; to resume, a part of something else, or a text that has changed.
-        """
-        shard, path = division.own_shard, division.own_part
-        if division.distributed:
-            connect()  # so that the end of one is seen by the others
-        division.require_nothing_kept()
-        part = CorpusPart(self.name, __version__, (), _plain(self.options), shard, Behind(), self.source, {})
-        if division.needs_part:
-            part = self._identified(part)
-        if division.resume and path is not None:
-            part = self._gone_on_from(path, part, on_notice)
-        model = self.models[0]
-        longest = self.max_length
-
-        def cut(text: str) -> Sequence[Text]:
-            return () if longest is None else same_pieces(self.models, text, longest, self.overlap)
-
-        sentences, block = with_block_size(sentences)
-        block = part.behind.block or block  # what comes after what has been read may change, and be longer
-        batches = CorpusBatches(sentences, model.lengths, longest, shard=shard, after=part.behind, block=block, cut=cut)
-        part = self._read(batches, part, division, on_notice, on_progress)
-        parts = gathered(part) if division.distributed and not shard.is_whole else None
-        if parts is None:
-            return part
-        part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
-        if division.whole_part is not None:
-            write_part(part, division.whole_part)
-        return part
+    @classmethod
+    def of(cls, texts: "Texts") -> "Corpus":
+        """Texts as a corpus; a corpus as it is."""
+        return texts if isinstance(texts, Corpus) else cls(texts)
 
     @property
-    def max_length(self) -> int | None:
-        """The most tokens that every model can read; None: any number."""
-        return min((one.max_length for one in self.models if one.max_length is not None), default=None)
+    def sentences(self) -> Iterator[Sentence]:
+        """The texts as sentences of a corpus whose length nobody knows."""
+        for text in [self.texts] if isinstance(self.texts, str) else self.texts:
+            yield text if isinstance(text, Sentence) else Sentence(text, 0.0)
 
-    def _read(
+    @property
+    def own_shard(self) -> Shard:
+        """What this process reads."""
+        if self.shard == "torchrun":
+            process = this_process()
+            return Shard(process.rank + 1, process.count)
+        return Shard(*self.shard) if self.shard else Shard()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes read the other shards."""
+        return self.shard == "torchrun" and not self.own_shard.is_whole
+
+    @property
+    def own_part(self) -> Path | None:
+        """Where this process keeps what it has added up."""
+        if self.part is None:
+            return None
+        return part_of_process(Path(self.part), self.own_shard) if self.is_shared else Path(self.part)
+
+    @property
+    def keeps_at_end(self) -> bool:
+        """Whether ``own_part`` is written at the end in any case, and not only if the run has kept it before."""
+        return not (self.is_scratch or self.is_shared)
+
+    def require_nothing_kept(self) -> None:
+        """Raise ArgumentError where a run left what would be written over, of a name that nobody has given."""
+        path = self.own_part
+        if path is not None and path.exists() and not self.resume and not self.keeps_at_end:
+            raise ArgumentError(
+                f"{path} keeps what was read of a corpus before; go on from it by {parameter('resume')}, or remove it"
+            )
+
+    def read(
         self,
-        batches: CorpusBatches,
-        part: CorpusPart,
-        division: Division,
-        on_notice: Callable[[str], None],
-        on_progress: Callable[[float, int], None],
-    ) -> CorpusPart:
-        """Count all batches. What has been added up is written now and then, and at the end.
+        study: Study,
+        models: Sequence[CorpusModel],
+        source: Source,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+    ) -> Any:
+        """The result of a study over the corpus, or over its shard.
 
-        Where the file is there to go on from alone, it is written at the end if it has been before: the result can
-        then be shown and saved again, should that fail. That such a file cannot be written is told, and no more.
+        What has been added up is written now and then, and at the end. Where the file is there to go on from alone, it
+        is written at the end if it has been before: the result can then be shown and saved again, should that fail.
+        That such a file cannot be written is told, and no more.
+
+        Args:
+            study: which has added up nothing.
+            models: that run; of several, all take the same texts, with the same tokens.
+            source: what the result says of where its numbers come from.
+            on_notice: is told of texts that were left out.
+            on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
+
+        Raises:
+            ArgumentError: there is no text.
+            MhavizError: texts that cannot be read; to resume, a part of something else, or a text that has changed.
         """
+        if self.is_shared:
+            connect()  # so that the end of one is seen by the others
+        self.require_nothing_kept()
+        first, path = models[0], self.own_part
+        options = {
+            "kind": first.kind,
+            "layers": None if first.layers is None else sorted(first.layers),
+            "overlap": self.overlap,
+            "languages": first.spoken,
+            **({"zeroed": sorted(map(list, first.zeroed))} if first.zeroed else {}),
+            **({"show": "norms"} if first.norms else {}),
+            **study.options,
+        }
+        plain = json.loads(json.dumps(options))  # as they are read from a file again: with lists in place of tuples
+        part = CorpusPart(study.name, __version__, (), plain, self.own_shard, Behind(), source, {})
+        if self.resume and path is not None:
+            part = _gone_on_from(path, _identified(part, models), study, on_notice)
+        longest = min((one.max_length for one in models if one.max_length is not None), default=None)
 
-        def save(part: CorpusPart, path: Path) -> bool:
-            """Whether it could be written."""
-            try:
-                write_part(part, path)
-            except MhavizError as error:
-                if division.own_part_at_end:
-                    raise
-                on_notice(f"there will be nothing to go on from: {error}")
-                return False
-            return True
+        def cut(text: str) -> Sequence[Text]:
+            return () if longest is None else _same_pieces(models, text, longest, self.overlap)
 
-        path = division.own_part
-        at_end = division.own_part_at_end
-        saved, patience = time.monotonic(), _SECONDS
+        sentences, block = with_block_size(self.sentences)
+        block = part.behind.block or block  # what comes after what has been read may change, and be longer
+        batches = CorpusBatches(
+            sentences, first.lengths, longest, shard=part.shard, after=part.behind, block=block, cut=cut
+        )
+        keeps, saved, patience = self.keeps_at_end, time.monotonic(), _SECONDS
         for batch in batches:
-            self.count(batch)
+            study.read(models, batch.texts, batch.pieces, batch.numbers)
             on_progress(batch.done, batches.behind.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
-                part = self._now(self._identified(part), batches)
-                at_end = save(part, path)
-                path = path if at_end else None
+                part = replace(_identified(part, models), behind=batches.behind, arrays=study.arrays())
+                keeps = self._save(part, path, on_notice)
+                path = path if keeps else None
                 saved = time.monotonic()
                 patience = max(_SECONDS, _SHARE * (saved - start))
-        part = self._now(part, batches)
-        if path is not None and at_end:
-            save(part, path)
+        part = replace(part, behind=batches.behind, arrays=study.arrays())
+        if path is not None and keeps:
+            part = _identified(part, models)
+            self._save(part, path, on_notice)
+        parts = gathered(_identified(part, models)) if self.is_shared else None
+        if parts is not None:
+            part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
+            if self.part is not None and not self.is_scratch:
+                write_part(part, Path(self.part))
+        tell_left_out(study.name, part.behind, longest, on_notice, self.overlap, part.shard.is_whole)
+        return result_of(part)
+
+    def _save(self, part: CorpusPart, path: Path, on_notice: Notice) -> bool:
+        """Write what has been added up; whether it could be."""
+        try:
+            write_part(part, path)
+        except MhavizError as error:
+            if self.keeps_at_end:
+                raise
+            on_notice(f"there will be nothing to go on from: {error}")
+            return False
+        return True
+
+
+Texts = str | Iterable[str | Sentence] | Corpus
+"""A sentence, or several, one after the other; or a corpus, with which part of it is read."""
+
+
+def _identified(part: CorpusPart, models: Sequence[CorpusModel]) -> CorpusPart:
+    """With the fingerprints of the models, which are computed only when a part is written, sent, or gone on from."""
+    return part if part.models else replace(part, models=tuple(model.identity for model in models))
+
+
+def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice) -> CorpusPart:
+    """What is in the file, if there is one, which the study takes over. Raises MhavizError for anything else."""
+    if not path.exists():
+        on_notice(f"{path} is not there: reading from the first sentence")
         return part
-
-    def _now(self, part: CorpusPart, batches: CorpusBatches) -> CorpusPart:
-        return replace(part, behind=batches.behind, arrays=self.study.arrays())
-
-    def _identified(self, part: CorpusPart) -> CorpusPart:
-        """With the fingerprints of the models, which are computed only when a part is written or sent."""
-        return part if part.models else replace(part, models=tuple(model.identity for model in self.models))
-
-    def _gone_on_from(self, path: Path, part: CorpusPart, on_notice: Callable[[str], None]) -> CorpusPart:
-        """What is in the file, if there is one, which the study takes over. Raises MhavizError for anything else."""
-        if not path.exists():
-            on_notice(f"{path} is not there: reading from the first sentence")
-            return part
-        kept, name = read_part(path), str(path)
-        require_version(kept, name)
-        require_alike(kept, name, part, "what is asked for")
-        if kept.shard != part.shard:
-            raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
-        with as_one_line(f"cannot go on from {name}"):
-            self.study.join(study_of(kept))
-        read = f"sentence {kept.behind.read:,}"
-        on_notice(f"{name} is complete" if kept.behind.is_all else f"going on after {read}, where {name} has come to")
-        return replace(part, behind=kept.behind)
+    kept, name = read_part(path), str(path)
+    require_version(kept, name)
+    require_alike(kept, name, part, "what is asked for")
+    if kept.shard != part.shard:
+        raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
+    with as_one_line(f"cannot go on from {name}"):
+        study.join(study_of(kept))
+    read = f"sentence {kept.behind.read:,}"
+    on_notice(f"{name} is complete" if kept.behind.is_all else f"going on after {read}, where {name} has come to")
+    return replace(part, behind=kept.behind)
 
 
-def count_batch(model: CorpusModel, study: HeadStudy, batch: CorpusBatch) -> None:
-    """Run the model on a batch, and add what its attentions are called with to the study."""
-
-    def add(seen: SiteCall) -> None:
-        start = seen.sentence or 0  # some models read one sentence after the other
-        study.add(seen, batch.numbers[start : start + len(seen.queries)])
-
-    model.run(model.encode_unnamed(batch.texts, batch.pieces), add, batched=True)
-
-
-def sentences_of(texts: str | Iterable[str | Sentence]) -> Iterator[Sentence]:
-    """One text, or several, as sentences of a corpus whose length nobody knows."""
-    for text in [texts] if isinstance(texts, str) else texts:
-        yield text if isinstance(text, Sentence) else Sentence(text, 0.0)
-
-
-def same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: int | None) -> Sequence[Text]:
+def _same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: int | None) -> Sequence[Text]:
     """The pieces of a text that is too long. Raises MhavizError unless all models make the same of it."""
     pieces, *others = (model.cut(text, most, overlap) for model in models)
     if any(list(other) != list(pieces) for other in others):
@@ -189,7 +227,47 @@ def same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: in
     return pieces
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """As they are read from a file again: with lists in place of tuples."""
-    plain: dict[str, Any] = json.loads(json.dumps(options))
-    return plain
+def tell_left_out(
+    study: str,
+    behind: Behind,
+    most: int | None,
+    on_notice: Notice,
+    overlap: int | None = None,
+    is_whole: bool = True,
+) -> None:
+    """Say which sentences were left out or cut.
+
+    Args:
+        study: what an error calls it.
+        behind: what has been read.
+        most: the most tokens that the model reads at once; None: any number.
+        on_notice: is told, a line each.
+        overlap: what pieces share; see ``CorpusModel.cut``.
+        is_whole: whether that is all of the corpus.
+
+    Raises:
+        ArgumentError: there is no sentence in the corpus.
+        MhavizError: none could be read, and none can have been in another shard.
+    """
+
+    def were(number: int) -> str:
+        return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"
+
+    said = []
+    if behind.too_long:
+        why = f"expected at most {most:,} tokens, got up to {behind.longest:,}"
+        said.append(f"{were(behind.too_long)} left out: {why}")
+    if behind.empty:
+        said.append(f"{were(behind.empty)} left out: the model's tokenizer finds no token")
+    if not behind.read:
+        raise ArgumentError(f"{study}: expected at least one sentence, got none")
+    if not behind.taken and is_whole:
+        raise MhavizError(f"expected a sentence that the model can read: {'; '.join(said)}")
+    if behind.cut:
+        shared = "a quarter of that" if overlap is None else f"{overlap:,}"
+        said.append(
+            f"{were(behind.cut)} cut into pieces of {most:,} tokens that overlap by {shared}, as up to "
+            f"{behind.longest:,} tokens are more than the model reads at once; each query counts once"
+        )
+    for notice in said:
+        on_notice(notice)

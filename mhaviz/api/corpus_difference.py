@@ -1,47 +1,32 @@
 """``mhaviz.diff_models``: how the attention of two models differs over many sentences."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mhaviz.analyses.corpus_difference import DifferenceStudy, add_batch, require_alike
+from mhaviz.analyses.corpus_difference import DifferenceStudy, require_comparable
 from mhaviz.analyses.difference import joined_source
-from mhaviz.api.corpora import CorpusRun, sentences_of
-from mhaviz.api.division import Division
-from mhaviz.api.left_out import tell_left_out
+from mhaviz.api.corpora import Corpus, Texts
 from mhaviz.api.loaded import LoadedModel, load
-from mhaviz.api.parts import result_of
-from mhaviz.attention.model import CorpusModel, Inputs
-from mhaviz.errors import MhavizError
-from mhaviz.models.corpus_batches import CorpusBatch, Sentence
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.records.corpus_difference import CorpusDifference
 from mhaviz.records.difference import Limits
 from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind, Tokens
-
-_SAMPLE = "The cat sat on the mat."
-"""Tokenizers that make the same of it are taken for one."""
+from mhaviz.records.tokens import Kind
 
 
 def diff_models(
     before: LoadedModel | str | Path,
     after: LoadedModel | str | Path,
-    texts: str | Iterable[str | Sentence],
+    texts: Texts,
     *,
     layer: Numbers = None,
     kind: Kind | None = None,
     fail_above: float | None = None,
     fail_above_row: float | None = None,
-    overlap: int | None = None,
     source_language: str | None = None,
     target_language: str | None = None,
-    shard: tuple[int, int] | None = None,
-    part: str | Path | None = None,
-    resume: bool = False,
-    distributed: bool = False,
-    part_at_end: bool = True,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
 ) -> CorpusDifference:
@@ -52,13 +37,11 @@ def diff_models(
 
     Args:
         before, after: what ``mhaviz.load`` returns, or takes.
-        texts: a sentence, or several, one after the other.
+        texts: a sentence, or several, one after the other; or a ``Corpus``.
         layer, kind: the attentions that are compared; None: all.
         fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
             become the record's ``limits``, and what is ``above`` them is told.
-        overlap, source_language, target_language: as in ``LoadedModel.head_statistics``.
-        shard, part, resume, distributed, part_at_end: read a part of the corpus, keep what is added up, go on from it,
-            share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
+        source_language, target_language: as in ``LoadedModel.head_statistics``.
         on_notice: is told of texts that were left out.
         on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -74,78 +57,11 @@ def diff_models(
         .speaking(source_language, target_language)
         for one in (before, after)
     )
-    _require_comparable(first, second)
-    study = DifferenceStudy()
-
-    def count(batch: CorpusBatch) -> None:
-        add_batch(study, first, second, same_inputs(first, second, batch), batch.numbers)
-
-    options = {
-        "kind": first.kind,
-        "layers": None if first.layers is None else sorted(first.layers),
-        "overlap": overlap,
-        "languages": first.spoken,
-    }
+    require_comparable(first, second)
     source = source_of(first.describe(), second.describe())
-    run = CorpusRun("diff", study, [first, second], count, options, source, overlap)
-    division = Division(shard, part, resume, distributed, part_at_end)
-    found = run.over(sentences_of(texts), division, on_notice, on_progress)
-    tell_left_out("diff_models", found.behind, run.max_length, on_notice, overlap, found.shard)
-    difference: CorpusDifference = result_of(found)
+    study, corpus = DifferenceStudy(), Corpus.of(texts)
+    difference: CorpusDifference = corpus.read(study, [first, second], source, on_notice, on_progress)
     return replace(difference, limits=limits)
-
-
-def same_inputs(first: CorpusModel, second: CorpusModel, batch: CorpusBatch) -> Inputs:
-    """What the first model reads for a batch. Raises MhavizError unless the second makes the same tokens of it."""
-    inputs = first.encode_unnamed(batch.texts, batch.pieces)
-    whole = [row for row, text in enumerate(inputs.texts) if text.piece is None]  # pieces are the same, or no pieces
-    others = second.read_unnamed([batch.texts[row] for row in whole])
-    for row, other in zip(whole, others, strict=True):
-        text, number, one = batch.texts[row], batch.numbers[row], inputs.texts[row].source
-        _require_same_tokens(one, other, f"sentence {number}, {text!r:.40}")
-    return inputs
-
-
-def _require_comparable(first: CorpusModel, second: CorpusModel) -> None:
-    """Raise MhavizError unless both have the same attentions: by their tokens, where those differ as well.
-
-    Models of two tokenizers may make the same of the user's texts, and are compared; who has other models, however,
-    should hear first of what no choice of layers mends.
-    """
-    try:
-        require_alike(first, second)
-    except MhavizError:
-        one, other = _sample_of(first), _sample_of(second)
-        if one and other:
-            _require_same_tokens(one, other, repr(_SAMPLE))
-        raise
-
-
-def _sample_of(model: CorpusModel) -> Tokens | None:
-    """What it makes of the sample; None if its tokenizer knows nothing of what is not in its vocabulary."""
-    try:
-        (tokens,) = model.read_unnamed([_SAMPLE])
-    except MhavizError:
-        return None
-    return tokens
-
-
-def _require_same_tokens(one: Tokens, other: Tokens, where: str) -> None:
-    """Raise MhavizError unless the tokens that two models make of a text are the same; ``where``: names it."""
-    if (one.ids, one.special) == (other.ids, other.special):
-        return
-    if len(one) != len(other):
-        differing = f"{where} has {len(one):,} tokens in the first and {len(other):,} in the second"
-    else:
-        differing = f"{where}: {_first_difference(one.ids, other.ids)}"
-    raise MhavizError(f"expected the same tokens in both models, but {differing}; compare models of one tokenizer")
-
-
-def _first_difference(ids: Sequence[int], others: Sequence[int]) -> str:
-    for place, (one, other) in enumerate(zip(ids, others, strict=True)):
-        if one != other:
-            return f"token {place} has number {one:,} in the first and {other:,} in the second"
-    return "other tokens are special in the second"
 
 
 def source_of(first: Source, second: Source) -> Source:

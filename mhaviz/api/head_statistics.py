@@ -2,24 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
-
-import msgspec
 
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.weights import attention_weights, map_sizes
-from mhaviz.api.corpora import CorpusRun, count_batch, sentences_of
-from mhaviz.api.division import Division
-from mhaviz.api.left_out import tell_left_out
+from mhaviz.api.corpora import Corpus
 from mhaviz.api.long_inputs import page_size
-from mhaviz.api.parts import result_of
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
-from mhaviz.processes import this_process
 from mhaviz.records.given import Given
 from mhaviz.records.head_statistics import SHOWN, HeadStatistics
 from mhaviz.records.probes import Probe
@@ -28,52 +20,31 @@ from mhaviz.records.quantity import ShownNumbers, require_shown
 
 def head_statistics(
     model: CorpusModel,
-    texts: str | Iterable[str | Sentence],
-    division: Division,
-    examples: int = 0,
-    overlap: int | None = None,
-    probe: Probe | None = None,
-    bootstrap: Bootstrap | None = None,
-    on_notice: Notice = lambda notice: None,
-    on_progress: Callable[[float, int], None] = lambda done, sentences: None,
-    show: ShownNumbers = "weights",
+    corpus: Corpus,
+    examples: int,
+    probe: Probe | None,
+    bootstrap: Bootstrap,
+    on_notice: Notice,
+    on_progress: Callable[[float, int], None],
+    show: ShownNumbers,
 ) -> HeadStatistics:
     """See ``LoadedModel.head_statistics``; ``model``: of which the attentions that count are looked at."""
     require_shown(show, ShownNumbers)
-    model = model.with_norms() if show == "norms" else model
-    shows = this_process().is_first or not division.distributed
-    shown: list[Sentence] = []
-    corpus, bootstrap = sentences_of(texts), bootstrap or Bootstrap()
+    source, sentences = model.describe(), corpus.sentences
     needle: tuple[int, ...] = ()
+    if show == "norms":
+        model, source = model.with_norms(), replace(source, details={**source.details, SHOWN: show})
     if probe is not None:
         from mhaviz.models.pretrained.probe_texts import probing
 
-        made = probing(model, probe, corpus)
-        corpus, needle = made.sentences, made.needle
+        made = probing(model, probe, sentences)
+        sentences, needle = made.sentences, made.needle
         bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
-    sentences = _watched(corpus, model, examples if shows else 0, shown)
-    study = HeadStudy(bootstrap, probe, needle)
-    options: dict[str, Any] = {
-        "kind": model.kind,
-        "layers": None if model.layers is None else sorted(model.layers),
-        "overlap": overlap,
-        "languages": model.spoken,
-        "replicates": bootstrap.replicates,
-        "seed": bootstrap.seed,
-        "texts_apart": bootstrap.texts_apart,
-        "probe": msgspec.to_builtins(probe),
-    }
-    if model.zeroed:
-        options["zeroed"] = sorted(map(list, model.zeroed))
-    source = model.describe()
-    if show != "weights":
-        options[SHOWN] = show
-        source = replace(source, details={**source.details, SHOWN: show})
-    count = partial(count_batch, model, study)
-    run = CorpusRun("heads", study, [model], count, options, source, overlap)
-    part = run.over(sentences, division, on_notice, on_progress)
-    tell_left_out("head_statistics", part.behind, model.max_length, on_notice, overlap, part.shard)
-    return _with_examples(result_of(part), model, shown, on_notice)
+    shown: list[Sentence] = []
+    is_first = not corpus.is_shared or corpus.own_shard.number == 1
+    corpus = replace(corpus, texts=_watched(sentences, model, examples * is_first, shown))
+    found = corpus.read(HeadStudy(bootstrap, probe, needle), [model], source, on_notice, on_progress)
+    return _with_examples(found, model, shown, on_notice)
 
 
 def _watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[Sentence]) -> Iterator[Sentence]:

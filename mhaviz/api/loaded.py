@@ -12,7 +12,7 @@ from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import choose_token
-from mhaviz.api.division import Division
+from mhaviz.api.corpora import Corpus, Texts
 from mhaviz.api.head_statistics import head_statistics
 from mhaviz.api.long_inputs import LongInputs, announce, page_size
 from mhaviz.attention.model import CorpusModel, Inputs, Model
@@ -446,46 +446,36 @@ class LoadedModel:
 
     def head_statistics(
         self,
-        texts: str | Iterable[str | Sentence] = (),
+        texts: Texts = (),
         *,
         layer: Numbers = None,
         kind: Kind | None = None,
         without: Iterable[HeadNumber] = (),
         show: ShownNumbers = "weights",
         examples: int = 0,
-        overlap: int | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
         probe: Probe | None = None,
         replicates: int = REPLICATES,
         seed: int = 0,
-        shard: tuple[int, int] | None = None,
-        part: str | Path | None = None,
-        resume: bool = False,
-        distributed: bool = False,
-        part_at_end: bool = True,
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadStatistics:
         """What every head looks at, averaged over these texts, which may be more than memory holds.
 
         Args:
-            texts: a sentence, or several, one after the other.
+            texts: a sentence, or several, one after the other; or a ``Corpus``, of which a part may be read, what is
+                added up kept and gone on from, and processes share; ``mhaviz.merge`` joins parts.
             layer, kind: as in ``attend``.
             without: heads whose output is zeroed, each by its layer and its number: what do others look at then?
             show: of "norms", each query's as shares of their sum, in place of weights; see ``attend``.
             examples: of so many of the texts, the first of up to 512 tokens, all weights are kept for a page for the
                 browser; of fewer where the page would be too large.
-            overlap: texts that are too long for the model are cut into pieces that share so many tokens; each query
-                counts in the piece where it has more context, and a text as one sentence. None: a quarter of the most
-                tokens that the model reads.
             source_language, target_language: as in ``attend``.
             probe: ``RandomRepeats(n_tokens)`` in the place of texts, where induction heads stand out; or
                 ``Needle(text)``, which is put into each text, for the heads that read it again.
             replicates, seed: of the bootstrap over the sentences, which gives intervals from 30 on; 0 replicates:
                 no intervals.
-            shard, part, resume, distributed, part_at_end: read a part of the corpus, keep what is added up, go on from
-                it, share the corpus among processes; see ``Division``. ``mhaviz.merge`` joins parts.
             on_notice: is told of texts that were left out.
             on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -498,20 +488,9 @@ class LoadedModel:
         if without := tuple(without):
             model = without_heads(self._whole, without).select(model.layers, model.kind)
         model = model.speaking(source_language, target_language)
-        division = Division(shard, part, resume, distributed, part_at_end)
-        _require_texts_apart(probe, texts)
-        return head_statistics(
-            model,
-            texts,
-            division,
-            examples,
-            overlap,
-            probe=probe,
-            bootstrap=Bootstrap(replicates, seed),
-            on_notice=on_notice,
-            on_progress=on_progress,
-            show=show,
-        )
+        corpus, bootstrap = Corpus.of(texts), Bootstrap(replicates, seed)
+        _require_texts_apart(probe, corpus.texts)
+        return head_statistics(model, corpus, examples, probe, bootstrap, on_notice, on_progress, show)
 
     def ablate(
         self,

@@ -12,11 +12,10 @@ from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, shortened
 from mhaviz.files.errors import ContentError, reading, require_file
 from mhaviz.files.json_files import memory_of
-from mhaviz.files.part_names import SUFFIX
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.writing import write_whole
 from mhaviz.memory import free_main_memory, shortage
-from mhaviz.records.corpus_part import Behind, CorpusPart, ModelIdentity, Shard
+from mhaviz.records.corpus_part import SUFFIX, Behind, CorpusPart, ModelIdentity, Shard
 from mhaviz.records.saved_form import METADATA, describe_source, restore_source
 
 _FORMAT = 3  # 1: sums were int64; 2: the bootstrap was among the arrays

@@ -1,14 +1,22 @@
 """A part of a study over a corpus: what has been added up of some of its sentences, and what it belongs to."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
-
-from numpy.typing import NDArray
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.records.source import Source
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SUFFIX = ".safetensors"
+"""Of the files of parts."""
+
+_LONGEST = 200  # bytes: file systems allow 255, and the number of a process may be added
 
 
 @dataclass(frozen=True)
@@ -108,4 +116,17 @@ class CorpusPart:
     shard: Shard
     behind: Behind
     source: Source
-    arrays: Mapping[str, NDArray[Any]] = field(repr=False)
+    arrays: "Mapping[str, NDArray[Any]]" = field(repr=False)
+
+
+def part_beside(output: Path) -> Path:
+    """heads.png → heads.part.safetensors. A long name is cut."""
+    stem = output.stem
+    while len(os.fsencode(stem)) > _LONGEST:
+        stem = stem[:-1]
+    return output.with_name(f"{stem}.part{SUFFIX}")
+
+
+def part_of_process(part: Path, shard: Shard) -> Path:
+    """Of one of several processes: part.safetensors → part-1-of-8.safetensors."""
+    return part.with_name(f"{part.stem}-{shard.number}-of-{shard.count}{SUFFIX}")

@@ -15,8 +15,9 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import mhaviz
-from mhaviz.api import corpora, corpus_difference, head_statistics
-from mhaviz.api.division import Division
+from mhaviz.analyses.corpus_difference import DifferenceStudy
+from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.api import corpora
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.parts import read_part, write_part
 from mhaviz.models import corpus_batches
@@ -56,7 +57,7 @@ def shards(model, texts, n, folder, **options):
     """The files of all shards."""
     paths = [folder / f"part-{number}.safetensors" for number in range(1, n + 1)]
     for number, path in enumerate(paths, start=1):
-        model.head_statistics(texts, shard=(number, n), part=path, **options)
+        model.head_statistics(mhaviz.Corpus(texts, shard=(number, n), part=path), **options)
     return paths
 
 
@@ -88,7 +89,7 @@ def test_killed_at_random_nothing_is_lost(model, tmp_path, monkeypatch):
     monkeypatch.setattr(corpora, "_SECONDS", -1.0)
     monkeypatch.setattr(corpora, "_SHARE", 0)
     whole, killed, notices = tmp_path / "whole.safetensors", tmp_path / "killed.safetensors", []
-    model.head_statistics(TEXTS, part=whole, replicates=20)
+    model.head_statistics(mhaviz.Corpus(TEXTS, part=whole), replicates=20)
 
     def die_after(batches):
         left = iter(range(batches))
@@ -103,15 +104,15 @@ def test_killed_at_random_nothing_is_lost(model, tmp_path, monkeypatch):
     while deaths < 20:
         try:
             model.head_statistics(
-                TEXTS, part=killed, resume=True, replicates=20, on_progress=die_after(DRAW.randint(0, 3))
+                mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_progress=die_after(DRAW.randint(0, 3))
             )
             killed.unlink()
         except KilledError:
             deaths += 1
-    model.head_statistics(TEXTS, part=killed, resume=True, replicates=20, on_notice=notices.append)
+    model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_notice=notices.append)
     assert killed.read_bytes() == whole.read_bytes()
     assert re.search("going on after sentence|is not there: reading from the first", notices[0])
-    model.head_statistics(TEXTS, part=killed, resume=True, replicates=20, on_notice=notices.append)
+    model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_notice=notices.append)
     assert notices[-1] == f"{killed} is complete"
     assert killed.read_bytes() == whole.read_bytes()
 
@@ -120,8 +121,8 @@ def test_what_cannot_be_gone_on_with(model, model_folder, tmp_path, monkeypatch)
     monkeypatch.setattr(corpora, "_SECONDS", -1.0)
     path = tmp_path / "part.safetensors"
 
-    def go_on(texts=FEW, of=model, **options):
-        of.head_statistics(texts, part=path, resume=True, **{"replicates": 0} | options)
+    def go_on(texts=FEW, of=model, shard=None, **options):
+        of.head_statistics(mhaviz.Corpus(texts, shard, path, resume=True), **{"replicates": 0} | options)
 
     def die(done, taken):
         if taken > 20:
@@ -182,7 +183,7 @@ def test_what_does_not_belong_together(model, tmp_path):
 
 def test_files_of_anybody(model, tmp_path):
     path, broken = tmp_path / "part.safetensors", tmp_path / "broken.safetensors"
-    model.head_statistics(FEW[:3], part=path, replicates=0)
+    model.head_statistics(mhaviz.Corpus(FEW[:3], part=path), replicates=0)
     with safe_open(path, "numpy") as file:
         arrays, about = {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["mhaviz"])  # noqa: SIM118
 
@@ -238,10 +239,9 @@ def test_what_does_not_go_together(tmp_path):
         ({"shard": (0, 4)}, "expected a shard from 1"),
         ({"part": "part.json"}, r"expected a name ending in \.safetensors, got part.json"),
         ({"resume": True}, r"goes on from a part; name a \.safetensors file"),
-        ({"shard": (1, 4), "distributed": True}, "torchrun gives each process its shard"),
     ):
         with pytest.raises(ArgumentError, match=message):
-            Division(**options)
+            mhaviz.Corpus(**options)
 
 
 def test_a_shard_whose_sentences_are_all_left_out(model, tmp_path):
@@ -249,10 +249,10 @@ def test_a_shard_whose_sentences_are_all_left_out(model, tmp_path):
     texts = ["" if number < 4 else text for number, text in enumerate(TEXTS[:20])]
     notices = []
     one, two = (tmp_path / f"{number}.safetensors" for number in (1, 2))
-    found = model.head_statistics(texts, shard=(1, 40), replicates=0, on_notice=notices.append)
+    found = model.head_statistics(mhaviz.Corpus(texts, shard=(1, 40)), replicates=0, on_notice=notices.append)
     assert (found.kinds, notices) == ((), ["4 sentences were left out: the model's tokenizer finds no token"])
     for number, path in enumerate((one, two), start=1):
-        model.head_statistics([""] * 20, shard=(number, 2), part=path, replicates=0)
+        model.head_statistics(mhaviz.Corpus([""] * 20, shard=(number, 2), part=path), replicates=0)
     with pytest.raises(
         MhavizError, match="a sentence that the model can read, got 0 that are too long, and 20 without"
     ):
@@ -340,13 +340,13 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
 
 def test_parts_that_were_divided_otherwise_do_not_belong_together(model, tmp_path, monkeypatch):
     one, other = (tmp_path / name for name in ("one.safetensors", "other.safetensors"))
-    model.head_statistics(FEW, shard=(1, 2), part=one, replicates=0)
+    model.head_statistics(mhaviz.Corpus(FEW, shard=(1, 2), part=one), replicates=0)
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "with_block_size", lambda sentences: (iter(sentences), 8))
-        model.head_statistics(FEW, shard=(2, 2), part=other, replicates=0)
+        model.head_statistics(mhaviz.Corpus(FEW, shard=(2, 2), part=other), replicates=0)
     with pytest.raises(MhavizError, match=r"other.safetensors was divided otherwise than .*: by 8 sentences, and by 5"):
         mhaviz.merge([one, other])
-    model.head_statistics(FEW, shard=(2, 2), part=other, replicates=0)
+    model.head_statistics(mhaviz.Corpus(FEW, shard=(2, 2), part=other), replicates=0)
     part = read_part(other)
     write_part(replace(part, behind=replace(part.behind, taken=part.behind.taken - 1)), other)
     with pytest.raises(MhavizError, match="expected all 40 sentences of the text in the parts, got 39"):
@@ -373,13 +373,12 @@ def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, comm
             raise KeyboardInterrupt
         return counted(*arguments)
 
-    module = head_statistics if command == "heads" else corpus_difference
-    name = "count_batch" if command == "heads" else "add_batch"
-    counted = getattr(module, name)
+    study = HeadStudy if command == "heads" else DifferenceStudy
+    counted = study.read
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "_SECONDS", -1.0)
         patch.setattr(corpora, "_SHARE", 0)
-        patch.setattr(module, name, count_and_stop)
+        patch.setattr(study, "read", count_and_stop)
         result = mhaviz(command, *words)
         message = "mhaviz: interrupted; what was read is kept in k.part.safetensors: go on with --resume\n"
         assert (result.status, result.err, Path("k.json").exists()) == (130, message, False)

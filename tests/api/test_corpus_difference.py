@@ -141,7 +141,9 @@ def test_shards_join_to_the_whole(model_folder, tmp_path):
     models = [mhaviz.load(model, tokenizer) for model in (before, after)]
     whole = mhaviz.diff_models(*models, MANY)
     parts = [tmp_path / f"{number}.safetensors" for number in (1, 2, 3)]
-    shards = [mhaviz.diff_models(*models, MANY, shard=(i + 1, 3), part=path) for i, path in enumerate(parts)]
+    shards = [
+        mhaviz.diff_models(*models, mhaviz.Corpus(MANY, shard=(i + 1, 3), part=path)) for i, path in enumerate(parts)
+    ]
     assert sum(shard.kinds[0].sentences for shard in shards) == whole.kinds[0].sentences == len(MANY)
     assert shards[1].source.details["shard"] == [2, 3]
     merged = mhaviz.merge(parts[::-1])
@@ -155,7 +157,7 @@ def test_shards_join_to_the_whole(model_folder, tmp_path):
     with pytest.raises(MhavizError, match="shard 2/3 is missing"):
         mhaviz.merge(parts[::2])
     swapped = tmp_path / "2.safetensors"
-    mhaviz.diff_models(*models[::-1], MANY, shard=(2, 3), part=swapped)
+    mhaviz.diff_models(*models[::-1], mhaviz.Corpus(MANY, shard=(2, 3), part=swapped))
     with pytest.raises(MhavizError, match="is of another model"):
         mhaviz.merge(parts)
 
@@ -175,9 +177,11 @@ def test_a_run_that_was_killed_goes_on(model_folder, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        mhaviz.diff_models(*models, MANY, part=part, on_progress=killed)
+        mhaviz.diff_models(*models, mhaviz.Corpus(MANY, part=part), on_progress=killed)
     counted = []
-    resumed = mhaviz.diff_models(*models, MANY, part=part, resume=True, on_progress=lambda done, n: counted.append(n))
+    resumed = mhaviz.diff_models(
+        *models, mhaviz.Corpus(MANY, part=part, resume=True), on_progress=lambda done, n: counted.append(n)
+    )
     assert counted[0] > 60, "the first sentences were not read again"
     assert same(resumed, whole)
     assert same(mhaviz.merge([part]), whole)

@@ -81,7 +81,9 @@ def test_parts_know_what_they_are_of(loaded, tmp_path):
     whole = loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=3)
     paths = [tmp_path / f"{number}.safetensors" for number in (1, 2)]
     for number, path in enumerate(paths, start=1):
-        loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=3, shard=(number, 2), part=path)
+        loaded.head_statistics(
+            mhaviz.Corpus(TEXTS * 20, shard=(number, 2), part=path), probe=NEEDLE, replicates=50, seed=3
+        )
     merged = mhaviz.merge(paths)
     assert (merged.probe, merged.replicates, merged.seed) == (NEEDLE, 50, 3)
     for name in STATISTICS:
@@ -89,7 +91,7 @@ def test_parts_know_what_they_are_of(loaded, tmp_path):
             one, other = (getattr(found.kinds[0].number(name), field) for found in (whole, merged))
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=f"{name} {field}")
         np.testing.assert_array_equal(whole.kinds[0].number(name).counts, merged.kinds[0].number(name).counts)
-    loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=4, shard=(2, 2), part=paths[1])
+    loaded.head_statistics(mhaviz.Corpus(TEXTS * 20, shard=(2, 2), part=paths[1]), probe=NEEDLE, replicates=50, seed=4)
     with pytest.raises(mhaviz.MhavizError, match="seed"):
         mhaviz.merge(paths)
 

@@ -61,7 +61,7 @@ def read_shard(number: int, count: int, texts: list[str], folder: str, begin: An
     model.head_statistics(texts[:32])  # what is made once is made
     begin.wait()
     start = time.perf_counter()
-    model.head_statistics(texts, shard=(number, count), part=f"{folder}/{number}-{count}.safetensors")
+    model.head_statistics(mhaviz.Corpus(texts, shard=(number, count), part=f"{folder}/{number}-{count}.safetensors"))
     ready.put(time.perf_counter() - start)
 
 
@@ -112,7 +112,7 @@ def go_on(folder: str, texts: list[str], part: str) -> None:
     """A process that will be killed: it saves after every block."""
     torch.set_num_threads(1)
     corpora._SECONDS, corpora._SHARE = -1.0, 0
-    mhaviz.load(folder, device="cpu").head_statistics(texts, shard=(2, 3), part=part, resume=True)
+    mhaviz.load(folder, device="cpu").head_statistics(mhaviz.Corpus(texts, shard=(2, 3), part=part, resume=True))
 
 
 def killed(folder: str, texts: list[str], kills: int) -> str:

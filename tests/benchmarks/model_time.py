@@ -24,7 +24,6 @@ from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
 from mhaviz.analyses.weights import attention_weights
-from mhaviz.api.corpora import count_batch
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
@@ -107,7 +106,7 @@ def read_by_mhaviz(model: PretrainedModel, sentences: Sequence[str]) -> None:
     study = HeadStudy()
     stream, block = with_block_size(Sentence(sentence, i / len(sentences)) for i, sentence in enumerate(sentences))
     for batch in CorpusBatches(stream, model.lengths, model.max_length, block=block):
-        count_batch(model, study, batch)
+        study.read([model], batch.texts, batch.pieces, batch.numbers)
     study.result(model.describe(), 0)
 
 

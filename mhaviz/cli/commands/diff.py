@@ -16,7 +16,7 @@ from mhaviz.cli.shared.models import Heads
 from mhaviz.cli.shared.parsing import number_or_auto, parsed
 from mhaviz.cli.shared.saved_maps import TwoArrayOptions, of_each
 from mhaviz.errors import ArgumentError
-from mhaviz.files.part_names import SUFFIX
+from mhaviz.records.corpus_part import SUFFIX
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from mhaviz.cli.shared.models import CheckpointOptions
 from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
-from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice, stream_sentences
-from mhaviz.files.part_names import SUFFIX
+from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
+from mhaviz.records.corpus_part import SUFFIX
 from mhaviz.views.formats import HEAD_SUFFIXES
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
@@ -73,13 +73,12 @@ def heads(
     style = style_of(picture, cmap=cmap)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
-    division = corpus.division(delivery, sentences, file)
-    stream = () if probes.random_repeat is not None else stream_sentences(sentences, file)
-    with corpus.keeping(division, delivery):
+    texts = corpus.corpus(delivery, sentences, file, probes.random_repeat is None)
+    with corpus.keeping(texts, delivery):
         loaded = checkpoint.load(delivery)
         with corpus_progress(delivery.quiet) as on_progress:
             found = loaded.head_statistics(
-                stream,
+                texts,
                 layer=checkpoint.layer,
                 kind=checkpoint.kind,
                 show=show,
@@ -90,7 +89,6 @@ def heads(
                 seed=probes.seed,
                 on_notice=delivery.tell,
                 on_progress=on_progress,
-                **division,
                 **(languages or {}),
             )
         corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))

@@ -12,7 +12,7 @@ from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
-from mhaviz.files.part_names import SUFFIX
+from mhaviz.records.corpus_part import SUFFIX
 from mhaviz.views.formats import HEAD_SUFFIXES
 
 

@@ -15,7 +15,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
 from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
-from mhaviz.files.part_names import SUFFIX
+from mhaviz.records.corpus_part import SUFFIX
 from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
 
 if TYPE_CHECKING:

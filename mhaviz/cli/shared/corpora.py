@@ -11,12 +11,14 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed, whole
+from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.errors import STANDARD_INPUT
-from mhaviz.files.part_names import SUFFIX, part_beside
 from mhaviz.processes import ended_together, this_process, wait_for_others
+from mhaviz.records.corpus_part import SUFFIX, part_beside
 
 if TYPE_CHECKING:
+    from mhaviz.api.corpora import Corpus
     from mhaviz.views.style import Style
 
 corpus_option = partial(typer.Option, rich_help_panel="Corpora on several machines")
@@ -57,40 +59,42 @@ class CorpusOptions:
             )
         return part_among(delivery) or (part_beside(delivery.paths[0]) if delivery.paths else None)
 
-    def division(self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
-        """The arguments of Python's functions for these options. Raises ArgumentError for what cannot be."""
-        distributed = not this_process().is_alone
-        if distributed and ("-" in (sentences or ()) or file == STANDARD_INPUT):
-            raise ArgumentError(
-                "several processes cannot read standard input, which is there once; name a file by --file"
-            )
+    def corpus(
+        self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None, has_texts: bool = True
+    ) -> "Corpus":
+        """The texts, as these options divide them; ``has_texts``: of a probe there are none. Raises ArgumentError."""
+        if not this_process().is_alone:
+            if "-" in (sentences or ()) or file == STANDARD_INPUT:
+                raise ArgumentError(
+                    "several processes cannot read standard input, which is there once; name a file by --file"
+                )
+            if self.shard is not None:
+                raise ArgumentError("--shard: torchrun gives each process its shard; leave out --shard")
         part = self.part_of(delivery)
-        return {
-            "shard": self.shard,
-            "part": part,
-            "part_at_end": part in delivery.paths,
-            "resume": self.resume,
-            "distributed": distributed,
-        }
+        texts = stream_sentences(sentences, file) if has_texts else ()
+
+        from mhaviz.api.corpora import Corpus
+
+        is_scratch = part not in delivery.paths
+        return Corpus(
+            texts, self.shard if this_process().is_alone else "torchrun", part, self.resume, is_scratch=is_scratch
+        )
 
     @contextmanager
-    def keeping(self, division: dict[str, Any], delivery: Delivery) -> Iterator[None]:
+    def keeping(self, corpus: "Corpus", delivery: Delivery) -> Iterator[None]:
         """Say where a run that is stopped has kept its sums; remove those of a run that ends well.
 
         Files that options name stay, and so do files of other runs.
 
         Raises:
             StoppedError: Ctrl-C, after something has been kept.
-            ArgumentError: as ``Division``; an earlier run has left something, and this one is not to go on from it.
+            ArgumentError: an earlier run has left something, and this one is not to go on from it.
         """
-        from mhaviz.api.division import Division
-
-        ours = Division(**division)
-        ours.require_nothing_kept()
-        own, before = ours.own_part, _file_at(ours.own_part)
+        corpus.require_nothing_kept()
+        own, before = corpus.own_part, _file_at(corpus.own_part)
         kept = f"what was read is kept in {own}: go on with --resume"
         try:
-            with ended_together() if division["distributed"] else nullcontext():
+            with ended_together() if corpus.is_shared else nullcontext():
                 yield
         except KeyboardInterrupt:
             if _file_at(own) == (None if self.resume else before):
@@ -100,7 +104,7 @@ class CorpusOptions:
             if _file_at(own) != before:
                 delivery.tell(kept)
             raise
-        if division["distributed"]:
+        if corpus.is_shared:
             wait_for_others()  # until the first has saved all: before that nothing may be lost
         if own is not None and own not in delivery.paths:
             own.unlink(missing_ok=True)

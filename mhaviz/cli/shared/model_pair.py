@@ -10,7 +10,7 @@ from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import Dtype, PlainDevice, model_option, split_model
-from mhaviz.cli.shared.texts import Languages, stream_sentences
+from mhaviz.cli.shared.texts import Languages
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
@@ -61,18 +61,17 @@ def diff_of_models(
         ChangedError: they differ by more than the limits allow.
         ArgumentError, MhavizError: as ``mhaviz.diff_models``.
     """
-    division = corpus.division(delivery, None, pair.file)
-    stream = stream_sentences(None, pair.file)
+    texts = corpus.corpus(delivery, None, pair.file)
 
     from mhaviz.api.corpus_difference import diff_models
 
-    with corpus.keeping(division, delivery):
+    with corpus.keeping(texts, delivery):
         before, after = pair.load(names, delivery)
         with corpus_progress(delivery.quiet) as on_progress:
             difference = diff_models(
                 before,
                 after,
-                stream,
+                texts,
                 layer=layer,
                 kind=kind,
                 fail_above=limits.mean,
@@ -80,7 +79,6 @@ def diff_of_models(
                 **(pair.languages or {}),
                 on_notice=delivery.tell,
                 on_progress=on_progress,
-                **division,
             )
         corpus.deliver(difference, delivery, style)
     if this_process().is_first:  # it alone has the whole

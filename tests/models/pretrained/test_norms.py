@@ -267,7 +267,7 @@ def test_statistics_of_heads_are_of_shares_of_norms(pretrained, model_folder, tm
         np.testing.assert_allclose(kind.entropy.mean[layer], entropy, rtol=CLOSE)
     assert "shares of each query's norms" in str(statistics.to_html())
     for k in (1, 2):
-        loaded.head_statistics(texts, show="norms", shard=(k, 2), part=tmp_path / f"{k}.safetensors")
+        loaded.head_statistics(mhaviz.Corpus(texts, shard=(k, 2), part=tmp_path / f"{k}.safetensors"), show="norms")
     joined = mhaviz.merge([tmp_path / "1.safetensors", tmp_path / "2.safetensors"])
     assert joined.are_of_norms
     np.testing.assert_allclose(joined.kinds[0].first.mean, kind.first.mean, rtol=1e-9)

@@ -82,7 +82,7 @@ def short(request):
 def test_statistics_count_a_long_text_as_one_sentence(short):
     model, words, loaded = short
     overlap, notices = 3, []
-    found = loaded.head_statistics(["the cat", LONG, "a dog"], overlap=overlap, on_notice=notices.append)
+    found = loaded.head_statistics(mhaviz.Corpus(["the cat", LONG, "a dog"], overlap=overlap), on_notice=notices.append)
     is_masked = found.kinds[0].kind == "masked"
     expected, of_copies = [], []
     for text in ("the cat", LONG, "a dog"):
@@ -130,7 +130,7 @@ def test_two_models_are_compared_on_pieces(short):
     with torch.no_grad():
         for parameter in other.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
-    found = mhaviz.diff_models(loaded, mhaviz.load(other, words), ["the cat", LONG], overlap=3)
+    found = mhaviz.diff_models(loaded, mhaviz.load(other, words), mhaviz.Corpus(["the cat", LONG], overlap=3))
     of_sentences, largest, n_tokens = [], {}, 0
     for number, text in enumerate(["the cat", LONG]):
         divergences, length = 0.0, len(words(text)["input_ids"])
@@ -161,17 +161,17 @@ def test_two_models_are_compared_on_pieces(short):
 def test_shards_with_long_texts_join_to_the_whole(short, tmp_path):
     _, _, loaded = short
     texts = [LONG if i % 5 == 0 else "the cat sat" for i in range(40)]
-    whole = loaded.head_statistics(texts, overlap=4)
+    whole = loaded.head_statistics(mhaviz.Corpus(texts, overlap=4))
     parts = [tmp_path / f"{number}.safetensors" for number in (1, 2)]
     for number, part in enumerate(parts, start=1):
-        loaded.head_statistics(texts, overlap=4, shard=(number, 2), part=part)
+        loaded.head_statistics(mhaviz.Corpus(texts, overlap=4, shard=(number, 2), part=part))
     merged = mhaviz.merge(parts)
     for name in ("entropy", "previous"):
         one, other = (getattr(found.kinds[0], name) for found in (whole, merged))
         assert (one.sentences, one.queries) == (other.sentences, other.queries)
         np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
         np.testing.assert_allclose(one.spread, other.spread, rtol=1e-9)
-    loaded.head_statistics(texts, overlap=3, shard=(2, 2), part=parts[1])
+    loaded.head_statistics(mhaviz.Corpus(texts, overlap=3, shard=(2, 2), part=parts[1]))
     with pytest.raises(MhavizError, match=r"was made with other options .*: overlap"):
         mhaviz.merge(parts)
 
