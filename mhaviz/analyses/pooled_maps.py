@@ -3,8 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,20 +11,17 @@ from numpy.typing import NDArray
 
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.analyses.weights import MapSize, map_sizes, mean_share, require_text
-from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.map import check_window, pool
+from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.map import pool
 from mhaviz.attention.model import Inputs, Model, SiteCall
-from mhaviz.attention.pooled_map import PooledMap, Wanted, Window
+from mhaviz.attention.pooled_map import PooledMap, Pooling, Window
 from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.limits import MOST_CELLS
 from mhaviz.records.attention import Attention, AttentionMap
-from mhaviz.records.axis import Axis, even_cells, even_edges
+from mhaviz.records.axis import Axis, cell_edges, even_cells
 from mhaviz.records.quantity import NORM, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
-from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens, is_run
-
-OpenWindow = tuple[int | None, int | None, int | None, int | None]
+from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Tokens, is_run
 
 NEAR = 32
 """Keys up to so many positions away count as local."""
@@ -40,67 +36,23 @@ _FLOAT32 = 4  # bytes
 _SAMPLED = 512  # queries that are timed to know how long all will take
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """How maps are pooled.
+SUMMED_UP = Pooling(entropy=True, top_keys=1, received=True, local=NEAR)
+"""With what a summary of each head is made of."""
 
-    Attributes:
-        size: rows and columns of cells, at most: as many as make them equally large.
-        reduce: "mass", "max" or "both"; see ``attention_map``.
-        window: (q0, q1, k0, k1): the part of the map that is shown, an end that is None being that of the map; None:
-            all of it.
-        summary: whether each head is summed up as well.
-        totals: whether the sum of each row over all keys is wanted.
+
+def pooling_of(size: MapSize, pooling: Pooling) -> Pooling:
+    """The same of a map: its window, as many cells as make them equally large, and what has a meaning.
+
+    Raises ArgumentError if the window is not inside the map.
     """
-
-    size: int = MOST_CELLS
-    reduce: Literal["mass", "max", "both"] = "mass"
-    window: OpenWindow | None = None
-    summary: bool = True
-    totals: bool = False
-
-    def run(
-        self,
-        call: AttentionCall | AttentionWeights,
-        kind: Kind,
-        sentence: int | None = None,
-        on_progress: Callable[[float], None] | None = None,
-    ) -> PooledMap:
-        """The map of one sentence's call. Raises as ``attention_map`` does."""
-        _, _, q_length, k_length = call.shape
-        wanted = self.wanted(self.window_of(q_length, k_length, kind, sentence), kind)
-        return pool(call, wanted, on_progress=on_progress)
-
-    def wanted(self, window: Window, kind: Kind) -> Wanted:
-        """What is asked of a map of this kind."""
-        q0, q1, k0, k1 = window
-        rows, columns = even_cells(q1 - q0, self.size), even_cells(k1 - k0, self.size)
-        local = NEAR if self.summary and kind in OF_ONE_TEXT else None
-        return Wanted(
-            window,
-            rows,
-            columns,
-            self.reduce,
-            self.summary,
-            int(self.summary),
-            received=self.summary,
-            local=local,
-            totals=self.totals,
-        )
-
-    def window_of(self, q_length: int, k_length: int, kind: Kind, sentence: int | None = None) -> Window:
-        """The window, or all there is. Raises ArgumentError if it is not inside the map."""
-        q0, q1, k0, k1 = self.window or (None, None, None, None)
-        window = q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
-        try:
-            return check_window(window, q_length, k_length)
-        except ArgumentError as error:
-            of = "" if sentence is None else f", in sentence {sentence + 1}"
-            raise ArgumentError(f"{error} ({KIND_NAMES[kind]}{of})") from None
-
-    def window_in(self, size: MapSize) -> Window:
-        """The same of a map of this size."""
-        return self.window_of(size.q_length, size.k_length, size.kind, size.sentence)
+    try:
+        pooling = pooling.within(size.q_length, size.k_length)
+    except ArgumentError as error:
+        of = "" if size.sentence is None else f", in sentence {size.sentence + 1}"
+        raise ArgumentError(f"{error} ({KIND_NAMES[size.kind]}{of})") from None
+    (q0, q1, k0, k1), (rows, columns) = pooling.span, pooling.most
+    local = pooling.local if size.kind in OF_ONE_TEXT else None
+    return replace(pooling, size=(even_cells(q1 - q0, rows), even_cells(k1 - k0, columns)), local=local)
 
 
 def pooled_maps(
@@ -129,8 +81,7 @@ def pooled_maps(
     def on_attention(seen: SiteCall) -> None:
         nonlocal done
         part = _of_text(seen, pooling) if hide_special else pooling
-        _, n_heads, q_length, k_length = seen.call.shape
-        cost = _pairs(MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence), pooling)
+        cost = _pairs(_size_of(seen), pooling)
         pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole))
         done += cost
         if hide_special and seen.keys[0].special:
@@ -153,12 +104,17 @@ def _pooled(
 ) -> tuple[PooledMap, list[AttentionMap]]:
     """The same, and all that was computed for it."""
     has_norms = seen.call.value_norms is not None
-    pooling = replace(pooling, totals=pooling.totals or (has_norms and pooling.summary))
-    pooled = pooling.run(seen.call, seen.site.kind, seen.sentence, on_progress)
+    wanted = replace(pooling_of(_size_of(seen), pooling), totals=pooling.totals or (has_norms and pooling.entropy))
+    pooled = pool(seen.call, wanted, on_progress=on_progress)
     found = _records(seen, pooling, pooled)
     if keep and pooling.window is None and (kept := kept_queries_and_keys(seen)) is not None:
         found = [replace(m, queries_and_keys=kept) for m in found]
     return pooled, found
+
+
+def _size_of(seen: SiteCall) -> MapSize:
+    _, n_heads, q_length, k_length = seen.call.shape
+    return MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence)
 
 
 def _of_text(seen: SiteCall, pooling: Pooling) -> Pooling:
@@ -191,29 +147,29 @@ def _with_share(found: Sequence[AttentionMap], pooled: PooledMap) -> list[Attent
 def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> float:
     """About how long ``pooled_maps`` will take, from what some queries of one head take, whatever their numbers."""
     largest = max(sizes, key=lambda size: _pairs(size, pooling))
-    q0, q1, k0, k1 = pooling.window_in(largest)
+    q0, q1, k0, k1 = pooling_of(largest, pooling).span
     middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # of a causal map they see half of the keys
     sample = replace(pooling, window=(middle, min(middle + _SAMPLED, q1), k0, k1))
     Q, K = (torch.zeros(1, 1, n, largest.d_key, device=device) for n in (largest.q_length, largest.k_length))
     call = AttentionCall(Q, K, K, largest.d_key**-0.5, largest.kind == "masked")
     warm_up = replace(sample, window=(middle, middle + 1, k0, k1))
-    float(warm_up.run(call, largest.kind).weights.sum())
+    float(pool(call, pooling_of(largest, warm_up)).weights.sum())
     start = time.perf_counter()
-    float(sample.run(call, largest.kind).weights.sum())  # which waits for a GPU
+    float(pool(call, pooling_of(largest, sample)).weights.sum())  # which waits for a GPU
     taken = time.perf_counter() - start
     return taken * scores_needed(sizes, pooling) / _pairs(replace(largest, n_heads=1), sample)
 
 
 def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
     """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
-    q0, q1, k0, k1 = pooling.window_in(size)
+    of_map = pooling_of(size, pooling)
     rows, columns = (
-        Axis(Tokens(("",) * (end - start)), even_edges(end - start, pooling.size) + start)
-        for start, end in ((q0, q1), (k0, k1))
+        Axis(Tokens(("",) * (end - start)), cell_edges(end - start, cells) + start)
+        for (start, end), cells in zip((of_map.span[:2], of_map.span[2:]), of_map.cells, strict=True)
     )
     if Cells(rows, columns, WEIGHT).are_tokens:
         return ()
-    reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce,)
+    reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce or "mass",)
     return tuple(Cells(rows, columns, Quantity(reduction=reduction)) for reduction in reductions)
 
 
@@ -226,19 +182,17 @@ def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.devic
     """At the peak: the maps, the largest of the inputs, and the blocks in which it is computed."""
     total = 0
     for size in sizes:
-        cells = pooling.size**2 * (1 + (pooling.reduce == "both"))
-        of_each_query = 6 * (size.q_length + size.k_length) * pooling.summary
+        cells = math.prod(pooling.most) * (1 + (pooling.reduce == "both"))
+        of_each_query = 6 * (size.q_length + size.k_length) * pooling.entropy
         total += _FLOAT32 * size.n_heads * (cells + of_each_query)
     largest = max(sizes, key=lambda size: size.bytes_of_inputs)
-    wanted = pooling.wanted(pooling.window_in(largest), largest.kind)
-    shape = tile_shape(device, largest.k_length, largest.d_key, wanted, None)
+    shape = tile_shape(device, largest.k_length, largest.d_key, pooling_of(largest, pooling), None)
     return total + largest.bytes_of_inputs + shape.bytes
 
 
 def _pairs(size: MapSize, pooling: Pooling) -> int:
     """How many scores a map has: what it costs."""
-    q0, q1, *_ = pooling.window_in(size)
-    return (q1 - q0) * size.k_length * size.n_heads
+    return pooling_of(size, pooling).queries * size.k_length * size.n_heads
 
 
 def _records(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
@@ -251,7 +205,7 @@ def _records(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[Attent
         pooled.weights[0].cpu().numpy(),
         (query_edges, key_edges) if pooling.window or is_pooled else None,
         quantity=of_largest if pooling.reduce == "max" and is_pooled else single,
-        summary=_summary(seen, window, pooled) if pooling.summary else None,
+        summary=_summary(seen, window, pooled) if pooling.entropy else None,
     )
     if pooled.largest is None or not is_pooled:
         return [whole]

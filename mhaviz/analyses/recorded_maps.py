@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.analyses.growing_map import GrowingMap
-from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
+from mhaviz.analyses.pooled_maps import pooled_of_call
 from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import SiteCall, with_plain_mask
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.records.attention import AttentionMap
@@ -57,13 +58,13 @@ class RecordedMaps:
     """Maps, to which runs of attentions are added.
 
     Args:
-        pooling: how inputs are pooled that are longer than its size.
-        always: whether shorter ones are, too, as by a reduction that was asked for.
+        pooling: how inputs are pooled that are longer than its size, and shorter ones if a reduction is asked for.
         keep: whether queries and keys are kept beside the maps of passes that were not written step by step.
     """
 
-    def __init__(self, pooling: Pooling, always: bool, keep: bool) -> None:
-        self._pooling, self._always, self._keep = pooling, always, keep
+    def __init__(self, pooling: Pooling, keep: bool) -> None:
+        self._pooling, self._keep = pooling, keep
+        self._most = min(pooling.most)
         self._kept: dict[tuple[int, int, int], _Kept] = {}
         self.bytes = 0
 
@@ -94,7 +95,7 @@ class RecordedMaps:
         seen = with_plain_mask(seen.without_padding())
         (queries,), (keys,) = seen.queries, seen.keys
         longest = max(seen.call.shape[2:])
-        if longest <= self._pooling.size and not self._always:
+        if longest <= self._most and self._pooling.reduce is None:
             maps = [weight_map(seen, keep=self._keep)]
         else:
             maps = pooled_of_call(seen, self._pooling, self._keep)
@@ -135,7 +136,7 @@ class RecordedMaps:
         if not is_cross:
             kept.k_length -= rejected
             rejected -= sum(position >= kept.k_length for position in kept.left_out)
-        kept.growing = kept.growing or [GrowingMap(m, self._pooling.size) for m in kept.maps]
+        kept.growing = kept.growing or [GrowingMap(m, self._most) for m in kept.maps]
         if rejected:
             for one in kept.growing:
                 one.drop(rejected, shrinks=not is_cross)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
-from mhaviz.analyses.pooled_maps import OpenWindow, pooled_maps
+from mhaviz.analyses.pooled_maps import pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import choose_token
 from mhaviz.api.corpora import Corpus, Texts
 from mhaviz.api.head_statistics import head_statistics
-from mhaviz.api.long_inputs import LongInputs, announce, page_size
+from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
+from mhaviz.attention.pooled_map import OpenWindow, Pooling
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
@@ -191,7 +192,7 @@ class LoadedModel:
                 (Kobayashi et al. 2020, arXiv 2004.10102); or "rollout": attention rollout up to each layer (Abnar and
                 Zuidema 2020, arXiv 2005.00928).
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
-            pool, size, window: of long inputs; see ``LongInputs``. Maps of more than 256 MiB in all are pooled as they
+            pool, size, window: of long inputs; see ``Pooling``. Maps of more than 256 MiB in all are pooled as they
                 are computed, unless ``size`` is given.
             page: keep queries and keys, from which a page for the browser computes single tokens of long inputs;
                 None: where they take at most 64 MiB.
@@ -208,7 +209,7 @@ class LoadedModel:
                 model; outputs that differ.
         """
         require_shown(show, ShownMaps)
-        long = LongInputs(pool, size, window)
+        asked = Pooling(size, pool, window)
         if hide_special and window is not None:
             raise ArgumentError(
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
@@ -217,7 +218,9 @@ class LoadedModel:
         model = self._chosen(layer, kind, whole.generate)
         heads = _heads_of(model, head)
         if show == "rollout":
-            unheeded = [*long.given, *["head"] * (len(heads) < model.n_heads), *["verify"] * verify]
+            long = {"pool": pool, "size": size, "window": window}
+            unheeded = [name for name, value in long.items() if value is not None]
+            unheeded += [*["head"] * (len(heads) < model.n_heads), *["verify"] * verify]
             if unheeded:
                 raise ArgumentError(
                     f"a rollout goes through all heads; leave out {', '.join(map(parameter, unheeded))}"
@@ -227,11 +230,11 @@ class LoadedModel:
             rolled = rollout_of(model, inputs)
             return replace(rolled, maps=tuple(map(without_special, rolled.maps))) if hide_special else rolled
         model = model.with_norms() if show == "norms" else model
-        n_maps = len(inputs.texts) * len(model.sites(inputs))
+        n_heads = len(inputs.texts) * len(model.sites(inputs)) * len(heads)
         dtype = model.require_outputs() if verify else None
         sizes = map_sizes(model, inputs, heads)
         in_cells = not hide_special or _is_in_one_run(model, inputs)
-        pooling = long.plan(inputs.longest, n_maps, len(heads), model.device, in_cells)
+        pooling = planned(asked, inputs.longest, n_heads, model.device, in_cells)
         if page:
             page_size(sizes, pooling, hide_special).require_fit()
         keep = _takes_little(sizes) if page is None else page

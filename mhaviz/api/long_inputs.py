@@ -2,23 +2,15 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import replace
 
 import torch
 
-from mhaviz.analyses.pooled_maps import (
-    OpenWindow,
-    Pooling,
-    bytes_needed,
-    cells_of,
-    scores_needed,
-    seconds_needed,
-)
+from mhaviz.analyses.pooled_maps import SUMMED_UP, bytes_needed, cells_of, pooling_of, scores_needed, seconds_needed
 from mhaviz.analyses.weights import MapSize
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import free_memory, require_memory
-from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
-from mhaviz.limits import MOST_CELLS
+from mhaviz.errors import MhavizError, parameter
 from mhaviz.pages.map_words import cells_texts
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
@@ -31,68 +23,43 @@ _LEAST_DRAWN = 32  # cells of a side: as many as the smallest picture of a head 
 _FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announcement
 
 
-@dataclass(frozen=True)
-class LongInputs:
-    """The options for inputs that may be long.
+def planned(asked: Pooling, longest: int, n_heads: int, device: torch.device, in_cells: bool) -> Pooling | None:
+    """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
 
-    Attributes:
-        pool: "mass", "max" or "both"; see ``attention_map``. None: by mass, of inputs that do not fit.
-        size: rows and columns of cells, at most; None: 512.
-        window: (q0, q1, k0, k1): show these queries and keys alone; an end that is None is that of the map.
+    Args:
+        asked: what the user has said; None: nothing.
+        longest: tokens of the longest input.
+        n_heads: of all maps together.
+        device: where they are computed.
+        in_cells: whether maps of many heads can be pooled to fewer cells.
+
+    Raises:
+        MhavizError: the cells that were asked for do not fit into memory.
     """
-
-    pool: Literal["mass", "max", "both"] | None = None
-    size: int | None = None
-    window: OpenWindow | None = None
-
-    def __post_init__(self) -> None:
-        if self.pool not in (None, "mass", "max", "both"):
-            raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {quoted(self.pool)}")
-        if self.size is not None and self.size < 1:
-            raise ArgumentError(f"{parameter('size')}: expected at least 1 cell, got {self.size}")
-
-    @property
-    def given(self) -> list[str]:
-        """The names of those that differ from what they are by default."""
-        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
-
-    def plan(self, longest: int, n_maps: int, n_heads: int, device: torch.device, in_cells: bool) -> Pooling | None:
-        """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
-
-        Args:
-            longest: tokens of the longest input.
-            n_maps: how many maps there will be.
-            n_heads: of each.
-            device: where they are computed.
-            in_cells: whether maps of many heads can be pooled to fewer cells.
-
-        Raises:
-            MhavizError: the cells that were asked for do not fit into memory.
-        """
-        size, asked = self.size or MOST_CELLS, self.pool or self.window
-        allowed = allowed_bytes(device)
-        a_cell = 4 * _COPIES * n_maps * n_heads * (2 if self.pool == "both" else 1)
-        cells = min(size, longest)
-        if in_cells and self.size is None and n_maps * n_heads * cells**2 > _MANY_CELLS:
-            cells = max(math.isqrt(_DRAWN_CELLS // (n_maps * n_heads)), min(_LEAST_DRAWN, cells))
-        if a_cell * cells**2 > allowed:
-            fitting = math.isqrt(allowed // a_cell)
-            if not fitting:
-                raise MhavizError(
-                    f"a single cell for each of {n_maps * n_heads:,} heads needs {readable_bytes(a_cell)}, where "
-                    f"{readable_bytes(allowed)} may be used; take fewer heads"
-                )
-            if self.size is not None and longest > size:
-                heads = n_maps * n_heads
-                raise MhavizError(
-                    f"{parameter('size')} {size} needs {readable_bytes(a_cell * size**2)} for {heads} "
-                    f"head{'s' * (heads != 1)}, where {readable_bytes(allowed)} may be used: {parameter('size')} "
-                    f"{fitting} would fit; or take fewer heads"
-                )
-            cells = fitting
-        elif longest <= cells and not asked:
-            return None
-        return Pooling(cells, self.pool or "mass", self.window, summary=bool(self.window) or longest > cells)
+    most, _ = asked.most
+    allowed = allowed_bytes(device)
+    a_cell = 4 * _COPIES * n_heads * (2 if asked.reduce == "both" else 1)
+    cells = min(most, longest)
+    if in_cells and asked.size is None and n_heads * cells**2 > _MANY_CELLS:
+        cells = max(math.isqrt(_DRAWN_CELLS // n_heads), min(_LEAST_DRAWN, cells))
+    if a_cell * cells**2 > allowed:
+        fitting = math.isqrt(allowed // a_cell)
+        if not fitting:
+            raise MhavizError(
+                f"a single cell for each of {n_heads:,} heads needs {readable_bytes(a_cell)}, where "
+                f"{readable_bytes(allowed)} may be used; take fewer heads"
+            )
+        if asked.size is not None and longest > most:
+            raise MhavizError(
+                f"{parameter('size')} {most} needs {readable_bytes(a_cell * most**2)} for {n_heads} "
+                f"head{'s' * (n_heads != 1)}, where {readable_bytes(allowed)} may be used: {parameter('size')} "
+                f"{fitting} would fit; or take fewer heads"
+            )
+        cells = fitting
+    elif longest <= cells and not (asked.reduce or asked.window):
+        return None
+    beside = SUMMED_UP if asked.window or longest > cells else Pooling()
+    return replace(beside, size=cells, reduce=asked.reduce or "mass", window=asked.window)
 
 
 def allowed_bytes(device: torch.device) -> int:
@@ -129,9 +96,10 @@ def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: b
     for size in sizes:
         rows, columns, n_heads, is_pooled = size.q_length, size.k_length, size.n_heads, False
         if pooling is not None:
-            q0, q1, k0, k1 = pooling.window_in(size)
-            rows, columns = min(q1 - q0, pooling.size), min(k1 - k0, pooling.size)
-            is_pooled = max(q1 - q0, k1 - k0) > pooling.size
+            of_map = pooling_of(size, pooling)
+            q0, q1, k0, k1 = of_map.span
+            rows, columns = of_map.cells
+            is_pooled = (rows, columns) != (q1 - q0, k1 - k0)
             n_heads *= 2 if is_pooled and pooling.reduce == "both" else 1
         computed = keeps and (is_pooled or prefers_codes(size.d_key, size.k_length))
         codes = size.bytes_of_codes if keeps else 0

@@ -119,7 +119,7 @@ class Recording(ContextDecorator):
         self._watch = Watch(self._on_caught, model, self._is_wanted, names, on_merged, self._on_weighed)
         self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn, self._on_part)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
-        self._maps = RecordedMaps(options.pooling, options.always_pooled, options.page)
+        self._maps = RecordedMaps(options.pooling, options.page)
         self._study = HeadStudy() if statistics else None
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
         self._padded: Counter[int] = Counter()  # queries that are padding, likewise

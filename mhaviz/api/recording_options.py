@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from mhaviz.analyses.pooled_maps import Pooling
-from mhaviz.api.long_inputs import LongInputs
 from mhaviz.api.passes import Passes
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.limits import MOST_CELLS
 from mhaviz.numbering import Numbers
 from mhaviz.recording.modules import Place
 from mhaviz.recording.sites import SeenSite
@@ -19,7 +17,7 @@ class RecordingOptions:
 
     Attributes:
         patterns, layers, heads, passes, examples: those that are wanted; None: all.
-        pooling: how inputs are pooled that are longer than its size; always_pooled: whether shorter ones are as well.
+        pooling: how inputs are pooled that are longer than its size, and shorter ones if a reduction was asked for.
         tokens: names; grid: rows and columns of patches; None: as the program tells.
         page: whether queries and keys are kept for a page for the browser.
 
@@ -47,11 +45,9 @@ class RecordingOptions:
         self.examples = None if examples == "all" else (examples,) if isinstance(examples, int) else tuple(examples)
         if self.examples is not None and (not self.examples or any(not _is_position(one) for one in self.examples)):
             raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
-        long = LongInputs(pool, size)
         if grid is not None and (len(grid) != 2 or min(grid) < 1):
             raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
-        self.pooling = Pooling(long.size or MOST_CELLS, long.pool or "mass", summary=False)
-        self.always_pooled = pool is not None
+        self.pooling = Pooling(size, pool)
         self.tokens = None if tokens is None else tuple(map(str, tokens))
         self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
         self.page = page

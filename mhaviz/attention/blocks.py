@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, cap_and_mask
-from mhaviz.attention.pooled_map import Wanted
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.attention.tiles import Tile
 
@@ -83,7 +83,7 @@ class HeadBlocks:
         h: int,
         tiles: Sequence[Tile],
         workspace: Workspace,
-        wanted: Wanted,
+        wanted: Pooling,
         queries_at_once: int,
     ) -> None:
         self._query, self._key = call.query[b, h], call.key[b, h // call.group]  # length d_key

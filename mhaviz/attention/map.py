@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.attention.pooled_map import PooledMap, Wanted, Window, empty_map
+from mhaviz.attention.pooled_map import PooledMap, Pooling, Window, empty_map
 from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.tiled_pass import TiledPass
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import check_mask_axes
 from mhaviz.records.quantity import NORM, WEIGHT
 
@@ -108,14 +108,9 @@ def attention_map(
         raise ArgumentError(f"expected at least 1 row and 1 column, got {rows} and {columns}")
     if top_keys < 0:
         raise ArgumentError(f"top_keys: expected a number from 0 on, got {top_keys}")
-    wanted = Wanted(check_window(window, q_length, k_length), rows, columns, reduce, entropy, top_keys, received, local)
-    found = pool(
-        AttentionCall(query, key, key, scale, causal, mask, softcap, sinks, value_norms),
-        wanted,
-        key_mask,
-        memory,
-        on_progress,
-    )
+    wanted = Pooling((rows, columns), reduce, window, entropy, top_keys, received, local).within(q_length, k_length)
+    call = AttentionCall(query, key, key, scale, causal, mask, softcap, sinks, value_norms)
+    found = pool(call, wanted, key_mask, memory, on_progress)
     quantity = WEIGHT if value_norms is None else NORM
     return replace(found, reduction="max" if reduce == "max" else "mass", causal=causal, quantity=quantity)
 
@@ -123,18 +118,18 @@ def attention_map(
 @torch.no_grad()
 def pool(
     call: AttentionCall | AttentionWeights,
-    wanted: Wanted,
+    wanted: Pooling,
     key_mask: Tensor | None = None,
     memory: int | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> PooledMap:
     """``attention_map`` of what an attention of a model is called with, or of its weights."""
     if isinstance(call, AttentionWeights):
-        A = call.weights(*wanted.window[:2])
+        A = call.weights(*wanted.span[:2])
         A, norms = (A, None) if call.value_norms is None else (A.clone(), call.value_norms)
         return pool_weights(A, wanted, value_norms=norms, has_sink=call.has_sink)
     if is_short(call, memory):
-        is_whole = key_mask is None and wanted.window == (0, call.shape[2], 0, call.shape[3])
+        is_whole = key_mask is None and wanted.span == (0, call.shape[2], 0, call.shape[3])
         if not (is_whole and call.visible_everywhere and call.softcap is None):
             _check_finite(call, key_mask)
         found = short_map(call, key_mask, wanted)  # sees by itself what is not finite
@@ -170,21 +165,6 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
         if not bool((mask < torch.inf).all()):
             raise ArgumentError("mask: expected numbers below infinity, got NaN or infinity")
     return mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
-
-
-def check_window(window: Window | None, q_length: int, k_length: int) -> Window:
-    """The window, or all there is. Raises ArgumentError if it is turned around, empty, or outside the map."""
-    if window is None:
-        return 0, q_length, 0, k_length
-    if len(window) != 4:
-        raise ArgumentError(f"{parameter('window')}: expected four positions, q0, q1, k0 and k1, got {len(window)}")
-    for axis, start, end, length in (("query", *window[:2], q_length), ("key", *window[2:], k_length)):
-        if not 0 <= start < end <= length:
-            raise ArgumentError(
-                f"{parameter('window')}: expected {axis} positions that go up, from 0 to at most {length}, got {start} "
-                f"to {end}"
-            )
-    return window
 
 
 def _check_finite(call: AttentionCall, key_mask: Tensor | None) -> None:

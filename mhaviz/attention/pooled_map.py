@@ -1,12 +1,14 @@
-"""The request for a pooled map, ``Wanted``, and its result, ``PooledMap``."""
+"""The request for a pooled map, ``Pooling``, and its result, ``PooledMap``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.limits import MOST_CELLS
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis, cell_edges
 from mhaviz.records.quantity import WEIGHT, Quantity, Reduction
@@ -18,18 +20,66 @@ Window = tuple[int, int, int, int]
 """The first query and the end, the first key and the end."""
 
 
-class Wanted(NamedTuple):
-    """Which numbers a pooled map has, and in how many cells; see ``attention_map``."""
+OpenWindow = tuple[int | None, int | None, int | None, int | None]
+"""The same, where an end that is None is that of the map."""
 
-    window: Window
-    rows: int = 512
-    columns: int = 512
-    reduce: Literal["mass", "max", "both"] = "mass"
+
+@dataclass(frozen=True)
+class Pooling:
+    """How a map is pooled, and what is computed of single weights beside its cells; see ``attention_map``.
+
+    Attributes:
+        size: rows and columns of cells, at most, or both apart; None: as many as are usual.
+        reduce: "mass", "max" or "both"; None: by mass, where there are more tokens than cells.
+        window: the part of the map that is shown; None: all of it.
+        entropy, top_keys, received, local: compute these, too.
+        totals: compute the sum of each row over all keys, too.
+
+    Raises:
+        ArgumentError: a size or a reduction that cannot be.
+    """
+
+    size: int | tuple[int, int] | None = None
+    reduce: Literal["mass", "max", "both"] | None = None
+    window: OpenWindow | None = None
     entropy: bool = False
     top_keys: int = 0
     received: bool = False
     local: int | None = None
     totals: bool = False
+
+    def __post_init__(self) -> None:
+        if self.reduce not in (None, "mass", "max", "both"):
+            raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {quoted(self.reduce)}")
+        if min(self.most) < 1:
+            raise ArgumentError(f"{parameter('size')}: expected at least 1 cell, got {self.size}")
+
+    @property
+    def most(self) -> tuple[int, int]:
+        """Rows and columns of cells, at most."""
+        if isinstance(self.size, tuple):
+            return self.size
+        return (MOST_CELLS,) * 2 if self.size is None else (self.size,) * 2
+
+    def within(self, q_length: int, k_length: int) -> "Pooling":
+        """The same of a map of this size, with no end open. Raises ArgumentError if the window is not inside it."""
+        if self.window is not None and len(self.window) != 4:
+            got = len(self.window)
+            raise ArgumentError(f"{parameter('window')}: expected four positions, q0, q1, k0 and k1, got {got}")
+        q0, q1, k0, k1 = self.window or (None, None, None, None)
+        window = q0 or 0, q_length if q1 is None else q1, k0 or 0, k_length if k1 is None else k1
+        for axis, start, end, length in (("query", *window[:2], q_length), ("key", *window[2:], k_length)):
+            if not 0 <= start < end <= length:
+                raise ArgumentError(
+                    f"{parameter('window')}: expected {axis} positions that go up, from 0 to at most {length}, got "
+                    f"{start} to {end}"
+                )
+        return replace(self, window=window)
+
+    @property
+    def span(self) -> Window:
+        """The window, of which no end is open."""
+        return self.window  # type: ignore[return-value]
 
     @property
     def mass(self) -> bool:
@@ -39,7 +89,7 @@ class Wanted(NamedTuple):
     @property
     def largest(self) -> bool:
         """Whether the cells have largest weights."""
-        return self.reduce != "mass"
+        return self.reduce in ("max", "both")
 
     @property
     def only_cells(self) -> bool:
@@ -49,16 +99,17 @@ class Wanted(NamedTuple):
     @property
     def queries(self) -> int:
         """Of the window."""
-        return self.window[1] - self.window[0]
+        return self.span[1] - self.span[0]
 
     @property
     def cells(self) -> tuple[int, int]:
         """Rows and columns: a cell for each query, or key, where there are no more than that."""
-        return min(self.rows, self.queries), min(self.columns, self.window[3] - self.window[2])
+        rows, columns = self.most
+        return min(rows, self.queries), min(columns, self.span[3] - self.span[2])
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Where each row and each column of cells begins, and where the last ends."""
-        (q0, q1, k0, k1), (rows, columns) = self.window, self.cells
+        (q0, q1, k0, k1), (rows, columns) = self.span, self.cells
         query_edges = _edges(q0, q1, rows, device)
         return query_edges, query_edges if (q0, q1, rows) == (k0, k1, columns) else _edges(k0, k1, columns, device)
 
@@ -126,7 +177,7 @@ class PooledMap(Shown):
         return replace(self, **numbers)
 
 
-def empty_map(query: Tensor, k_length: int, wanted: Wanted) -> PooledMap:
+def empty_map(query: Tensor, k_length: int, wanted: Pooling) -> PooledMap:
     """The result of as many cells as there are; they hold anything yet."""
     query_edges, key_edges = wanted.edges(query.device)
 
@@ -139,7 +190,7 @@ def empty_map(query: Tensor, k_length: int, wanted: Wanted) -> PooledMap:
     cells = torch.empty(*query.shape[:2], *wanted.cells, dtype=torch.float32, device=query.device)
     largest = None
     if wanted.mass and wanted.largest:
-        q0, q1, k0, k1 = wanted.window
+        q0, q1, k0, k1 = wanted.span
         largest = cells if wanted.cells == (q1 - q0, k1 - k0) else torch.empty_like(cells)
     top_weights = zeros(wanted.top_keys > 0, wanted.queries, wanted.top_keys)
     return PooledMap(

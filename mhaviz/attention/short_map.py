@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mhaviz.attention.blocks import HIDDEN, local_weight, strongest
 from mhaviz.attention.call import AttentionCall, entropy, times_norms
-from mhaviz.attention.pooled_map import PooledMap, Wanted
+from mhaviz.attention.pooled_map import PooledMap, Pooling
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import FreeCores
 
@@ -29,11 +29,11 @@ def is_short(call: AttentionCall, memory: int | None) -> bool:
     return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * size <= memory)
 
 
-def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> PooledMap | None:
+def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Pooling) -> PooledMap | None:
     """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
     call = _hiding(call, key_mask)
     with FreeCores(call.query.device) as cores:
-        S = call.scores(*wanted.window[:2])  # batch_size n_heads queries k_length
+        S = call.scores(*wanted.span[:2])  # batch_size n_heads queries k_length
         if S.numel() >= _WORTH_A_LOOK:
             cores.look()
         if not math.isfinite(S.sum().item() if call.visible_everywhere else max(S.amax().item(), 0)):
@@ -43,7 +43,7 @@ def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Wanted) -> P
 
 
 def pool_weights(
-    A: Tensor, wanted: Wanted, later: int = 0, value_norms: Tensor | None = None, has_sink: bool = False
+    A: Tensor, wanted: Pooling, later: int = 0, value_norms: Tensor | None = None, has_sink: bool = False
 ) -> PooledMap:
     """The map of weights that are there, (batch_size, n_heads, queries of the window, k_length).
 
@@ -56,7 +56,7 @@ def pool_weights(
     """
     entropies = entropy(_shares(A) if has_sink else A) if wanted.entropy else None
     A = times_norms(A, value_norms)
-    (q0, q1, k0, k1), (rows, columns) = wanted.window, wanted.cells
+    (q0, q1, k0, k1), (rows, columns) = wanted.span, wanted.cells
     query_edges, key_edges = wanted.edges(A.device)
     weights = largest = A[..., k0:k1].contiguous()
     if rows < q1 - q0:

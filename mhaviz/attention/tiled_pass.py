@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mhaviz.attention.blocks import BlockSums, HeadBlocks, Workspace
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.pooled_map import PooledMap, Wanted
+from mhaviz.attention.pooled_map import PooledMap, Pooling
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.attention.tiles import Tile, TileShape, causal_queries, cut_into_tiles, tile_shape
 from mhaviz.devices import FreeCores
@@ -46,7 +46,7 @@ class TiledPass:
 
     call: AttentionCall
     key_mask: Tensor | None
-    wanted: Wanted
+    wanted: Pooling
     result: PooledMap
     memory: int | None
 
@@ -129,7 +129,7 @@ class TiledPass:
         if self.wanted.largest and result.largest is not result.weights:
             largest = result.weights if result.largest is None else result.largest
             write_cells(largest[b, h, rows], block, sums.cell, sums.largest, 1.0, torch.maximum)
-        queries = torch.arange(block.start, block.end, device=self._device) - self.wanted.window[0]
+        queries = torch.arange(block.start, block.end, device=self._device) - self.wanted.span[0]
         for whole, numbers in (
             (result.entropy, sums.entropy),
             (result.local, sums.local),

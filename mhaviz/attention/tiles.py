@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mhaviz.attention.pooled_map import Wanted
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
 
@@ -44,7 +44,7 @@ class TileShape(NamedTuple):
 
 
 def tile_shape(
-    device: torch.device, k_length: int, d_key: int, wanted: Wanted, memory: int | None, itemsize: int = 4
+    device: torch.device, k_length: int, d_key: int, wanted: Pooling, memory: int | None, itemsize: int = 4
 ) -> TileShape:
     """The shape that is fastest, or what ``memory`` bytes hold beside inputs and result; a GPU takes more at once."""
     memory = memory or (free_memory(device) or 2**30) // 4

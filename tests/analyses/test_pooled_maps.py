@@ -1,6 +1,7 @@
 """Pooled maps of a source's queries and keys, and their summaries, against all weights in float64."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mhaviz.analyses.pooled_maps import (
     NEAR,
     SINKS,
     STRONG,
-    Pooling,
+    SUMMED_UP,
     bytes_needed,
     cells_of,
     map_sizes,
@@ -21,6 +22,7 @@ from mhaviz.analyses.pooled_maps import (
     seconds_needed,
 )
 from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import ArgumentError
 
 CLOSE = rounding()
@@ -59,7 +61,7 @@ def all_weights(one):
 
 def test_cells_tokens_and_weights():
     one = model_of()
-    (found,) = pooled(one, Pooling(10))
+    (found,) = pooled(one, replace(SUMMED_UP, size=10))
     expected = all_weights(one).reshape(3, 10, 10, 10, 10).sum(axis=4).mean(axis=2)
     np.testing.assert_allclose(found.weights, expected, atol=CLOSE)
     assert found.is_pooled
@@ -71,14 +73,14 @@ def test_cells_tokens_and_weights():
 
 def test_both_reductions_are_two_maps_and_one_summary():
     one = model_of()
-    mass, largest = pooled(one, Pooling(10, "both"))
+    mass, largest = pooled(one, replace(SUMMED_UP, size=10, reduce="both"))
     assert (mass.quantity.reduction, largest.quantity.reduction) == ("mass", "max")
     np.testing.assert_allclose(
         largest.weights, all_weights(one).reshape(3, 10, 10, 10, 10).max(axis=(2, 4)), atol=CLOSE
     )
     assert mass.summary
     assert largest.summary is None
-    (alone,) = pooled(one, Pooling(10, "max"))
+    (alone,) = pooled(one, replace(SUMMED_UP, size=10, reduce="max"))
     assert np.array_equal(alone.weights, largest.weights)
     assert alone.quantity.reduction == "max"
 
@@ -86,16 +88,16 @@ def test_both_reductions_are_two_maps_and_one_summary():
 @pytest.mark.parametrize("reduce", ["mass", "max", "both"])
 def test_what_is_not_pooled_is_the_weights(reduce):
     one = model_of(20, kind="masked")
-    (found,) = pooled(one, Pooling(20, reduce))
+    (found,) = pooled(one, replace(SUMMED_UP, size=20, reduce=reduce))
     np.testing.assert_allclose(found.weights, all_weights(one), atol=CLOSE)
     assert found.is_whole
     assert found.summary
-    assert cells_of(*sizes(one), Pooling(20, reduce)) == ()
+    assert cells_of(*sizes(one), replace(SUMMED_UP, size=20, reduce=reduce)) == ()
 
 
 def test_a_window_with_open_ends():
     one = model_of(30, k_length=50, kind="cross")
-    (found,) = pooled(one, Pooling(window=(None, 7, 45, None)))
+    (found,) = pooled(one, replace(SUMMED_UP, window=(None, 7, 45, None)))
     np.testing.assert_allclose(found.weights, all_weights(one)[:, :7, 45:], atol=CLOSE)
     assert found.queries == tuple(f"q{i}" for i in range(7))
     assert found.keys == tuple(f"k{i}" for i in range(45, 50))
@@ -106,8 +108,8 @@ def test_a_window_with_open_ends():
 def test_a_window_outside_the_map(window):
     one = model_of(30)
     for ask in (
-        lambda: pooled(one, Pooling(window=window)),
-        lambda: cells_of(*sizes(one), Pooling(window=window)),
+        lambda: pooled(one, replace(SUMMED_UP, window=window)),
+        lambda: cells_of(*sizes(one), replace(SUMMED_UP, window=window)),
     ):
         with pytest.raises(ArgumentError, match=r"`window`: expected (query|key) positions that go up.*self-attention"):
             ask()
@@ -115,7 +117,7 @@ def test_a_window_outside_the_map(window):
 
 def test_announced_cells_are_those_of_the_map():
     one = model_of(103, k_length=77, kind="cross")
-    pooling = Pooling(10, "both", (3, 99, None, None))
+    pooling = replace(SUMMED_UP, size=10, reduce="both", window=(3, 99, None, None))
     for announced, found in zip(cells_of(*sizes(one), pooling), pooled(one, pooling), strict=True):
         assert announced.rows.edges.tolist() == found.rows.edges.tolist()
         assert announced.columns.edges.tolist() == found.columns.edges.tolist()
@@ -126,7 +128,7 @@ def test_announced_cells_are_those_of_the_map():
 @pytest.mark.parametrize("window", [None, (20, 90, 0, 10)])
 def test_the_summary_is_that_of_all_weights(kind, window):
     one = model_of(100, kind=kind)
-    (found,) = pooled(one, Pooling(10, window=window))
+    (found,) = pooled(one, replace(SUMMED_UP, size=10, window=window))
     first, end = window[:2] if window else (0, 100)
     queries = np.arange(first, end)
     distance = np.abs(queries[:, None] - np.arange(100))
@@ -159,24 +161,24 @@ def test_the_summary_is_that_of_all_weights(kind, window):
 
 
 def test_keys_that_nobody_sees_are_no_sinks():
-    (found,) = pooled(model_of(30, kind="masked"), Pooling(10, window=(0, 2, 0, 30)))
+    (found,) = pooled(model_of(30, kind="masked"), replace(SUMMED_UP, size=10, window=(0, 2, 0, 30)))
     assert [len(head.sinks) for head in found.summary.heads] == [2, 2, 2]
 
 
 def test_without_strong_links_and_without_distances():
-    (even,) = pooled(model_of(100, sharpness=0.01), Pooling(10))
+    (even,) = pooled(model_of(100, sharpness=0.01), replace(SUMMED_UP, size=10))
     assert all(head.farthest is None for head in even.summary.heads)
     assert all(head.local == pytest.approx(0.55, abs=0.1) for head in even.summary.heads)
-    (cross,) = pooled(model_of(30, k_length=40, kind="cross"), Pooling(10))
+    (cross,) = pooled(model_of(30, k_length=40, kind="cross"), replace(SUMMED_UP, size=10))
     assert all(head.local is None and head.farthest is None for head in cross.summary.heads)
     assert cross.summary.heads[0].uniform_entropy == pytest.approx(math.log(40))
-    assert pooled(model_of(30), Pooling(10, summary=False))[0].summary is None
+    assert pooled(model_of(30), Pooling(10))[0].summary is None
 
 
 def test_chosen_heads_and_several_sentences_with_progress():
     told = []
     model = GivenModel("self", call(40), call(60))
-    found = pooled_maps(*encoded(model, []), Pooling(10), (0, 2), False, told.append)
+    found = pooled_maps(*encoded(model, []), replace(SUMMED_UP, size=10), (0, 2), False, told.append)
     assert [m.sentence for m in found.maps] == [0, 1]
     assert told[-1] == pytest.approx(1)
     assert told == sorted(told)
@@ -188,7 +190,7 @@ def test_what_a_run_takes_is_known_before():
     one, cpu = model_of(2000), torch.device("cpu")
     few, many = sizes(one), sizes(one) * 3
     inputs = 3 * one.given[0].query.nbytes
-    assert scores_needed(many, Pooling()) == 3 * scores_needed(few, Pooling()) == 3 * 3 * 2000**2
-    assert bytes_needed(few, Pooling(), cpu) > inputs + 3 * 512**2 * 4
-    assert 0 < seconds_needed(few, Pooling(), cpu) < 60
-    assert scores_needed(few, Pooling(window=(0, 20, 0, 20))) == 3 * 20 * 2000
+    assert scores_needed(many, SUMMED_UP) == 3 * scores_needed(few, SUMMED_UP) == 3 * 3 * 2000**2
+    assert bytes_needed(few, SUMMED_UP, cpu) > inputs + 3 * 512**2 * 4
+    assert 0 < seconds_needed(few, SUMMED_UP, cpu) < 60
+    assert scores_needed(few, replace(SUMMED_UP, window=(0, 20, 0, 20))) == 3 * 20 * 2000

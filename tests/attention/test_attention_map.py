@@ -22,7 +22,7 @@ from mhaviz.attention import tiles as module
 from mhaviz.attention.blocks import strongest
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.map import attention_map
-from mhaviz.attention.pooled_map import Wanted
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError
 
@@ -221,7 +221,7 @@ def test_little_memory_makes_smaller_blocks_of_the_same_map(memory, received):
 
 @given(st.integers(1, 10**6), st.integers(1, 4096), st.booleans(), st.booleans(), st.integers(1, 2**30))
 def test_tiles_keep_to_the_memory_there_is(k_length, columns, entropy, received, memory):
-    wanted = Wanted((0, 1, 0, k_length), columns=columns, entropy=entropy, received=received)
+    wanted = Pooling((512, columns), window=(0, 1, 0, k_length), entropy=entropy, received=received)
     shape = tile_shape(torch.device("cpu"), k_length, 64, wanted, memory)
     assert 1 <= shape.queries <= 8192 * 256
     assert 1 <= shape.keys <= max(k_length, 4096)

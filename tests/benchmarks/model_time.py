@@ -22,7 +22,7 @@ from measure import Row, in_fresh_process, parse_repeat, peak_memory, print_tabl
 from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
+from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
 from mhaviz.models.pretrained.loading import load_checkpoint
@@ -76,7 +76,7 @@ def make_gpt2(folder: Path) -> None:
 def memory_of_maps(folder: Path, length: int) -> float:
     model = open_model(folder)
     text = text_of(model, length)
-    return peak_memory(lambda: pooled_maps(model, model.encode([text]), Pooling()))
+    return peak_memory(lambda: pooled_maps(model, model.encode([text]), SUMMED_UP))
 
 
 def memory_of_eager(folder: Path, length: int) -> float:

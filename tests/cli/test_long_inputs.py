@@ -11,6 +11,8 @@ from rounding import rounding
 from safetensors import safe_open
 
 from mhaviz.api import long_inputs
+from mhaviz.api.long_inputs import planned
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.views.style import Style
@@ -318,9 +320,9 @@ def test_of_many_heads_no_more_is_kept_than_is_drawn(mhaviz, book, weights, monk
 def test_many_heads_have_the_cells_of_the_largest_picture(monkeypatch):
     """32 layers of 32 heads; of a few heads nothing is pooled, and of very many a little is left of each."""
     monkeypatch.setattr(long_inputs, "free_memory", lambda device: 2**36)
-    options, cpu = long_inputs.LongInputs(), torch.device("cpu")
-    assert options.plan(512, 32, 32, cpu, in_cells=True).size == 128
-    assert options.plan(512, 32, 32, cpu, in_cells=False) is None
-    assert options.plan(512, 12, 12, cpu, in_cells=True) is None
-    assert options.plan(60, 32, 32, cpu, in_cells=True) is None
-    assert options.plan(512, 300, 100, cpu, in_cells=True).size == 32
+    asked, cpu = Pooling(), torch.device("cpu")
+    assert planned(asked, 512, 32 * 32, cpu, in_cells=True).size == 128
+    assert planned(asked, 512, 32 * 32, cpu, in_cells=False) is None
+    assert planned(asked, 512, 12 * 12, cpu, in_cells=True) is None
+    assert planned(asked, 60, 32 * 32, cpu, in_cells=True) is None
+    assert planned(asked, 512, 300 * 100, cpu, in_cells=True).size == 32

@@ -10,12 +10,13 @@ from looking import attend, calls, encoded
 from made import made_map
 from rounding import rounding
 
-from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
+from mhaviz.analyses.pooled_maps import pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import require_alike, verify
 from mhaviz.analyses.weights import without_special
 from mhaviz.attention import short_map, tiles
 from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import ArgumentError, MhavizError
 
 CLOSE = rounding(depth=4)
@@ -130,7 +131,7 @@ def test_many_tokens(pretrained, eager, monkeypatch, name, length):
     target = TARGET if name in WITH_ENCODER else None
     one = model.select((1,), "self" if target else None)
     ids, target_ids = ids_of(model, text, target)
-    (pooled,) = pooled_maps(*encoded(one, [text], target), Pooling(cells, summary=False)).maps
+    (pooled,) = pooled_maps(*encoded(one, [text], target), Pooling(cells)).maps
     expected = of_map(eager(name, ids, None, target_ids), pooled.kind, 1, name)[0]
     edges = [torch.from_numpy(side) for side in (pooled.rows.edges, pooled.columns.edges)]
     rows = torch.stack([expected[:, a:b].mean(dim=1) for a, b in zip(edges[0][:-1], edges[0][1:], strict=True)], dim=1)
@@ -143,7 +144,7 @@ def test_many_tokens(pretrained, eager, monkeypatch, name, length):
 def test_chosen_heads_have_the_keys_of_their_group(pretrained, name, heads):
     model, target = pretrained(name), TARGET if name in WITH_ENCODER else None
     whole = attend(model, TEXTS[1:], target)
-    chosen = pooled_maps(*encoded(model, TEXTS[1:], target), Pooling(summary=False), heads)
+    chosen = pooled_maps(*encoded(model, TEXTS[1:], target), Pooling(), heads)
     for m, all_heads in zip(chosen.maps, whole.maps, strict=True):
         assert m.heads == heads
         np.testing.assert_allclose(m.weights, all_heads.weights[list(heads)], atol=CLOSE)

@@ -10,9 +10,10 @@ import torch
 from looking import attend, calls, encoded
 from rounding import rounding
 
-from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
+from mhaviz.analyses.pooled_maps import pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites

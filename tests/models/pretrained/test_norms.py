@@ -2,6 +2,7 @@
 each family by their names."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import transformers as hf
 from rounding import rounding
 
 import mhaviz
-from mhaviz.analyses.pooled_maps import Pooling, pooled_maps
+from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.weights import attention_weights
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.model import model_in_memory
 from tests.families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
@@ -157,7 +159,7 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
     model = pretrained("bert").with_norms()
     inputs = model.encode([TEXT])
     whole = attention_weights(model, inputs).maps[1].weights.astype(np.float64)  # n_heads 8 8
-    pooled = pooled_maps(model, inputs, Pooling(4, "both", summary=True)).maps[2:]
+    pooled = pooled_maps(model, inputs, replace(SUMMED_UP, size=4, reduce="both")).maps[2:]
     cells = whole.reshape(4, 4, 2, 4, 2)
     np.testing.assert_allclose(pooled[0].weights, cells.sum(axis=4).mean(axis=2), rtol=CLOSE)
     np.testing.assert_allclose(pooled[1].weights, cells.max(axis=(2, 4)), rtol=CLOSE)

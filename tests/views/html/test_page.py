@@ -13,10 +13,11 @@ import torch
 from hostile import HOSTILE
 
 import mhaviz
-from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
+from mhaviz.analyses.pooled_maps import pooled_of_call
 from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Site, SiteCall
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.source import Source
@@ -530,7 +531,7 @@ def test_queries_behind_a_cache_see_the_keys_before_them(opened, tmp_path):
     call = AttentionCall(query, key, key, 0.35, causal=True)
     sides = [(Tokens(tuple(f"w{i}" for i in range(n))),) for n in (3, 1200)]
     seen = SiteCall(Site("masked", 0, 1, 8), call, (0,), *sides)
-    (m,) = pooled_of_call(seen, Pooling(size=300, summary=False), keep=True)
+    (m,) = pooled_of_call(seen, Pooling(size=300), keep=True)
     assert not m.hidden.any()  # each cell is of four keys, and only the last three are hidden from a query
     Attention(Source("made"), (m,)).save(tmp_path / "page.html")
     page = opened(tmp_path / "page.html", "#view=map").ready()

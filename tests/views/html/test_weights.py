@@ -10,9 +10,10 @@ import torch
 from families import FAMILIES, save
 
 import mhaviz
-from mhaviz.analyses.pooled_maps import Pooling, pooled_of_call
+from mhaviz.analyses.pooled_maps import pooled_of_call
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Site, SiteCall
+from mhaviz.attention.pooled_map import Pooling
 from mhaviz.pages.head_statistics import OF_ONE_SENTENCE
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis
@@ -110,7 +111,7 @@ def test_cells_and_tokens_of_sharp_heads_are_as_exact_as_the_page_says(opened, t
     tokens = (Tokens(tuple(f"w{i}" for i in range(900))),)
     seen = SiteCall(Site("self", 0, 2, 8), call, (0, 1), tokens, tokens)
     for reduce in ("mass", "max"):
-        (m,) = pooled_of_call(seen, Pooling(size=60, reduce=reduce, summary=False), keep=True)
+        (m,) = pooled_of_call(seen, Pooling(size=60, reduce=reduce), keep=True)
         Attention(Source("made"), (m,)).save(tmp_path / "page.html")
         page = opened(tmp_path / "page.html").ready()
         said = page.ask("window.mhaviz.maps[0].precision")
