@@ -26,6 +26,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.records.head_statistics import (
     EDGES,
     N_BINS,
+    SHOWN,
     SINK_ABOVE,
     STATISTICS,
     Average,
@@ -33,6 +34,7 @@ from mhaviz.records.head_statistics import (
     HeadStatistics,
 )
 from mhaviz.records.probes import Probe
+from mhaviz.records.quantity import ShownNumbers
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Text, Tokens
 
@@ -56,16 +58,21 @@ class HeadStudy(Study):
         bootstrap: of the intervals.
         probe: what the sentences are made for.
         needle: ids of a needle that stands twice in each sentence; empty: there is none.
+        show: what the numbers are of, "weights" or "norms": parts of the one and of the other do not go together.
     """
 
     name = "heads"
 
     def __init__(
-        self, bootstrap: Bootstrap | None = None, probe: Probe | None = None, needle: Sequence[int] = ()
+        self,
+        bootstrap: Bootstrap | None = None,
+        probe: Probe | None = None,
+        needle: Sequence[int] = (),
+        show: ShownNumbers = "weights",
     ) -> None:
         super().__init__()
         self._bootstrap, self._probe = bootstrap or Bootstrap(), probe
-        self._needle = tuple(needle)
+        self._needle, self._show = tuple(needle), show
         self._counted: _Counted | None = None
         self._pieces = Pieces()
 
@@ -115,7 +122,8 @@ class HeadStudy(Study):
     @property
     def options(self) -> dict[str, Any]:
         """See ``Study.options``."""
-        return vars(self._bootstrap) | {"probe": msgspec.to_builtins(self._probe)}
+        of_norms = {} if self._show == "weights" else {SHOWN: self._show}
+        return vars(self._bootstrap) | {"probe": msgspec.to_builtins(self._probe)} | of_norms
 
     def read(
         self,

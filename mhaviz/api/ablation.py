@@ -6,7 +6,7 @@ from dataclasses import replace
 from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.api.corpora import Corpus, tell_left_out
-from mhaviz.attention.model import CorpusModel, Model, Site
+from mhaviz.attention.model import CorpusModel, Site
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
 from mhaviz.models.load import Notice
@@ -18,66 +18,50 @@ HeadNumber = tuple[int, int]
 
 
 def ablation(
-    model: Model,
+    model: CorpusModel,
     texts: str | Iterable[str | Sentence],
     heads: Collection[int] | None,
-    replicates: int,
-    seed: int,
+    bootstrap: Bootstrap,
     on_notice: Notice,
     on_progress: Callable[[float, int], None],
-    probe: Probe | None = None,
+    probe: Probe | None,
 ) -> Ablation:
     """See ``LoadedModel.ablate``. ``model``: the attentions that are looked at are those whose heads are zeroed."""
-    predicting = require_predicting(model)
-    bootstrap = Bootstrap(replicates, seed)
-    corpus = Corpus(texts).sentences
-    if probe is not None:
-        from mhaviz.models.pretrained.probe_texts import probing
-
-        if isinstance(probe, RandomRepeats) and any(site.kind == "cross" for site in predicting.all_sites):
-            raise ArgumentError(
-                f"{parameter('random_repeat')}: expected a model that predicts the tokens that it reads, got one that "
-                f"predicts what its decoder writes; give sentences in its place"
-            )
-        made = probing(predicting, probe, corpus)
-        corpus, bootstrap = made.sentences, replace(bootstrap, texts_apart=made.texts_apart)
-    study = AblationStudy(predicting, heads, bootstrap, isinstance(probe, RandomRepeats))
+    if isinstance(probe, RandomRepeats) and any(site.kind == "cross" for site in model.all_sites):
+        raise ArgumentError(
+            f"{parameter('random_repeat')}: expected a model that predicts the tokens that it reads, got one that "
+            f"predicts what its decoder writes; give sentences in its place"
+        )
+    corpus, bootstrap, _ = Corpus(texts).probed(model, probe, bootstrap)
+    study = AblationStudy(model, heads, bootstrap, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
-    batches = CorpusBatches(corpus, predicting.lengths, predicting.max_length, most)
+    batches = CorpusBatches(corpus.sentences, model.lengths, model.max_length, most)
     behind = 0.0
     for batch in batches:
 
         def on_pass(passes: int, before: float = behind, ahead: float = batch.done - behind) -> None:
             on_progress(before + ahead * passes / study.n_passes, batches.behind.taken)
 
-        study.add(predicting.encode_unnamed(batch.texts, batch.pieces), batch.numbers, on_pass)
+        study.add(model.encode_unnamed(batch.texts, batch.pieces), batch.numbers, on_pass)
         behind = batch.done
-    tell_left_out("ablate", batches.behind, predicting.max_length, on_notice)
-    return replace(study.result(predicting.describe(), batches.behind.too_long), probe=probe)
+    tell_left_out("ablate", batches.behind, model.max_length, on_notice)
+    return replace(study.result(model.describe(), batches.behind.too_long), probe=probe)
 
 
-def without_heads(model: Model, heads: Iterable[HeadNumber]) -> CorpusModel:
+def without_heads(model: CorpusModel, heads: Iterable[HeadNumber]) -> CorpusModel:
     """The model with the output of these heads zeroed, of every kind of attention that is looked at.
 
     Raises:
         ArgumentError: there is no such head, or heads of this model cannot be zeroed.
     """
-    predicting = require_predicting(model)
     found: list[tuple[Site, int]] = []
     for layer, head in heads:
-        sites = [site for site in predicting.sites() if site.layer == layer and 0 <= head < site.n_heads]
+        sites = [site for site in model.sites() if site.layer == layer and 0 <= head < site.n_heads]
         if not sites:
-            layers = {site.layer for site in predicting.sites()}
+            layers = {site.layer for site in model.sites()}
             raise ArgumentError(
                 f"{parameter('without')}: expected a layer from {min(layers)} to {max(layers)} and one of its heads, "
-                f"from 0 to {predicting.n_heads - 1}, got layer {layer}, head {head}"
+                f"from 0 to {model.n_heads - 1}, got layer {layer}, head {head}"
             )
         found += [(site, head) for site in sites]
-    return predicting.zeroing(found)
-
-
-def require_predicting(model: Model) -> CorpusModel:
-    """Raise ArgumentError of a model whose heads cannot be zeroed."""
-    if not isinstance(model, CorpusModel):
-        raise ArgumentError(f"heads are zeroed in a model of transformers; name one by {parameter('model')}")
-    return model
+    return model.zeroing(found)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mhaviz._version import __version__
+from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.sums import Study
 from mhaviz.api.parts import joined, require_alike, result_of, study_of
 from mhaviz.attention.model import CorpusModel
@@ -17,6 +18,7 @@ from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_siz
 from mhaviz.models.load import Notice
 from mhaviz.processes import connect, gathered, this_process
 from mhaviz.records.corpus_part import SUFFIX, Behind, CorpusPart, Shard, part_of_process
+from mhaviz.records.probes import Probe, RandomRepeats
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Text
 
@@ -104,6 +106,23 @@ class Corpus:
                 f"{path} keeps what was read of a corpus before; go on from it by {parameter('resume')}, or remove it"
             )
 
+    def probed(
+        self, model: CorpusModel, probe: Probe | None, bootstrap: Bootstrap
+    ) -> "tuple[Corpus, Bootstrap, tuple[int, ...]]":
+        """The texts of a probe, in place of these or made of them, how they are drawn, and the ids of its needle.
+
+        Raises:
+            ArgumentError: there are texts beside those that a probe makes; a probe that says nothing of the model.
+        """
+        if probe is None:
+            return self, bootstrap, ()
+        if isinstance(probe, RandomRepeats) and self.texts != ():
+            raise ArgumentError("probe: random repeats take the place of texts; leave out one of them")
+        from mhaviz.models.pretrained.probe_texts import probing
+
+        made = probing(model, probe, self.sentences)
+        return replace(self, texts=made.sentences), replace(bootstrap, texts_apart=made.texts_apart), made.needle
+
     def read(
         self,
         study: Study,
@@ -139,7 +158,6 @@ class Corpus:
             "overlap": self.overlap,
             "languages": first.spoken,
             **({"zeroed": sorted(map(list, first.zeroed))} if first.zeroed else {}),
-            **({"show": "norms"} if first.norms else {}),
             **study.options,
         }
         plain = json.loads(json.dumps(options))  # as they are read from a file again: with lists in place of tuples

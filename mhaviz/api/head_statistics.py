@@ -30,20 +30,15 @@ def head_statistics(
 ) -> HeadStatistics:
     """See ``LoadedModel.head_statistics``; ``model``: of which the attentions that count are looked at."""
     require_shown(show, ShownNumbers)
-    source, sentences = model.describe(), corpus.sentences
-    needle: tuple[int, ...] = ()
+    source = model.describe()
     if show == "norms":
         model, source = model.with_norms(), replace(source, details={**source.details, SHOWN: show})
-    if probe is not None:
-        from mhaviz.models.pretrained.probe_texts import probing
-
-        made = probing(model, probe, sentences)
-        sentences, needle = made.sentences, made.needle
-        bootstrap = replace(bootstrap, texts_apart=made.texts_apart)
+    corpus, bootstrap, needle = corpus.probed(model, probe, bootstrap)
     shown: list[Sentence] = []
     is_first = not corpus.is_shared or corpus.own_shard.number == 1
-    corpus = replace(corpus, texts=_watched(sentences, model, examples * is_first, shown))
-    found = corpus.read(HeadStudy(bootstrap, probe, needle), [model], source, on_notice, on_progress)
+    corpus = replace(corpus, texts=_watched(corpus.sentences, model, examples * is_first, shown))
+    study = HeadStudy(bootstrap, probe, needle, show)
+    found = corpus.read(study, [model], source, on_notice, on_progress)
     return _with_examples(found, model, shown, on_notice)
 
 

@@ -30,7 +30,7 @@ from mhaviz.records.given import Given, GivenOptions
 from mhaviz.records.head_statistics import HeadStatistics
 from mhaviz.records.masking import Masking
 from mhaviz.records.matrices import LayerMatrices
-from mhaviz.records.probes import Probe, RandomRepeats
+from mhaviz.records.probes import Probe
 from mhaviz.records.quantity import NORM, WEIGHT, ShownMaps, ShownNumbers, require_shown
 from mhaviz.records.report import Report
 from mhaviz.records.scaling import ScalingComparison, ScalingSweep
@@ -489,10 +489,9 @@ class LoadedModel:
         """
         model = self.corpus_model(layer, kind)
         if without := tuple(without):
-            model = without_heads(self._whole, without).select(model.layers, model.kind)
+            model = without_heads(self.corpus_model(), without).select(model.layers, model.kind)
         model = model.speaking(source_language, target_language)
         corpus, bootstrap = Corpus.of(texts), Bootstrap(replicates, seed)
-        _require_texts_apart(probe, corpus.texts)
         return head_statistics(model, corpus, examples, probe, bootstrap, on_notice, on_progress, show)
 
     def ablate(
@@ -527,12 +526,11 @@ class LoadedModel:
             ArgumentError: the model has no such head, or its heads cannot be zeroed; a bootstrap that cannot be.
             MhavizError: it can read none of the texts; NaN or infinity.
         """
-        _require_texts_apart(probe, texts)
         if not self._predicts:
             self._whole, self._predicts = self._make(self._writes, True), True
-        model = self._chosen(layer, kind)
+        model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
-        return ablation(model, texts, heads, replicates, seed, on_notice, on_progress, probe)
+        return ablation(model, texts, heads, Bootstrap(replicates, seed), on_notice, on_progress, probe)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """The model as one that reads many texts, of which these attentions are looked at; None: all.
@@ -596,12 +594,6 @@ def _is_in_one_run(model: Model, inputs: Inputs) -> bool:
     kinds = {site.kind for site in model.sites(inputs)}
     sides = (side.of_text for text in inputs.texts for kind in kinds for side in text.sides(kind))
     return all(not positions or is_run(positions) for positions in sides)
-
-
-def _require_texts_apart(probe: Probe | None, texts: object) -> None:
-    """Raise ArgumentError if there are texts beside those that a probe makes."""
-    if isinstance(probe, RandomRepeats) and texts != ():
-        raise ArgumentError("probe: random repeats take the place of texts; leave out one of them")
 
 
 def _heads_of(model: Model, head: Numbers) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Raises an error if there is NaN or infinity in what an attention computes with: it must never be shown as weights."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 
 import torch
@@ -73,6 +73,15 @@ def require_numbers(
         if visible is not None:  # of a query that sees no key an output may be NaN
             broken &= visible.any(dim=-1)
         refuse("outputs", broken, is_query)
+
+
+def require_traced(weights: Tensor, sides: Sequence[tuple[Sized, Sized]], of: str, advice: str) -> None:
+    """The same of the weights of each sentence of a batch, (batch_size, n_heads, q_length, k_length), without padding.
+
+    ``sides``: the queries and the keys of each.
+    """
+    for i, (queries, keys) in enumerate(sides):
+        require_numbers(AttentionWeights(weights[i : i + 1, :, : len(queries), : len(keys)]), of, advice)
 
 
 def _largest(x: Tensor) -> float:

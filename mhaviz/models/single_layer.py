@@ -9,10 +9,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
-from mhaviz.attention.soundness import require_numbers
+from mhaviz.attention.soundness import require_traced
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, as_one_line, parameter
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
@@ -172,10 +172,7 @@ class SingleLayer(Model):
         with torch.no_grad(), recorder:
             weights = layer(inputs, device, recorder)
         if values:
-            for i, (queries, keys) in enumerate(sides):
-                require_numbers(
-                    AttentionWeights(weights[i : i + 1, :, : len(queries), : len(keys)]), self._origin()[0], _ADVICE
-                )
+            require_traced(weights, sides, self._origin()[0], _ADVICE)
         source = self.describe(inputs) if values else self._shapes_source(inputs.details)
         return ShapeTrace(source, tuple(recorder.steps), tuple(queries.texts for queries, _ in sides))
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, heads_of, require_one_target, show
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
-from mhaviz.attention.soundness import require_numbers
+from mhaviz.attention.soundness import require_traced
 from mhaviz.devices import require_memory
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.steps import Step, only, untraced
@@ -153,13 +153,10 @@ class TrainedModel(Model):
         recorder = StepRecorder(model, values_up_to(values, most_values))
         with recorder:
             weights = self._forward(batch, only(kind, recorder), model)[kind]
+        sides = [text.sides(kind) for text in inputs.texts]
         if values:
-            for i, text in enumerate(inputs.texts):
-                queries, keys = text.sides(kind)
-                require_numbers(
-                    AttentionWeights(weights[i : i + 1, :, : len(queries), : len(keys)]), *_in_messages(kind)
-                )
-        tokens = tuple(text.sides(kind)[0].texts for text in inputs.texts)
+            require_traced(weights, sides, *_in_messages(kind))
+        tokens = tuple(queries.texts for queries, _ in sides)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 
     def describe(self, inputs: Inputs | None = None) -> Source:
