@@ -14,7 +14,7 @@ _FEW = 2  # special tokens that are named
 
 
 def image_title(over: ImageAttention, quote: Quote) -> str:
-    """ "attention of [cls] to photo.png, layer 3, blocks.3.attn"; what all pictures have in common is said here."""
+    """ "attention of token 0 to photo.png, layer 3, blocks.3.attn"; what all pictures have in common is said here."""
     what = over.quantity.title_prefix + "attention"
     query = quote(over.query, _NAME)
     if any(m.patch for m in over.maps):
@@ -88,7 +88,7 @@ def head_titles(over: ImageAttention, m: ImageMap) -> tuple[str, ...]:
 
 
 def special_text(over: ImageAttention, quote: Quote) -> str:
-    """The tokens that are no patches, if there are any: "[cls] and 4 tokens more"."""
+    """The tokens that are no patches, if there are any: "token 0 and 4 tokens more"."""
     texts = list(dict.fromkeys(text for m in over.maps for text in m.special_texts))
     named = [quote(text, _NAME) or "a special token" for text in texts[:_FEW]]
     more = [counted(len(texts) - _FEW, "token") + " more"] if len(texts) > _FEW else []

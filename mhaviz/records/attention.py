@@ -312,10 +312,11 @@ class Attention(Shown):
         Args:
             image: a path; an image of PIL; a uint8 array (height, width), or with 1, 3 or 4 channels after them.
             query: a position among all tokens, a patch as (row, column) or "row,column", or a token's text. None: the
-                class token where there is one, and else, and where the queries are a text, the mean over all queries.
+                first token that is no patch, such as a class token. Without one, and where the queries are a text, the
+                mean over all queries.
             layer, head: as in ``select``.
             grid: rows and columns of patches, where the maps do not know them: tokens before the last rows × columns
-                are then special.
+                are then no patches.
 
         Raises:
             ArgumentError: no grid, or one that does not fit the number of tokens; maps that are pooled, parts, or of a

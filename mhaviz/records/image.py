@@ -20,7 +20,7 @@ from mhaviz.records.source import Source
 from mhaviz.records.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
 
 MOST_SPECIAL = 16
-"""Tokens before the patches of an image that may be special: a class token, registers, a distillation token."""
+"""Tokens that may stand before the patches of an image: a class token, registers, a distillation token."""
 
 _PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
 _PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
@@ -87,7 +87,7 @@ class ImageAttention(Shown):
         source: where the attention comes from.
         image: uint8, (height, width, 3).
         maps: in the order of the attention.
-        query: what the query is called: "[cls]", "5,7"; "": the mean over all queries.
+        query: what the query is called: "token 0", "5,7"; "": the mean over all queries.
         quantity: what the numbers are.
         image_name: of its file; "": it comes from none.
         left_out: how many maps of the attention are not of these patches.

@@ -102,23 +102,22 @@ class Tokens:
         return Tokens(tuple(self.texts[i] for i in positions), (), tuple(self.ids[i] for i in positions if self.ids))
 
 
-def patch_tokens(rows: int, columns: int, n_special: int = 0, n_after: int = 0) -> Tokens:
-    """The tokens of an image of rows × columns patches, with so many special ones before and after them.
+def patch_tokens(rows: int, columns: int, n_before: int = 0, n_after: int = 0) -> Tokens:
+    """The tokens of an image of rows × columns patches, with so many others before and after them.
 
-    A patch is called by its row and column, counted from 0: "0,0", "0,1", …; a single special token before them
-    "[cls]", and of several, as of a class token with registers, the first "[cls]" and the others "[special 1]",
-    "[special 2]", ….
+    A patch is called by its row and column, counted from 0: "0,0", "0,1", …; another token, such as a class token or a
+    register, by its place in the sequence: "token 0". What it is, the sequence does not say.
 
     Raises:
-        ArgumentError: less than one row or column, or fewer than 0 special tokens.
+        ArgumentError: less than one row or column, or fewer than 0 other tokens.
     """
-    if min(rows, columns) < 1 or min(n_special, n_after) < 0:
+    if min(rows, columns) < 1 or min(n_before, n_after) < 0:
         raise ArgumentError(f"expected at least 1 × 1 patches and 0 tokens before them, got {rows} × {columns}")
-    names = ["[cls]" if i == 0 < n_special else f"[special {i}]" for i in range(n_special + n_after)]
+    end = n_before + rows * columns
+    others = (*range(n_before), *range(end, end + n_after))
+    names = [f"token {place}" for place in others]
     patches = patch_names(rows, columns)
-    start, end = n_special, n_special + len(patches)
-    special = (*range(start), *range(end, end + n_after))
-    return Tokens((*names[:start], *patches, *names[start:]), special, grid=(rows, columns))
+    return Tokens((*names[:n_before], *patches, *names[n_before:]), others, grid=(rows, columns))
 
 
 def patch_names(rows: int, columns: int) -> tuple[str, ...]:

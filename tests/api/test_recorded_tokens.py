@@ -299,15 +299,15 @@ def _keys(model, **inputs):
 @pytest.mark.parametrize(
     ("name", "options", "before", "after"),
     [
-        ("ViT", {}, ["[cls]"], []),
-        ("DeiT", {}, ["[cls]", "[special 1]"], []),
-        ("Dinov2WithRegisters", {"num_register_tokens": 4}, ["[cls]", *(f"[special {i}]" for i in range(1, 5))], []),
+        ("ViT", {}, ["token 0"], []),
+        ("DeiT", {}, ["token 0", "token 1"], []),
+        ("Dinov2WithRegisters", {"num_register_tokens": 4}, [f"token {i}" for i in range(5)], []),
         ("SiglipVision", {}, [], []),
         (
             "Yolos",
             {"image_size": (32, 32), "num_detection_tokens": 3},
-            ["[cls]"],
-            [f"[special {i}]" for i in (1, 2, 3)],
+            ["token 0"],
+            [f"token {i}" for i in (17, 18, 19)],
         ),
     ],
 )
@@ -317,6 +317,26 @@ def test_patches_stand_where_the_program_joins_them_with_other_tokens(name, opti
     for m in _keys(getattr(transformers, f"{name}Model")(config), pixel_values=IMAGE).values():
         assert m.keys == (*before, *PATCHES, *after)
         assert m.columns.tokens.grid == (4, 4)
+
+
+class Patched(nn.Module):
+    """Attends to the patches of an image with what is no class token before them: a word, or the state of a robot."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other, self.patches, self.cls_token = other, nn.Conv2d(3, 8, 4, 4), nn.Parameter(torch.zeros(1, 1, 8))
+
+    def forward(self, given, image):
+        x = torch.cat([self.other(given)[:, None], self.patches(image).flatten(2).mT], 1)
+        return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])
+
+
+@pytest.mark.parametrize(
+    ("other", "given"), [(nn.Embedding(9, 8), torch.tensor([3])), (nn.Linear(5, 8), torch.ones(1, 5))]
+)
+def test_what_stands_before_patches_is_called_a_class_token_by_nobody(other, given):
+    (m,) = _keys(Patched(other), given=given, image=torch.rand(1, 3, 16, 16)).values()
+    assert m.keys == ("token 0", *PATCHES)
 
 
 def test_rows_that_are_joined_to_keys_of_an_image_are_no_class_token():
@@ -383,9 +403,9 @@ def test_learned_queries_and_merged_patches_are_no_patches():
     ids = torch.tensor([[*[IMAGE_TOKEN] * 18, 2, 7, 8]])
     found = _keys(transformers.Blip2ForConditionalGeneration(config), input_ids=ids, pixel_values=IMAGE)
     keys = {name.rpartition("layer")[0].rpartition(".")[0]: m.keys for name, m in found.items() if "cross" not in name}
-    assert not {*keys["qformer.encoder"]} & {"[cls]", *PATCHES}
+    assert not {*keys["qformer.encoder"]} & {"token 0", *PATCHES}
     (cross,) = (m for name, m in found.items() if "cross" in name)
-    assert cross.keys == ("[cls]", *PATCHES)
+    assert cross.keys == ("token 0", *PATCHES)
 
 
 def test_a_text_as_long_as_the_sequence_of_an_image_is_not_called_patches():
@@ -393,7 +413,7 @@ def test_a_text_as_long_as_the_sequence_of_an_image_is_not_called_patches():
     ids = torch.tensor([[1, *[IMAGE_TOKEN] * 16]])
     found = _keys(_llava(), input_ids=ids, pixel_values=IMAGE)
     assert found["model.language_model.layers.0.self_attn"].keys == ("0", *PATCHES)
-    assert found["model.vision_tower.encoder.layers.0.self_attn"].keys == ("[cls]", *PATCHES)
+    assert found["model.vision_tower.encoder.layers.0.self_attn"].keys == ("token 0", *PATCHES)
 
 
 class Tower(nn.Module):

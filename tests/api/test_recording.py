@@ -418,7 +418,7 @@ def test_an_image_is_read_as_patches():
         vit(image)
     m = recording.attention[1]
     assert m.rows.tokens.grid == (2, 3)
-    assert m.queries == ("[cls]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
+    assert m.queries == ("token 0", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
     expected = vit(image, output_attentions=True).attentions[1]
     np.testing.assert_array_equal(m.weights, expected[0].detach())
 

@@ -34,11 +34,11 @@ def attention():
 
 def test_the_class_token_is_the_usual_query(attention):
     over = attention.over_image(PHOTO)
-    assert (over.query, len(over.maps)) == ("[cls]", 2)
+    assert (over.query, len(over.maps)) == ("token 0", 2)
     for m, one in zip(attention.maps, over.maps, strict=True):
         assert np.array_equal(one.weights, m.weights[:, 0, 1:].reshape(2, 2, 3))
         assert np.array_equal(one.special, m.weights[:, 0, 0])
-        assert (one.grid, one.patch, one.special_texts) == ((2, 3), None, ("[cls]",))
+        assert (one.grid, one.patch, one.special_texts) == ((2, 3), None, ("token 0",))
         assert (one.layer, one.heads, one.module) == (m.layer, m.heads, m.module)
     assert np.array_equal(over.image, PHOTO)
 
@@ -60,10 +60,10 @@ def test_a_patch_is_a_place_or_a_position(query):
     assert over.maps[0].special == pytest.approx(attention.maps[0].weights[:, 7, :2].sum(axis=1))
 
 
-@pytest.mark.parametrize("query", [1, "1", "[special 1]"])
+@pytest.mark.parametrize("query", [1, "1", "token 1"])
 def test_a_special_token_by_its_position_or_its_text(query):
     over = attention_of(n_special=2).over_image(PHOTO, query)
-    assert (over.query, over.maps[0].patch) == ("[special 1]", None)
+    assert (over.query, over.maps[0].patch) == ("token 1", None)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_grid_can_be_given(n_special):
     assert np.array_equal(over.maps[0].weights, other.maps[0].weights)
     assert over.maps[0].special_texts == other.maps[0].special_texts  # positions are no names of special tokens
     assert bare.over_image(PHOTO, grid=(3, 2)).maps[0].grid == (3, 2)
-    assert bare.over_image(PHOTO, grid=(2, 3)).query == ("[cls]" if n_special else "")
+    assert bare.over_image(PHOTO, grid=(2, 3)).query == ("token 0" if n_special else "")
 
 
 def test_special_tokens_that_are_known_may_stand_at_the_end():

@@ -12,7 +12,7 @@ from mhaviz.records.tokens import Tokens, patch_tokens
 
 def test_patches_are_called_by_row_and_column():
     tokens = patch_tokens(2, 3, 2)
-    assert tokens.texts == ("[cls]", "[special 1]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
+    assert tokens.texts == ("token 0", "token 1", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
     assert (tokens.special, tokens.grid, tokens.patches) == ((0, 1), (2, 3), (2, 3, 4, 5, 6, 7))
     assert patch_tokens(1, 2).texts == ("0,0", "0,1")
     assert Tokens(("a", "b")).patches == ()
@@ -27,7 +27,7 @@ def test_patches_that_cannot_be(sizes):
 @pytest.mark.parametrize("grid", [(2, 2), (0, 0), (-1, -2), (3, 2)])
 def test_a_grid_of_another_number_of_tokens(grid):
     with pytest.raises(ArgumentError, match="grid: expected rows × columns of 2 patches, got"):
-        Tokens(("[cls]", "a", "b"), (0,), grid=grid)
+        Tokens(("token 0", "a", "b"), (0,), grid=grid)
 
 
 def test_only_all_tokens_are_a_whole_image():

@@ -69,7 +69,7 @@ def test_every_head_has_its_picture_and_the_image_its_own():
     assert len(images(sheet, "layer ")) == 6
     assert len(images(sheet, "scale of weight")) == 1
     shown = texts(sheet)
-    for text in ("attention of [cls] to the image", "layer 0", "layer 1", "made by hand", "2 × 3 patches"):
+    for text in ("attention of token 0 to the image", "layer 0", "layer 1", "made by hand", "2 × 3 patches"):
         assert text in shown
     assert shown.count("head 2") == 2
     inside(sheet)
@@ -114,8 +114,8 @@ def test_what_goes_to_special_tokens_is_said():
     weights = np.zeros((1, 2, 5, 5), np.float32)
     weights[0, :, 0, 0] = 0.25, 1.0
     sheet = figure_of(over(2, 2, weights=weights))
-    assert "0.25 to [cls]" in texts(sheet)
-    assert any("0.62 goes to [cls], on average" in text for text in texts(sheet))
+    assert "0.25 to token 0" in texts(sheet)
+    assert any("0.62 goes to token 0, on average" in text for text in texts(sheet))
     assert not any("goes to" in text for text in texts(figure_of(over(n_special=0))))
 
 
@@ -201,7 +201,7 @@ def test_a_film_of_one_head_names_every_frame_and_is_no_tower():
     sheet = figure_of(of_a_program(1, layers=1, passes=20))
     inside(sheet)
     assert {"pass 10, example 0, head 0", "pass 29, example 1, head 0"} <= set(texts(sheet))
-    assert "attention of [cls] to the image, layer 0, blocks.0.attn" in texts(sheet)
+    assert "attention of token 0 to the image, layer 0, blocks.0.attn" in texts(sheet)
     width, height = sheet.get_size_inches()
     assert height < 2 * width
 
@@ -263,7 +263,7 @@ def test_document(show):
     (m,) = found["maps"]
     assert (m["grid"], m["query_patch"], m["heads"], m["module"]) == ([2, 3], [1, 2], [0, 1], "blocks.0.attn")
     assert np.array_equal(np.array(m["weights"], np.float32), record.maps[0].weights)
-    assert m["special"]["tokens"] == ["[cls]", "[special 1]"]
+    assert m["special"]["tokens"] == ["token 0", "token 1"]
     assert np.array_equal(np.array(m["special"]["weights"], np.float32), record.maps[0].special)
 
 
@@ -277,9 +277,9 @@ def test_the_terminal_shows_every_head_and_its_strongest_patches(show, width):
     weights[0, 0, 0, [0, 3, 6]] = 0.5, 0.375, 0.125
     shown = plain(show(view_of(over(weights=weights, photo=np.zeros((10, 60, 3), np.uint8))), width))
     words = " ".join(shown.split())
-    assert "attention of [cls]" in words
-    assert "head 0: 0,2 0.375 · 1,2 0.125; 0.5 to [cls]" in words
-    assert "head 1: nothing to any patch; 0 to [cls]" in words
+    assert "attention of token 0" in words
+    assert "head 0: 0,2 0.375 · 1,2 0.125; 0.5 to token 0" in words
+    assert "head 1: nothing to any patch; 0 to token 0" in words
     assert "is stretched to 2 × 3 patches" in words
     assert "made by hand" in words
 

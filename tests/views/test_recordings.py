@@ -100,8 +100,8 @@ def test_titles_count_tokens_that_have_no_names(show):
 
 def test_labels_of_many_patches_are_where_rows_begin():
     tokens = patch_tokens(14, 14, 1)
-    assert [tokens.texts[i] for i in row_starts(tokens, 5)] == ["[cls]", *(f"{row},0" for row in range(1, 14))]
-    assert [tokens.texts[i] for i in row_starts(tokens, 40)] == ["[cls]", "5,0", "10,0"]
+    assert [tokens.texts[i] for i in row_starts(tokens, 5)] == ["token 0", *(f"{row},0" for row in range(1, 14))]
+    assert [tokens.texts[i] for i in row_starts(tokens, 40)] == ["token 0", "5,0", "10,0"]
     assert row_starts(patch_tokens(2, 3), 1) == (0, 3)
     axis = Axis(tokens)
     m = made_map(axis.tokens.texts, axis.tokens.texts, np.full((1, 197, 197), 1 / 197, np.float32), module="attn")

@@ -38,7 +38,7 @@ class ImageOptions:
         str | None,
         image_option(
             metavar="ROW,COLUMN",
-            help="The query: a patch, a position or a token. \\[default: the class token, or the mean of all]",
+            help="The query: a patch, a position or a token. \\[default: the first but a patch, or the mean of all]",
         ),
     ] = None
     grid: Annotated[

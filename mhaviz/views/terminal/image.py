@@ -84,7 +84,7 @@ class ImageView:
 
 
 def _lines(over: ImageAttention, m: ImageMap, titles: tuple[str, ...]) -> list[str]:
-    """ "head 5: 5,7 0.12 · 5,8 0.1; 0.34 to [cls]" of each head."""
+    """ "head 5: 5,7 0.12 · 5,8 0.1; 0.34 to token 0" of each head."""
     special = special_text(over, quote) if m.special_texts else ""
     lines = []
     for place, title in enumerate(titles):
