@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache, partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
@@ -119,7 +118,7 @@ class Program:
         except (OSError, ValueError):  # a name that is too long, or holds NUL
             is_there = False
         if not is_there:
-            raise _NoProgramError(f"there is no script {shortened(self.name)}{_near_script(path)}")
+            raise _NoProgramError(f"there is no script {shortened(self.name)}")
         absolute = os.path.abspath(path)  # noqa: PTH100  # as Python does; a link stays a link
         try:
             spec = PathFinder.find_spec("__main__", [absolute])
@@ -331,25 +330,10 @@ def _spec_of(name: str, advice: str) -> ModuleSpec:
     return spec
 
 
-def _near_script(path: Path) -> str:
-    """ "; did you mean train.py?": of a file that lies where this one should; else ""."""
-    try:
-        names = [one.name for one in path.parent.iterdir() if one.suffix == ".py" or (one / "__main__.py").is_file()]
-    except (OSError, ValueError):
-        return ""
-    near = get_close_matches(path.name, names, 1)
-    return f"; did you mean {shortened(str(path.with_name(near[0])))}?" if near else ""
-
-
 def _module_advice(name: str) -> str:
     if name.endswith(".py"):
         return f"; leave out -m to run a script, or leave out .py: -m {shortened(name[:-3].replace('/', '.'))}"
-    try:
-        names = [one.stem for one in Path.cwd().iterdir() if one.suffix == ".py" or (one / "__init__.py").is_file()]
-    except OSError:
-        return ""
-    near = get_close_matches(name, names, 1)
-    return f"; did you mean {shortened(near[0])}?" if near else ""
+    return ""
 
 
 def _forget_ours(error: BaseException, seen: set[int]) -> None:
