@@ -260,6 +260,9 @@ def test_a_name_and_a_layer_for_each_file(mhaviz, folder):
     assert "bad.npy: head 0 of layer 2, self has no divergence, as row 0 sums to 3\n" in (
         mhaviz("diff", "bad.npy", "bad.npy", "--layer", "2", "--layer", "1").err
     )
+    np.save("one.npy", second)
+    other = mhaviz("diff", "x.npz", "one.npy", "--name", "first", "--name", "", "--json")
+    assert json.loads(other.out)["differences"] == json.loads(named.out)["differences"]
     same = mhaviz("diff", "x.npz", "x.npz", "--name", "first", "--json")
     assert not np.any(json.loads(same.out)["differences"][0]["change"])
     result = mhaviz("diff", "x.npz", "x.npz", *["--name", "first"] * 3)

@@ -55,7 +55,10 @@ class TwoArrayOptions:
 
     name: Annotated[
         list[str] | None,
-        array_option(metavar="NAME", help="Name of the array, if a file holds several; given twice for two files."),
+        array_option(
+            metavar="NAME",
+            help='Name of the array, if a file holds several; given twice for two files, "" for one that holds one.',
+        ),
     ] = None
     kind: ArrayKind = None
 
@@ -69,7 +72,7 @@ class TwoArrayOptions:
         """
         from mhaviz.files.maps import About, read_maps
 
-        abouts = [About(name, kind=self.kind) for name in of_each("--name", self.name)]
+        abouts = [About(name or None, kind=self.kind) for name in of_each("--name", self.name)]
         files = [read_maps(path, about, delivery.tell) for path, about in zip(paths, abouts, strict=True)]
         if given(self) and all(saved.is_own for saved in files):
             raise ArgumentError(
