@@ -614,7 +614,14 @@ class Recording(ContextDecorator):
             dict.fromkeys(one.partition(": ")[0] for one in self.missed if re.search("not (drawn|shown)", one))
         )
         if names:
-            remarks = (*remarks, f"not drawn: {', '.join(names[:3])}{', …' * (len(names) > 3)}")
+            wanted = self._options.heads
+            drawn = {
+                _name_of(self._sites.all[number])
+                for number in counted
+                if wanted is None or not {*wanted}.isdisjoint(self._heads[number])
+            }
+            several = [f"other attention of {name}" if name in drawn else name for name in names[:3]]
+            remarks = (*remarks, f"not drawn: {', '.join(several)}{', …' * (len(names) > 3)}")
         return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
 
     def _source_of_statistics(self) -> Source:

@@ -52,8 +52,8 @@ class Measure:
         return self.text(mean) + ("" if math.isnan(spread) else f"±{self.text(spread)}")
 
     def interval(self, ends: tuple[float, float]) -> str:
-        """ "0.51–0.55"."""
-        return "–".join(map(self.text, ends))
+        """ "0.51–0.55"; "-0.55 to -0.51", as a dash before the sign would be one too many."""
+        return ("–" if ends[1] >= 0 else " to ").join(map(self.text, ends))
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,13 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
     Of heads with a sink it is said where the rest goes.
     """
     maps = [m for m in maps if m.to_special is None]
-    sinks = [m.sink for m in maps]
-    if any(sinks):
-        less = "less than 1, the rest goes" if all(sinks) else "1, or to less where the rest goes"
-        return f"a row sums to {less} to the head's sink"
-    return sums_of_rows(np.concatenate([m.row_sums.ravel() for m in maps])) if maps else ""
+    sums = [m.row_sums.ravel() for m in maps if not m.sink]
+    others = sums_of_rows(np.concatenate(sums)) if sums else ""
+    if len(sums) == len(maps):
+        return others
+    where = " of layers with sinks" if others else ""
+    to_sinks = f"a row{where} sums to less than 1, the rest goes to the head's sink"
+    return "; ".join(filter(None, [others, to_sinks]))
 
 
 def sums_of_rows(sums: NDArray[np.float64]) -> str:

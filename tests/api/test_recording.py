@@ -656,6 +656,17 @@ def test_a_saved_recording_says_what_was_not_drawn(gpt, tmp_path):
     assert (source["notices"], source["remark"]) == (recording.missed, f"not drawn: {name}")
 
 
+def test_what_is_not_drawn_of_a_module_that_is_drawn_is_called_another():
+    class Two(nn.Module):
+        def forward(self, x):
+            torch.sigmoid(x @ x.mT) @ x
+            return (x @ x.mT).softmax(-1) @ x
+
+    with mhaviz.record() as recording:
+        nn.Sequential(Two())(torch.randn(1, 5, 4))
+    assert recording.attention.source.remark.endswith("not drawn: other attention of 0")
+
+
 def test_a_run_of_hours_grows_nothing(gpt):
     with mhaviz.record(gpt) as recording:
         for seed in range(16):  # the last that were read are kept

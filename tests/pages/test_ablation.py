@@ -21,7 +21,8 @@ def test_heads_are_ranked_by_what_changes(random_effects):
     assert [row[:2] for row in table.rows] == expected
     assert table.rows[0][2] == (means[expected[0]], means[expected[0]] / 3)
     assert [column.heading for column in table.columns] == ["layer", "head", "change", "95 %", "loss"]
-    assert table.texts()[0][3] == f"{means[expected[0]] - 0.1:.2f}–{means[expected[0]] + 0.1:.2f}"
+    low, high = means[expected[0]] - 0.1, means[expected[0]] + 0.1
+    assert table.texts()[0][3] == f"{low:.2f}{'–' if high >= 0 else ' to '}{high:.2f}"
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,10 @@ def test_the_title_of_a_rollout(random_map):
 SUMS = [
     ((False, False), "a row sums to 1"),
     ((True, True), "a row sums to less than 1, the rest goes to the head's sink"),
-    ((False, True), "a row sums to 1, or to less where the rest goes to the head's sink"),
+    (
+        (False, True),
+        "a row sums to 1; a row of layers with sinks sums to less than 1, the rest goes to the head's sink",
+    ),
 ]
 
 
