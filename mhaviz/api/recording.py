@@ -620,8 +620,8 @@ class Recording(ContextDecorator):
                 for number in counted
                 if wanted is None or not {*wanted}.isdisjoint(self._heads[number])
             }
-            several = [f"other attention of {name}" if name in drawn else name for name in names[:3]]
-            remarks = (*remarks, f"not drawn: {', '.join(several)}{', …' * (len(names) > 3)}")
+            lacking = [f"other attention of {name}" if name in drawn else name for name in names[:3]]
+            remarks = (*remarks, f"not drawn: {', '.join(lacking)}{', …' * (len(names) > 3)}")
         return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
 
     def _source_of_statistics(self) -> Source:
