@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.hooks import Fields, field_of, run
+from mhaviz.models.pretrained.hooks import Fields, field_of, modules_heard, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.records.embeddings import SINUSOIDS, Added, InputPart, Within
@@ -107,14 +107,11 @@ def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[_Made], lis
     events: list[_Made] = []
     found: list[Tensor] = []
 
-    def keep(name: str) -> Any:
-        def hook(module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
-            made = _of_tokens(made, length)
-            if made is not None:
-                read = _first_of_tokens(args, length)
-                events.append(_Made(module, name, None if read is None else read.clone(), made.clone()))
-
-        return hook
+    def keep(name: str, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+        made = _of_tokens(made, length)
+        if made is not None and module is not stack:
+            read = _first_of_tokens(args, length)
+            events.append(_Made(module, name.rsplit(".", 1)[-1], None if read is None else read.clone(), made.clone()))
 
     def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         X = _first_of_tokens((*args, *kwargs.values()), length)
@@ -122,16 +119,11 @@ def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[_Made], lis
             found.append(X.clone())
             raise _FirstLayerError
 
-    layers = [layer for modules in stack.modules() if isinstance(modules, nn.ModuleList) for layer in modules]
-    hooks = [layer.register_forward_pre_hook(begin, with_kwargs=True) for layer in layers]
-    hooks += [
-        module.register_forward_hook(keep(name.rsplit(".", 1)[-1])) for name, module in stack.named_modules() if name
-    ]
-    try:
+    with modules_heard(stack, keep), ExitStack() as hooks:
+        for modules in stack.modules():
+            for layer in modules if isinstance(modules, nn.ModuleList) else ():
+                hooks.enter_context(layer.register_forward_pre_hook(begin, with_kwargs=True))
         yield events, found
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _first_of_tokens(given: Iterable[object], length: int) -> Tensor | None:

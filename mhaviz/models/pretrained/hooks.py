@@ -1,8 +1,9 @@
 """Runs a model with a hook on its attentions: what each computes with, or the weights that it makes by hand."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -106,6 +107,17 @@ def field_of(config: Any, name: str) -> Any:
         return getattr(config, name, None)
     except RuntimeError:
         return None
+
+
+@contextmanager
+def modules_heard(
+    model: nn.Module, on_module: Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+) -> Iterator[None]:
+    """Let each module that has run within be seen: its name, itself, what it was called with, and what it has made."""
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            stack.enter_context(module.register_forward_hook(partial(on_module, name)))
+        yield
 
 
 def form_of_its_own(loaded: Loaded, advice: str = "") -> MhavizError:

@@ -1,7 +1,7 @@
 """The shapes on the way through one attention of a model, whose projections have the names of its own modules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.hooks import Fields, run_hooked
+from mhaviz.models.pretrained.hooks import Fields, modules_heard, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.recording.caught import Caught
@@ -57,62 +57,51 @@ def trace_attention(
         MhavizError: the attention is built in a way that is not understood.
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
+    inward: list[Projection] = []
+    within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
+    after: list[Projection] = []  # and what is after it
+    prefix = ""  # of names in the attention, once it has ended
 
     def hook(running: int, module: nn.Module, caught: Caught) -> None:
+        own = set(module.modules())
+        if not found:  # what another attention was called with is let go
+            inward[:] = [one for one in inward if one.module in own]
         if running == number and isinstance(caught.call, AttentionCall):
             assert caught.output is not None
             found.append((caught.call, caught.output, module))
 
-    run_hooked(loaded, {name: x[:, :1] for name, x in fields.items()}, hook)
-    module = found.pop()[2]
-    inward: list[Projection] = []
-    within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
-    after: list[Projection] = []  # and what is after it
-    ended: list[bool] = []
+    def keep(name: str, part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+        nonlocal prefix
+        if found and part is found[0][2]:
+            prefix = f"{name}."
+        weight = getattr(part, "weight", None)
+        if not (isinstance(weight, Tensor) and weight.ndim == 2 and args and _are_rows(args[0]) and _are_rows(made)):
+            return
+        projection = Projection(name, _role(name), part, args[0], made)
+        if not found and projection.role in ("Q", "K", "V", "QKV"):
+            inward.append(projection)
+        elif found and args[0].numel() == found[0][1].numel() and not after:
+            (after if prefix else within).append(projection)
 
-    def forward_hook(name: str, is_within: bool) -> Any:
-        def keep(part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
-            if not (
-                args and isinstance(args[0], Tensor) and isinstance(made, Tensor) and args[0].ndim == made.ndim == 3
-            ):
-                return
-            projection = Projection(name, _role(name), part, args[0], made)
-            if is_within and not found and projection.role in ("Q", "K", "V", "QKV"):
-                inward.append(projection)
-            elif found and args[0].numel() == found[0][1].numel():
-                if is_within and not ended:
-                    within.append(projection)
-                elif ended and not within:
-                    after.append(projection)
-
-        return keep
-
-    own = {id(part) for part in module.modules()}
-    handles = [
-        part.register_forward_hook(forward_hook(name.removeprefix(_name_of(loaded, module)), id(part) in own))
-        for name, part in loaded.model.named_modules()
-        if name and isinstance(getattr(part, "weight", None), Tensor) and part.weight.ndim == 2
-    ]
-    handles.append(module.register_forward_hook(lambda *_: ended.append(True) if found else None))
-    try:
+    with modules_heard(loaded.model, keep):
         run_hooked(loaded, fields, hook)
-    finally:
-        for handle in handles:
-            handle.remove()
     cannot = f"{loaded.type} makes queries, keys and values in a way that cannot be traced"
     if not inward:
         raise MhavizError(cannot)
     call, output, _ = found.pop()
+    outward = within[-1:] or after[:1]  # gates come before
+    for ones in (inward, outward):
+        ones[:] = [replace(one, name=one.name.removeprefix(prefix)) for one in ones]
     try:
         with torch.no_grad(), recorder:
-            _tell(call, output, inward, within[-1:] or after[:1], kind, recorder)  # gates come before
+            _tell(call, output, inward, outward, kind, recorder)
     except ArgumentError as error:  # an axis that is not what it was
         raise MhavizError(f"{cannot} ({error})") from error
 
 
-def _name_of(loaded: Loaded, module: nn.Module) -> str:
-    """What the names of the module's parts begin with."""
-    return next(f"{name}." for name, part in loaded.model.named_modules() if part is module)
+def _are_rows(x: object) -> bool:
+    """Whether these are features of tokens, of a batch."""
+    return isinstance(x, Tensor) and x.ndim == 3
 
 
 def _role(name: str) -> str:
