@@ -28,7 +28,7 @@ from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.given import Given
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Piece, Text, Tokens, is_run
-from mhaviz.records.trace import ShapeTrace
+from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
 
 _M = TypeVar("_M", bound="Model")
 
@@ -238,10 +238,10 @@ class Model(ABC):
         """What a picture says of where its numbers come from."""
 
     @abstractmethod
-    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
         """Every step of the way through one attention; with ``values``, the numbers of small tensors too.
 
-        ``most_values``: so many numbers are few enough to be kept; None: as many as anybody prints.
+        ``most_values``: so many numbers are few enough to be kept.
         """
 
     def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:

@@ -22,12 +22,12 @@ from mhaviz.layer.steps import Step, untraced
 from mhaviz.limits import require_comparable
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Side, embedded_parts, sentence_inputs
-from mhaviz.models.step_recorder import StepRecorder, values_up_to
+from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.projections import ProjectionInputs
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Tokens
-from mhaviz.records.trace import ShapeTrace
+from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
 
 WORKED_EXAMPLE = (
     "I wonder what will come next!",
@@ -148,7 +148,7 @@ class SingleLayer(Model):
         return replace(call, value_norms=value_norms(call.value, gram_matrices(W_out)))
 
     @_countable
-    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
 
         Without ``values`` nothing is computed.
@@ -168,7 +168,7 @@ class SingleLayer(Model):
             device = torch.device("meta")
             with device:
                 layer = self._layer(inputs, inputs.longest).to(device)
-        recorder = StepRecorder(layer, values_up_to(values, most_values))
+        recorder = StepRecorder(layer, most_values if values else 0)
         with torch.no_grad(), recorder:
             weights = layer(inputs, device, recorder)
         if values:

@@ -19,13 +19,13 @@ from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Translator
 from mhaviz.limits import require_comparable
 from mhaviz.models.layer_inputs import embedded_parts, words_of
-from mhaviz.models.step_recorder import StepRecorder, values_up_to
+from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import KIND_NAMES, Kind, Text, Tokens
-from mhaviz.records.trace import ShapeTrace
+from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair
@@ -141,7 +141,7 @@ class TrainedModel(Model):
             seen = SiteCall(site, call, every, queries, keys, None, inputs.sentence(group[0]))
             show(on_attention, seen, *_in_messages(site.kind), heads)
 
-    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
         """Every step of the way through one attention, with what leads to it; see ``SingleLayer.trace``."""
         assert isinstance(inputs, PairInputs)
         kind = self.sites()[-1].kind
@@ -150,7 +150,7 @@ class TrainedModel(Model):
         if values:
             self._require_memory(batch, 3)
         model = self._model if values else copy.deepcopy(self._model).to(device)
-        recorder = StepRecorder(model, values_up_to(values, most_values))
+        recorder = StepRecorder(model, most_values if values else 0)
         with recorder:
             weights = self._forward(batch, only(kind, recorder), model)[kind]
         sides = [text.sides(kind) for text in inputs.texts]

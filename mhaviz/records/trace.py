@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from mhaviz.records.shown import Brief, Shown
 from mhaviz.records.source import Source
 
+VALUES_UP_TO = 512
+"""A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""
+
 
 @dataclass(frozen=True)
 class TraceStep(Brief):

@@ -1,9 +1,10 @@
 """What goes into the first layer of a model of transformers, and how it is made of embeddings, found by running it."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -16,7 +17,9 @@ from mhaviz.errors import MhavizError
 from mhaviz.models.pretrained.hooks import Fields, field_of, modules_heard, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
-from mhaviz.records.embeddings import SINUSOIDS, Added, InputPart, Within
+from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
+from mhaviz.records.source import Source
+from mhaviz.records.tokens import Tokens
 
 _EXACT, _EXACT_HALF = 1e-5, 2e-2
 """Of the largest number of X: what rounding leaves in float32, and in half precision."""
@@ -41,21 +44,11 @@ class _Made:
     made: Tensor
 
 
-@dataclass(frozen=True)
-class FirstInput:
-    """What was found of a model's input; as in ``EmbeddedText``."""
-
-    parts: tuple[InputPart, ...]
-    added: Added | None
-    within: tuple[Within, ...]
-    difference: float | None
-
-
 class _FirstLayerError(MhavizError):
     """Ends a forward pass at the first layer."""
 
 
-def first_input(loaded: Loaded, fields: Fields, of_target: bool) -> FirstInput:
+def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, of_target: bool) -> EmbeddedText:
     """Run the model as far as its first layer, and find out what this reads.
 
     X is what the layer is called with. That it is the sum of the embeddings, scaled, normed or projected, is not taken
@@ -64,6 +57,7 @@ def first_input(loaded: Loaded, fields: Fields, of_target: bool) -> FirstInput:
     Args:
         loaded: the model.
         fields: what it is called with, of one text.
+        source, tokens: of what is returned.
         of_target: look at the decoder beside an encoder.
 
     Raises:
@@ -90,7 +84,9 @@ def first_input(loaded: Loaded, fields: Fields, of_target: bool) -> FirstInput:
         total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
         names = " + ".join(f"{one.name}({_READ.get(symbol, 'ids')})" for one in tables)
         parts.append(InputPart(symbol, _of_positions(symbol, names, total), float_array(total)))
-    return _explained(parts, X, events, loaded)
+    embedded = partial(EmbeddedText, source, tokens, within=_within(loaded), is_target=of_target)
+    half = loaded.model.dtype in (torch.float16, torch.bfloat16)
+    return _explained(parts, X, events, _EXACT_HALF if half else _EXACT, embedded)
 
 
 def _stack(loaded: Loaded, of_target: bool) -> Any:
@@ -183,14 +179,18 @@ def _are_sinusoids(values: Tensor) -> bool:
     return bool(((squares - 1).abs() < 1e-2).all() and values.abs().max() < 1.01)  # half precision, too
 
 
-def _explained(parts: Sequence[InputPart], X: Tensor, events: Sequence[_Made], loaded: Loaded) -> FirstInput:
+def _explained(
+    parts: Sequence[InputPart],
+    X: Tensor,
+    events: Sequence[_Made],
+    exact: float,
+    embedded: Callable[..., EmbeddedText],
+) -> EmbeddedText:
     """How X is made of the parts: a sum of some of them, and what modules have then made of it."""
     tensors = {part.symbol: torch.from_numpy(part.values).double() for part in parts}
-    half = loaded.model.dtype in (torch.float16, torch.bfloat16)
-    within = _within(loaded)
     for around, total in _ways_back(X, events):
         terms, scale, difference = _nearest_sum(tensors, total.double().cpu())
-        if difference > (_EXACT_HALF if half else _EXACT) * float(total.abs().max()):
+        if difference > exact * float(total.abs().max()):
             continue
         first = replace(
             parts[0],
@@ -202,10 +202,11 @@ def _explained(parts: Sequence[InputPart], X: Tensor, events: Sequence[_Made], l
             text = f"{name}({text})"
         if text == "E":
             whole = InputPart("X", f"X = {first.equation}", float_array(X))
-            return FirstInput((whole,), None, within, difference)
+            return embedded((whole,), None, difference=difference)
         kept = [first, *(part for part in parts if part.symbol in terms)]
-        return FirstInput((*kept, InputPart("X", f"X = {text}", float_array(X))), _added(kept), within, difference)
-    return FirstInput((*parts, InputPart("X", "X", float_array(X))), _added(parts), within, None)
+        parts = (*kept, InputPart("X", f"X = {text}", float_array(X)))
+        return embedded(parts, _added(kept), difference=difference)
+    return embedded((*parts, InputPart("X", "X", float_array(X))), _added(parts))
 
 
 def _ways_back(X: Tensor, events: Sequence[_Made]) -> Iterator[tuple[list[str], Tensor]]:

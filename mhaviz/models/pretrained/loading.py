@@ -89,12 +89,6 @@ class Loaded:
         """The devices that it lies on: "cpu", "cuda:0, cpu and disk", "cpu, 2 processes"."""
         return where_it_lies(self.model) + (f", {self.processes} processes" if self.processes > 1 else "")
 
-    @property
-    def other_inputs(self) -> tuple[str, ...]:
-        """What else than text the model reads: "image", "audio"."""
-        modalities = type(self.model).input_modalities
-        return tuple(name for name in ([modalities] if isinstance(modalities, str) else modalities) if name != "text")
-
     @contextmanager
     def running(self) -> Iterator[None]:
         """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all.
@@ -102,10 +96,8 @@ class Loaded:
         Afterwards the model is as it was before, which may be in use elsewhere. So is what reading a short text makes
         of it: BigBird then leaves out its blocks, in later texts too.
         """
-        what = f"{self.name} ({self.type}) cannot be run" + (" on text alone" if self.other_inputs else "")
-        length = getattr(self.config, "segment_means_seq_len", None)
-        is_told = isinstance(length, int)
-        advice = f"it approximates its attention, and takes texts of {length:,} tokens alone" if is_told else ""
+        reads_text = type(self.model).input_modalities in ("text", ("text",), ["text"])
+        what, advice = f"{self.name} ({self.type}) cannot be run" + " on text alone" * (not reads_text), ""
         if lies_on_disk(self.model):  # accelerate loads what a layer holds, and not what one reads of another
             advice = f"some models cannot run from the disk; give it more memory by {parameter('max_memory')}"
         if self.processes > 1:

@@ -29,7 +29,7 @@ from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
-from mhaviz.models.step_recorder import StepRecorder, values_up_to
+from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.recording.caught import Caught
 from mhaviz.records.ablation import Prediction
 from mhaviz.records.corpus_part import ModelIdentity
@@ -37,7 +37,7 @@ from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.given import Given
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Piece, Text, Tokens, segments_text
-from mhaviz.records.trace import ShapeTrace
+from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""
@@ -262,7 +262,7 @@ class PretrainedModel(CorpusModel):
         """The heads of this attention that are zeroed."""
         return sorted(head for attention, head in self.zeroed if attention == number)
 
-    def trace(self, inputs: Inputs, values: bool = False, most_values: int | None = None) -> ShapeTrace:
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
         """The tensors on the way through one attention, named after the model's own modules.
 
         The queries, keys and values are those after rotary positions; scores and weights are computed for the trace,
@@ -275,7 +275,7 @@ class PretrainedModel(CorpusModel):
         self.require_captured()
         self._require_one_process("the steps of an attention are traced")
         site = self.one_site(inputs)
-        recorder = StepRecorder(self.loaded.model, values_up_to(values, most_values))
+        recorder = StepRecorder(self.loaded.model, most_values if values else 0)
         self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
         trace_attention(self.loaded, site.number, site.kind, self._reader.batch(inputs.texts), recorder)
         tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
@@ -298,16 +298,13 @@ class PretrainedModel(CorpusModel):
         fields = reader.batch([whole])
         if loaded.has_encoder:
             fields.setdefault("decoder_input_ids", reader.start)
-        found = first_input(loaded, fields, target is not None)
         name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
         kind, device = type(loaded.model).__name__, loaded.where
         details: dict[str, object] = {"kind": "checkpoint", "model": loaded.name, "class": kind}
         details |= {"dtype": dtype, "device": device}
         remarks = [*loaded.remarks, *_segments(details, (whole,))]
         source = Source(f"{name}: {kind}, {dtype}, {device}", details, "; ".join(remarks))
-        return EmbeddedText(
-            source, tokens, found.parts, found.added, found.within, found.difference, target is not None
-        )
+        return first_input(loaded, fields, source, tokens, target is not None)
 
     def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
         """See ``CorpusModel.read_unnamed``."""

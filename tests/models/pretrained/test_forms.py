@@ -91,7 +91,7 @@ def test_blocks_that_a_short_text_has_no_need_of(pretrained):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nystromformer", "cannot be run .*; it approximates its attention, and takes texts of 64 tokens alone"),
+        ("nystromformer", r"\(nystromformer\) cannot be run \("),
         ("clip", r"\(clip\) cannot be run on text alone"),
     ],
 )
