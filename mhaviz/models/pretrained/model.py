@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
 from mhaviz.devices import require_memory
@@ -22,7 +22,7 @@ from mhaviz.models.pretrained.fingerprint import fingerprint
 from mhaviz.models.pretrained.hooks import field_of, form_of_its_own, run_hooked
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
 from mhaviz.models.pretrained.loading import Loaded
-from mhaviz.models.pretrained.output_projection import output_grams
+from mhaviz.models.pretrained.output_projection import mixed_of, output_grams
 from mhaviz.models.pretrained.pieces import cut
 from mhaviz.models.pretrained.reading import id_of
 from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
@@ -153,7 +153,9 @@ class PretrainedModel(CorpusModel):
             if isinstance(call, AttentionWeights) and self._zeroed_of(number):
                 call = replace(call, given=call.given.clone())  # the model's own, which are written over
             if self.grams is not None and site in chosen:
-                call = replace(call, value_norms=value_norms(_values_of(caught), self.grams[number]))
+                mixed = mixed_of(caught)
+                assert mixed is not None  # as W_O was found by it
+                call = replace(call, value_norms=value_norms(mixed.value, self.grams[number]))
             seen = SiteCall(
                 site, call, heads_of(site, None), queries, keys, caught.output, sentence, pieces=pieces[site.kind]
             )
@@ -402,7 +404,7 @@ class PretrainedModel(CorpusModel):
     def with_norms(self) -> "PretrainedModel":
         """See ``Model.with_norms``: W_O is found on a few tokens, and verified."""
         self._require_one_process("W_O is found")
-        grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[0]))
+        grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[1]))
         chosen = copy(self)
         object.__setattr__(chosen, "grams", grams)
         return chosen
@@ -484,15 +486,6 @@ def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
         return []
     details["segments"] = [[asdict(segment) for segment in one] for one in segments]
     return [segments_text(segments[0])]
-
-
-def _values_of(caught: Caught) -> Tensor:
-    """Of an attention whose W_O was found by them; see ``value_norms``."""
-    if isinstance(caught.call, AttentionCall):
-        return caught.call.value
-    mixed = caught.mixed() if caught.mixed else None
-    assert mixed is not None
-    return mixed.value
 
 
 def _predicting(text: Text) -> Tokens:

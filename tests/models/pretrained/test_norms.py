@@ -179,11 +179,11 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: hf.BitNetForCausalLM(hf.BitNetConfig(vocab_size=V, **GROUPED, **ENDS)), "goes through pow before it"),
-        (lambda: hf.DiffLlamaModel(hf.DiffLlamaConfig(vocab_size=V, **GROUPED, **ENDS)), "goes through cat before it"),
+        (lambda: hf.BitNetForCausalLM(hf.BitNetConfig(vocab_size=V, **GROUPED, **ENDS)), "no linear layer reads what"),
+        (lambda: hf.DiffLlamaModel(hf.DiffLlamaConfig(vocab_size=V, **GROUPED, **ENDS)), "no linear layer reads what"),
         (lambda: with_values_twice(), "its weights are multiplied by values more than once"),
         (lambda: with_another_reader(), "goes through 2 linear layers"),
-        (lambda: with_other_output(), "the parts of its heads sum to another output than its own, by 5"),
+        (lambda: with_other_output(), r"what is made differs from A V W_O, by \d"),
     ],
     ids=["norm between", "cat", "two products", "two readers", "another output"],
 )
@@ -230,12 +230,10 @@ class Beside(torch.nn.Module):
 
 
 class Doubled(torch.nn.Linear):
-    """Whose values double what it reads, in place, before nobody sees it."""
+    """Which makes something else of what it reads than its weight says."""
 
     def forward(self, x):
-        with torch._C.DisableTorchFunction():
-            x.mul_(2)
-        return super().forward(x)
+        return super().forward(2 * x)
 
 
 def with_other_output():
