@@ -89,3 +89,9 @@ def test_the_seed_of_a_draw_from_learnt_weights(mhaviz):
     words = ("masks", "--model", "translation", "the small black cat", "--dropout", "0.3", "--json")
     first, other = (json.loads(mhaviz(*words, "--seed", seed).out) for seed in "12")
     assert first["sentences"] != other["sentences"]
+
+
+def test_learnt_weights_have_no_seed_without_dropout(mhaviz):
+    result = mhaviz("masks", "--model", "translation", "the cat", "--seed", "1")
+    assert (result.status, result.out) == (2, "")
+    assert "--seed is for a layer with random weights or a file of parameters; translation is a trained" in result.err

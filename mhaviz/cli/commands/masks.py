@@ -41,7 +41,7 @@ def masks(
     Output: a {RECORD_SUFFIXES} file.
     """
     given, style = given_to(model, delivery, texts, target, has_example=True), style_of(dpi=dpi, cmap=cmap)
-    has_seed = "seed" in kind_of(split_model(model.model)[0]).options
+    has_seed = dropout is None or "seed" in kind_of(split_model(model.model)[0]).options
     others: dict[str, Any] = {} if has_seed else {"seed": None}  # which is then of dropout alone
     loaded = model.load(delivery.tell, given, **others)
     with delivery.working("computing"):
