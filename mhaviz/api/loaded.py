@@ -560,7 +560,7 @@ class LoadedModel:
         unsaid = {name: value for name, value in options.items() if name not in self._said}
         if not isinstance(self._whole, SingleLayer) or not unsaid:
             return self
-        layer: Any = replace(self._whole, **unsaid)  # type: ignore[type-var]
+        layer: Any = replace(self._whole, **unsaid)
         return LoadedModel(lambda writes, predicts: layer, said=self._said)
 
     def _or_example(self, sentences: Sequence[str], given: Given, **sizes: int) -> "tuple[LoadedModel, Given]":

@@ -34,7 +34,7 @@ def compare_projections(
         ArgumentError: a sentence of too few words, sizes that cannot be.
         MhavizError: it does not fit into memory.
     """
-    layer = RandomLayer(d_model, n_heads, seed, "cpu")
+    layer = RandomLayer(d_model, n_heads, seed=seed, device_name="cpu")
     return projections.compare_projections(layer.projection_inputs(sentence), include_self)
 
 

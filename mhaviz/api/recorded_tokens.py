@@ -14,6 +14,7 @@ import torch
 
 from mhaviz.errors import MhavizError
 from mhaviz.recording.inputs import Read, ReadIds, SeenInputs
+from mhaviz.recording.order import NO_ORDER, Order
 from mhaviz.recording.patches import Patches
 from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
 
@@ -46,28 +47,26 @@ class TokenNames:
     def sides(
         self,
         forward: int,
-        lengths: tuple[int, int],
+        shape: tuple[int, int, int, int],
         examples: Sequence[int],
-        batch_size: int,
         first: int,
         is_cross: bool,
         rows: tuple[str, str] = ("", ""),
-        patches: tuple[Patches | None, Patches | None] = (None, None),
-        reads: tuple[frozenset[Read], frozenset[Read]] = (frozenset(), frozenset()),
+        order: Order = NO_ORDER,
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
         Args:
             forward: counts the forward passes.
-            lengths: how many queries and keys there are.
+            shape: of the weights, (batch_size, n_heads, q_length, k_length).
             examples: their places in the batch.
-            batch_size: how many there are.
             first: where the queries begin, of a step of a decoder that writes.
             is_cross: whether the keys are of another input.
             rows: what the queries are called that are no tokens, "fixed" or "channel", and the keys; "": tokens.
-            patches: of an image, that the queries are, or the keys; None: they are not, or it is not known.
-            reads: the numbers of what was read that queries and keys come from; none: it is not known.
+            order: of the program's axes, with the patches that the queries are, or the keys, and what was read of which
+                they come.
         """
+        (batch_size, _, *lengths), patches, reads = shape, order.patches, order.reads
         if forward != self._forward:
             self._forward = forward
             self._sides.clear()
@@ -77,7 +76,7 @@ class TokenNames:
             read_of_keys, first_key = None, first + lengths[0] - lengths[1]
         texts = read, read_of_keys
         seen = patches, *(one and numbers for one, numbers in zip(texts, reads, strict=True))
-        key = lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
+        key = *lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
         if key not in self._sides:
             queries, keys = (
                 tuple(

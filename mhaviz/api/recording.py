@@ -398,15 +398,7 @@ class Recording(ContextDecorator):
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
             queries, keys = self._names.sides(
-                place.forward,
-                (q_length, k_length),
-                places,
-                batch_size,
-                first,
-                run.site.kind == "cross",
-                rows,
-                run.caught.order.patches,
-                run.caught.order.reads,
+                place.forward, call.shape, places, first, run.site.kind == "cross", rows, run.caught.order
             )
             if not run.first_query and not any(rows):
                 parts = run.caught.order.parts

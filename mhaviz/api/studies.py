@@ -6,12 +6,21 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from mhaviz.analyses.positions import position_table
+import numpy as np
+import torch
+
 from mhaviz.api.loaded import LoadedModel, load
+from mhaviz.devices import require_memory
+from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.layer import embedding as textbook
+from mhaviz.limits import require_comparable
 from mhaviz.records.embeddings import PositionTable
+from mhaviz.records.source import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_FLOAT64 = 8  # bytes
 
 AnyModel = LoadedModel | str | Path
 """What ``mhaviz.load`` returns, or what it takes."""
@@ -48,5 +57,13 @@ def sinusoids(length: int = 100, d_model: int = 512) -> PositionTable:
 
     Raises:
         ArgumentError: sizes below 1, or more positions than are compared with each other.
+        MhavizError: they do not fit into memory.
     """
-    return position_table(length, d_model)
+    for name, size in (("length", length), ("d_model", d_model)):
+        if size < 1:
+            raise ArgumentError(f"{parameter(name)}: expected at least 1, got {counted(size)}")
+    require_comparable(length, "positions")
+    require_memory(3 * _FLOAT64 * length * max(d_model, length), torch.device("cpu"), "the table")
+    values = np.asarray(textbook.sinusoids(length, d_model).float().numpy())
+    footnote = f"sinusoids of Vaswani et al. 2017, section 3.5; length {length:,}, d_model {d_model:,}"
+    return PositionTable(Source(footnote, {"kind": "sinusoids", "length": length, "d_model": d_model}), values)

@@ -49,40 +49,34 @@ class CellReducer:
 
     def sum(self, x: Tensor, dim: int = -1) -> Tensor:
         """(…, length, …) → (…, cells, or as many as the length begins, …): the sum in each cell along an axis."""
-        if not self.number:
-            return x.narrow(dim, 0, 0)
-        if self._width:
-            cells, within = self._side_by_side(x, dim)
-            if self._width <= (_FEW_COLUMNS if within == cells.ndim - 1 else _FEW_ROWS):
-                return reduce(torch.add, cells.unbind(within))
-            return cells.sum(dim=within)
-        if self._turns is not None:
-            shorter = self._up_to(x.shape[dim])
-            return self._by_turns(x, dim, torch.add) if shorter is self else shorter.sum(x, dim)
-        if dim % x.ndim < x.ndim - 1:
-            return torch.stack([part.sum(dim=dim) for part in self._parts(x, dim)], dim=dim)
-        edges = self._edges.clamp(max=x.shape[-1])
-        # In float64, or the differences are rough; Apple's GPUs have none.
-        running = nnf.pad((x if x.device.type == "mps" else x.double()).cumsum(dim=-1), (1, 0))
-        return (running[..., edges[1:]] - running[..., edges[:-1]]).to(x.dtype)
+        return self._pooled(x, dim, torch.add)
 
     def largest(self, x: Tensor, dim: int = -1) -> Tensor:
         """The same with the largest in each cell, and 0 where there is nothing. No number may be below 0."""
+        return self._pooled(x, dim, torch.maximum)
+
+    def _pooled(self, x: Tensor, dim: int, join: Callable[..., Tensor]) -> Tensor:
+        """By the sum or the maximum of two numbers."""
+        is_sum = join is torch.add
+
+        def whole(part: Tensor, dim: int) -> Tensor:
+            return part.sum(dim=dim) if is_sum or not part.shape[dim] else part.amax(dim=dim)
+
         if not self.number:
             return x.narrow(dim, 0, 0)
         if self._width:
             cells, within = self._side_by_side(x, dim)
-            if self._width <= (_FEW_COLUMNS if within == cells.ndim - 1 else _FEW_ROWS):
-                return reduce(torch.maximum, cells.unbind(within))
-            return cells.amax(dim=within)
+            few = self._width <= (_FEW_COLUMNS if within == cells.ndim - 1 else _FEW_ROWS)
+            return reduce(join, cells.unbind(within)) if few else whole(cells, within)
         if self._turns is not None:
             shorter = self._up_to(x.shape[dim])
-            return self._by_turns(x, dim, torch.maximum) if shorter is self else shorter.largest(x, dim)
+            return self._by_turns(x, dim, join) if shorter is self else shorter._pooled(x, dim, join)
         if dim % x.ndim < x.ndim - 1:
-            return torch.stack(
-                [part.amax(dim=dim) if part.shape[dim] else part.sum(dim=dim) for part in self._parts(x, dim)], dim=dim
-            )
+            return torch.stack([whole(part, dim) for part in self._parts(x, dim)], dim=dim)
         edges = self._edges.clamp(max=x.shape[-1])
+        if is_sum:  # in float64, or the differences are rough; Apple's GPUs have none
+            running = nnf.pad((x if x.device.type == "mps" else x.double()).cumsum(dim=-1), (1, 0))
+            return (running[..., edges[1:]] - running[..., edges[:-1]]).to(x.dtype)
         cell_of = torch.repeat_interleave(torch.arange(self.number, device=x.device), edges.diff())
         between = x[..., int(edges[0]) : int(edges[-1])]
         largest = x.new_zeros(*x.shape[:-1], self.number)

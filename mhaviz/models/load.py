@@ -113,7 +113,7 @@ def _load_parameters(
             f"parameters do not tell how many heads they are for; took {_USUAL_HEADS}, see {parameter('n_heads')}"
         )
     heads = _USUAL_HEADS if n_heads is None else n_heads
-    return SavedLayer(saved, heads, seed or 0, device, causal, inputs, assumed=n_heads is None)
+    return SavedLayer(saved, heads, inputs, n_heads is None, seed=seed or 0, device_name=device, causal=causal)
 
 
 def _is_pretrained(name: str) -> bool:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mhaviz.errors import MhavizError
-from mhaviz.layer.attention import MultiHeadAttention, check_heads
-from mhaviz.layer.seeding import check_seed
+from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models.given_inputs import GivenInputs, labelled_inputs
 from mhaviz.models.layer_inputs import LayerInputs
 from mhaviz.models.saved_attention import SavedAttention
@@ -23,29 +22,20 @@ class SavedLayer(SingleLayer):
     Attributes:
         saved: the weights.
         n_heads: it must divide d_model; the weights do not tell it.
-        seed: of the embeddings.
-        device_name: see ``resolve_device``.
-        causal: hide later keys from a query.
         inputs: X.
         assumed: whether ``n_heads`` was not given, and is a guess.
 
     Raises:
-        ArgumentError: heads that cannot be, a device that has no name.
-        MhavizError: inputs that do not fit the weights; a device that is not there.
+        MhavizError: inputs that do not fit the weights.
     """
 
     saved: SavedAttention
     n_heads: int = 8
-    seed: int = 0
-    device_name: str = "auto"
-    causal: bool = False
     inputs: GivenInputs | None = None
     assumed: bool = False
 
     def __post_init__(self) -> None:
-        check_heads(self.d_model, self.n_heads)
-        check_seed(self.seed)
-        _ = self.device
+        super().__post_init__()
         inputs = self.inputs
         for side, X in inputs.sides.items() if inputs is not None else ():
             if inputs is not None and X.shape[2] != self.d_model:

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -42,6 +42,7 @@ _countable = as_one_line("tensors of these sizes cannot be counted", "use smalle
 _ADVICE = "make the weights, or the input, smaller"  # if a layer gives no numbers
 
 
+@dataclass(frozen=True)
 class SingleLayer(Model):
     """A model of one mhaviz ``MultiHeadAttention``: its Wq, Wk and Wv project X, whatever their weights are.
 
@@ -53,11 +54,20 @@ class SingleLayer(Model):
         seed: of the random numbers that embeddings and weights are drawn from, on the CPU, the same for every device.
         device_name: see ``resolve_device``.
         causal: hide later keys from a query.
+
+    Raises:
+        ArgumentError: sizes that cannot be, a device that has no name.
+        MhavizError: a device that is not there.
     """
 
-    seed: int
-    device_name: str
-    causal: bool
+    seed: int = field(default=0, kw_only=True)
+    device_name: str = field(default="auto", kw_only=True)
+    causal: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_heads(self.d_model, self.n_heads)
+        check_seed(self.seed)
+        _ = self.device
 
     @property
     @abstractmethod
@@ -236,27 +246,11 @@ class Layer(nn.Module):
 class RandomLayer(SingleLayer):
     """An untrained layer, made anew from its seed for the vocabulary of the sentences that it is given.
 
-    Attributes:
-        d_model, n_heads: sizes; n_heads must divide d_model.
-        seed: of weights and embeddings. They are drawn on the CPU, the same for every device.
-        device_name: see ``resolve_device``.
-        causal: hide later keys from a query.
-
-    Raises:
-        ArgumentError: sizes that cannot be, a device that has no name.
-        MhavizError: a device that is not there.
+    ``d_model``, ``n_heads``: sizes; n_heads must divide d_model.
     """
 
     d_model: int = 512
     n_heads: int = 8
-    seed: int = 0
-    device_name: str = "auto"
-    causal: bool = False
-
-    def __post_init__(self) -> None:
-        check_heads(self.d_model, self.n_heads)
-        check_seed(self.seed)
-        _ = self.device
 
     def projection_inputs(self, sentence: str) -> ProjectionInputs:
         """The embeddings of a sentence and their three projections, for studies of each.

@@ -276,7 +276,7 @@ def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
 
 def test_keys_of_a_cache_that_has_lost_its_first_are_named_by_their_places():
     names = TokenNames(SeenInputs(), None, None, pytest.fail)
-    _, (keys,) = names.sides(1, (1, 4), (0,), 1, 6, False)
+    _, (keys,) = names.sides(1, (1, 1, 1, 4), (0,), 6, False)
     assert keys.texts == ("3", "4", "5", "6")
 
 

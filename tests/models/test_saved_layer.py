@@ -183,7 +183,7 @@ def test_sentences(path, options, target):
     close(attention.maps[0].weights, weights)
     assert attention.maps[0].keys == tuple(SENTENCE.split())
     assert attention.source.footnote == (f"weights of {path.name}; random embeddings, seed 0, d_model 16, 4 heads, cpu")
-    other = attend(SavedLayer(layer.saved, N_HEADS, 1, "cpu", **options), [SENTENCE], target)
+    other = attend(SavedLayer(layer.saved, N_HEADS, seed=1, device_name="cpu", **options), [SENTENCE], target)
     assert not np.allclose(other.maps[0].weights, weights), "another seed, other embeddings"
 
 

@@ -1,29 +1,90 @@
 """mhaviz diff"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import PictureOptions, Width, look_option, style_of
-from mhaviz.cli.shared.change_limits import LimitOptions, flaw_notices, require_at_most
+from mhaviz.cli.shared.change_limits import LimitOptions, flaw_notices, require_at_most, require_models_alike
+from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.model_pair import PairOptions, diff_of_models
-from mhaviz.cli.shared.models import Heads
+from mhaviz.cli.shared.models import ArrayKind, Dtype, Heads, PlainDevice, array_option, model_option, split_model
 from mhaviz.cli.shared.parsing import number_or_auto, parsed
-from mhaviz.cli.shared.saved_maps import TwoArrayOptions, of_each
+from mhaviz.cli.shared.texts import Languages
 from mhaviz.errors import ArgumentError
+from mhaviz.processes import this_process
 from mhaviz.records.corpus_part import SUFFIX
 from mhaviz.views.formats import PAGE_SUFFIXES
 
 if TYPE_CHECKING:
+    from mhaviz.api.loaded import LoadedModel
+    from mhaviz.files.maps import SavedMaps
     from mhaviz.records.difference import Limits
     from mhaviz.views.style import Style
 
+_T = TypeVar("_T")
 _CHANGES = "RdBu_r"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TwoArrayOptions:
+    """An array of each of two files."""
+
+    name: Annotated[
+        list[str] | None,
+        array_option(
+            metavar="NAME",
+            help='Name of the array, if a file holds several; given twice for two files, "" for one that holds one.',
+        ),
+    ] = None
+    kind: ArrayKind = None
+
+    def read(self, paths: tuple[Path, Path], delivery: Delivery) -> "list[SavedMaps]":
+        """The maps of both files; ``delivery`` tells what should be known of them.
+
+        Raises:
+            ArgumentError: what does not suit an array; there is nothing that the options could be about, as mhaviz's
+                own files say it themselves.
+            MhavizError: a file cannot be read.
+        """
+        from mhaviz.files.maps import About, read_maps
+
+        abouts = [About(name or None, kind=self.kind) for name in _of_each("--name", self.name)]
+        files = [read_maps(path, about, delivery.tell) for path, about in zip(paths, abouts, strict=True)]
+        if given(self) and all(saved.is_own for saved in files):
+            raise ArgumentError(
+                f"{' and '.join(map(str, paths))} bring their own tokens and kinds; leave out {', '.join(given(self))}"
+            )
+        for saved in files:
+            delivery.tell(*saved.notices)
+        return files
+
+
+def _of_each(option: str, said: Sequence[_T] | None) -> tuple[_T | None, _T | None]:
+    """What an option says of each of two files: given once, it is said of both."""
+    if not said:
+        return None, None
+    if len(said) > 2:
+        raise ArgumentError(f"{option}: expected it once, or twice, for A and for B; got it {len(said)} times")
+    return said[0], said[-1]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairOptions:
+    """The corpus that two models read, and how they are loaded."""
+
+    file: Annotated[
+        Path | None,
+        model_option(help="A UTF-8 file of sentences on which two models are compared; - is standard input."),
+    ] = None
+    device: PlainDevice = "auto"
+    dtype: Dtype = None
+    languages: Languages = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,7 +159,40 @@ def diff(
         raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")
     style = replace(style, cmap="ink") if looks.cmap == _CHANGES else style
     one_layer = layer[0] if layer else None
-    diff_of_models((before, after), pair, corpus, delivery, style, one_layer, array.kind, limits)
+    texts = corpus.corpus(delivery, None, pair.file)
+
+    from mhaviz.api.corpus_difference import diff_models
+
+    with corpus.keeping(texts, delivery):
+        models = _load(before, after, pair, delivery)
+        with corpus_progress(delivery.quiet) as on_progress:
+            difference = diff_models(
+                *models,
+                texts,
+                layer=one_layer,
+                kind=array.kind,
+                fail_above=limits.mean,
+                fail_above_row=limits.row,
+                **(pair.languages or {}),
+                on_notice=delivery.tell,
+                on_progress=on_progress,
+            )
+        corpus.deliver(difference, delivery, style)
+    if this_process().is_first:  # it alone has the whole
+        require_models_alike(difference)
+
+
+def _load(before: Path, after: Path, options: PairOptions, delivery: Delivery) -> "tuple[LoadedModel, LoadedModel]":
+    """Both models; what is to be known of both is told once. Raises as ``mhaviz.load`` does."""
+    from mhaviz.api.loaded import load
+
+    device = this_process().device(options.device)
+    models = [
+        load(name, device=device, on_notice=delivery.tell, dtype=options.dtype, **asked)
+        for name, asked in map(split_model, map(str, (before, after)))
+    ]
+    delivery.tell(*dict.fromkeys(line for one in models for line in one.notices))
+    return models[0], models[1]
 
 
 def _diff_of_files(
@@ -125,7 +219,7 @@ def _diff_of_files(
                 f"attention maps"
             )
     before, after = paths
-    first_layer, second_layer = of_each("--layer", layer)
+    first_layer, second_layer = _of_each("--layer", layer)
     sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
     first, second = (saved.named(path) for saved, path in zip(files, paths, strict=True))

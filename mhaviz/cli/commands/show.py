@@ -1,5 +1,6 @@
 """mhaviz show"""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +9,31 @@ import typer
 from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.models import Heads
-from mhaviz.cli.shared.saved_maps import ArrayOptions
+from mhaviz.cli.shared.models import ArrayKind, Heads, array_option
 from mhaviz.views.formats import MAP_SUFFIXES
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrayOptions:
+    """An array of a file."""
+
+    name: Annotated[str | None, array_option(metavar="NAME", help="Name of the array, if the file holds several.")] = (
+        None
+    )
+    queries: Annotated[
+        Path | None,
+        array_option(
+            metavar="LABELS.txt",
+            help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
+        ),
+    ] = None
+    keys: Annotated[Path | None, array_option(metavar="LABELS.txt", help="Labels of the columns, one a line.")] = None
+    kind: ArrayKind = None
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are read."""
+        return [path for path in (self.queries, self.keys) if path is not None]
 
 
 def show(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mhaviz.records.given import Given
 
 model_option = partial(typer.Option, rich_help_panel="The model")
+array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
 weights_option = partial(typer.Option, rich_help_panel="Random weights, or a file of parameters")
 
 
@@ -49,6 +50,10 @@ AnyKind = Literal["self", "masked", "cross"]
 Layers = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("layers"), help="Layers: 0,3-5. \\[default: all]")]
 Heads = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("heads"), help="Heads: 0,3-5. \\[default: all]")]
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
+ArrayKind = Annotated[
+    AnyKind | None,
+    array_option(help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]"),
+]
 Generate = Annotated[
     int, model_option(metavar="N", min=0, help="Let a decoder write so many tokens more, greedily.", show_default=False)
 ]
