@@ -1,7 +1,7 @@
 """Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.errors import STANDARD_INPUT
-from mhaviz.processes import ended_together, this_process, wait_for_others
+from mhaviz.processes import this_process, wait_for_others
 from mhaviz.records.corpus_part import SUFFIX, part_beside
 
 if TYPE_CHECKING:
@@ -47,22 +47,16 @@ class CorpusOptions:
         corpus_option("--resume", help="Go on from NAME.part.safetensors, which a killed run leaves beside -o."),
     ] = False
 
-    def part_of(self, delivery: Delivery) -> Path | None:
-        """Where what is added up is kept: the .safetensors file among the outputs, or a file beside the first.
-
-        Raises:
-            ArgumentError: two such files; --resume without an output.
-        """
-        if self.resume and not delivery.paths:
-            raise ArgumentError(
-                f"--resume goes on from what is kept beside the output; add -o, such as -o part{SUFFIX}"
-            )
-        return part_among(delivery) or (part_beside(delivery.paths[0]) if delivery.paths else None)
-
     def corpus(
         self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None, has_texts: bool = True
     ) -> "Corpus":
-        """The texts, as these options divide them; ``has_texts``: of a probe there are none. Raises ArgumentError."""
+        """The texts, as these options divide them; ``has_texts``: of a probe there are none.
+
+        What is added up is kept in the .safetensors file among the outputs, or in a file beside the first.
+
+        Raises:
+            ArgumentError: two such files; --resume without an output; what several processes cannot share.
+        """
         if not this_process().is_alone:
             if "-" in (sentences or ()) or file == STANDARD_INPUT:
                 raise ArgumentError(
@@ -70,7 +64,11 @@ class CorpusOptions:
                 )
             if self.shard is not None:
                 raise ArgumentError("--shard: torchrun gives each process its shard; leave out --shard")
-        part = self.part_of(delivery)
+        if self.resume and not delivery.paths:
+            raise ArgumentError(
+                f"--resume goes on from what is kept beside the output; add -o, such as -o part{SUFFIX}"
+            )
+        part = part_among(delivery) or (part_beside(delivery.paths[0]) if delivery.paths else None)
         texts = stream_sentences(sentences, file) if has_texts else ()
 
         from mhaviz.api.corpora import Corpus
@@ -94,8 +92,7 @@ class CorpusOptions:
         own, before = corpus.own_part, _file_at(corpus.own_part)
         kept = f"what was read is kept in {own}: go on with --resume"
         try:
-            with ended_together() if corpus.is_shared else nullcontext():
-                yield
+            yield
         except KeyboardInterrupt:
             if _file_at(own) == (None if self.resume else before):
                 raise
