@@ -35,7 +35,7 @@ from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, safely
 from mhaviz.recording.merging import Merging
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.operators import Operators
-from mhaviz.recording.order import OWN_KEYS, Order, axes_at, order_of
+from mhaviz.recording.order import OWN_KEYS, Order, axes_at, order_of, place_of_queries
 from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
 from mhaviz.recording.weights import Meeting, WeightsByHand
@@ -211,7 +211,15 @@ class Watch:
         if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
             order = None
         else:
-            order = order_of(self._axes.of_call(query, key), range(query.ndim))
+            layout, ndim = self._axes.of_call(query, key), query.ndim
+            order = order_of(layout, range(ndim))
+            by_key = dict(enumerate(zip(key.shape, key.stride(), strict=True), ndim - key.ndim))
+            there = [axis for axis in range(ndim - 2) if min(by_key.get(axis, (0,))) and by_key[axis][0] > 1]
+            alone = [axis for axis in range(ndim - 1) if axis not in there and query.shape[axis] > 1]
+            if layout is not None and place_of_queries(layout, alone, ndim - 2, ndim - 1) != ndim - 2:
+                raise MhavizError(
+                    "heads stand on its axis of queries, and queries before them, where keys are repeated; not shown"
+                )
         if order is None and query.ndim > 4 and query.shape[-2] == 1:
             raise MhavizError(OWN_KEYS)
         if order is None and query.ndim > 3:
@@ -248,7 +256,7 @@ class Watch:
         def arranged(place: Place) -> Caught:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
-            order = order_of(met.layout, met.places) or order_by_sizes(A.shape[:-2], place.batch_size)
+            order = order_of(met.layout, met.places, met.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
             summed = ((),) if met.layout is None or met.layout.scores is None else met.layout.scores.summed
             query, key = axes_at(met.layout, met.places[-2:])
             order = order.of_tokens(query, key, summed, are_made(*summed))

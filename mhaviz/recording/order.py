@@ -164,12 +164,43 @@ NO_ORDER = Order(())
 """Of what is in the axes of mhaviz as it is."""
 
 
-def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
+def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) -> int:
+    """Which axis of a product is of its queries, where the keys lack several, such as heads that share their keys.
+
+    Args:
+        layout: of the product.
+        alone: the axes that the keys lack, in their order.
+        last: the one that is of the queries where nothing tells that it is of heads; −1: none.
+        key: the axis of the keys.
+
+    Raises:
+        MhavizError: several may be of the queries.
+    """
+    is_head = {place: all(o.maker is not None for o in origins_of(layout.axes[place])) for place in alone}
+    own = [origin for place in alone if not is_head[place] for origin in origins_of(layout.axes[place])]
+    is_one = last not in is_head and all(one.is_input or one.source for one in own)  # one query, or one head
+    if not own or not (is_head.get(last) or is_one):
+        return last
+    several = [place for place in alone if not is_head[place]]
+    of_key, found = origins_of(layout.axes[key]), [place for place in several if not _is_first(layout.axes[place])]
+    found = [place for place in several if origins_of(layout.axes[place]) & of_key] or found
+    if len(found) != 1:
+        sizes = " and ".join(str(layout.shape[place]) for place in several)
+        raise MhavizError(f"whether its axis of {sizes} that the keys lack is of queries or of the batch is not known")
+    return found[0]
+
+
+def _is_first(axis: Axis) -> bool:
+    return all(origin.given is not None and not origin.given[0] for origin in origins_of(axis))
+
+
+def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] = ()) -> Order | None:
     """The order of a product of queries and keys; None: it is not known.
 
     Args:
         layout: of the product.
         places: of its axes before the queries, of the queries, −1 if there are none, and of the keys.
+        alone: those that the keys lack: what is not of tokens there is of heads.
 
     Raises:
         MhavizError: it is not known which tokens the keys are.
@@ -180,6 +211,8 @@ def order_of(layout: Layout | None, places: Sequence[int]) -> Order | None:
     heads = _heads(before, query, key, layout.scores.summed)
     if heads is None:
         return None
+    shared = [layout.axes[place] for place in alone if place not in places[-2:]]
+    heads |= {origin for origin in origins_of(*shared) if origin.maker is not None}
     of_query = heads & origins_of(query) & origins_of(*layout.scores.summed)
     if of_query == origins_of(query) and origins_of(key) & origins_of(
         *layout.scores.summed

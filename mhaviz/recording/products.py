@@ -57,11 +57,13 @@ class Weighing:
         product: of the two.
         which: factor the weights are.
         axis: of the keys in the weights, counted from 0.
+        query: of the queries in the weights, where the letters do not tell; None: they do.
     """
 
     product: Product
     which: int
     axis: int
+    query: int | None = None
 
     @property
     def weights(self) -> Tensor:
@@ -79,6 +81,22 @@ class Weighing:
         rest, query, _ = self._roles
         return (*map(self._letters.index, rest), self._letters.index(query) if query else -1, self.axis)
 
+    @property
+    def alone(self) -> list[int]:
+        """The axes of the weights that the values do not have, in their order: of queries, and of heads that share
+        their values. Values that are 1 long there, or repeated by ``expand``, do not have them."""
+        there = {
+            letter
+            for number, (names, x) in enumerate(zip(self.product.axes, self.product.factors, strict=True))
+            for letter, size, stride in zip(names, x.shape, x.stride(), strict=True)
+            if number != self.which and size > 1 and stride
+        }
+        return [
+            place
+            for place, letter in enumerate(self._letters)
+            if letter in self.product.result and letter not in there and self.weights.shape[place] > 1
+        ]
+
     def values(self) -> Tensor | None:
         """The other factor, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
 
@@ -86,8 +104,10 @@ class Weighing:
         """
         if len(self.product.factors) > 2:
             return None
-        rest, _, key = self._roles
+        rest, query, key = self._roles
         letters, factor = self.product.axes[1 - self.which], self.product.factors[1 - self.which]
+        if self.query in self.alone and query in letters:
+            factor, letters = factor.select(letters.index(query), 0), letters.replace(query, "")
         if set(letters) - {*rest, key, *self._features} or set(rest) - {*self.product.result}:
             return None
         V = _in_order(factor, letters, "".join(letter for letter in rest if letter in letters), key, self._features)
@@ -112,6 +132,7 @@ class Weighing:
         letters, product = self._letters, self.product
         key, other = letters[self.axis], product.others(self.which)
         query = product.query or "".join(one for one in letters if one not in other and one in product.result)[-1:]
+        query = query if self.query is None else letters[self.query : self.query + 1]
         return "".join(letter for letter in letters if letter not in (key, query)), query, key
 
     @property

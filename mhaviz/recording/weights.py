@@ -16,12 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.errors import MhavizError
 from mhaviz.recording.axes import Layout
 from mhaviz.recording.descent import UNKNOWN, Axes, Constant, FixedRows, Sides, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, functions
 from mhaviz.recording.layouts import Layouts
 from mhaviz.recording.looks import VisitorError, unseen
 from mhaviz.recording.marks import Marks
+from mhaviz.recording.order import place_of_queries
 from mhaviz.recording.parts import Parts
 from mhaviz.recording.products import Product, Weighing
 from mhaviz.recording.stages import Made, Mark, Scores, Weights
@@ -35,7 +37,7 @@ class Meeting:
         weights: what is drawn, (…, q_length, k_length).
         output: what came of them.
         how: None of weights that have met values part by part.
-        layout, places: of its axes; see ``order_of``.
+        layout, places, alone: of its axes; see ``order_of``.
         sides: what of it is fixed.
         is_changed: whether the program has changed what the softmax made: rows sum to anything.
         visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
@@ -49,6 +51,7 @@ class Meeting:
     how: Weighing | None
     layout: Layout | None
     places: Sequence[int]
+    alone: Sequence[int]
     sides: Sides
     is_changed: bool
     visible: Tensor | None
@@ -239,14 +242,19 @@ class WeightsByHand:
             if any(place >= -x.ndim and self.layouts.are_tokens(x, place) for x, place in keys):
                 self.on_unseen(POOLS)
             return
-        sides = self._sides(made, how)
+        sides, alone, unclear = self._sides(made, how), how.alone, ""
+        if (layout := self.layouts.get(A)) is not None:
+            try:
+                how = replace(how, query=place_of_queries(layout, alone, how.places[-2], how.axis))
+            except MhavizError as error:
+                unclear = str(error)
         adds = any(x is result for x in multiply.args)
 
         def multiply_again() -> None:
             result.copy_(multiply())
 
         with unseen():
-            why, met = made.why_unknown, how.as_weights(A)
+            why, met = made.why_unknown or unclear, how.as_weights(A)
             if mark.is_part:
                 self._add_part(mark, how, met, why)
                 assert made.parts is not None
@@ -254,9 +262,9 @@ class WeightsByHand:
                 if joined is None:
                     return
                 met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
-                layout, places = made.layout, made.parts.order
+                layout, places, alone = made.layout, made.parts.order, []
             else:
-                visible, layout, places = mark.visible(), self.layouts.get(A), how.places
+                visible, places = mark.visible(), how.places
                 visible = None if visible is None else how.as_weights(visible)
                 if made.parts is not None:
                     made.parts.on_complete()
@@ -264,7 +272,9 @@ class WeightsByHand:
             made.forget_unmet()
             shown, repeat = None if mark.is_part else how, None if adds else multiply_again
             changed, met_again = made.is_changed or mark.drops, lambda: made.has_met_again
-            meeting = Meeting(met, result, shown, layout, places, sides, changed, visible, why, repeat, met_again)
+            meeting = Meeting(
+                met, result, shown, layout, places, alone, sides, changed, visible, why, repeat, met_again
+            )
             self._on_weights(meeting)
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:

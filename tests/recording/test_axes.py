@@ -327,6 +327,113 @@ def test_one_query_that_has_no_axis_but_that_of_heads():
     assert torch.equal(seen.weights(), A[:, :, None])
 
 
+FORMS = {
+    "heads before queries": "bnhd,bmd->bhnm",
+    "queries before heads": "bnhd,bmd->bnhm",
+    "keys in between": "bnhd,bmd->bnmh",
+    "queries first": "bnhd,bmd->nbhm",
+    "keys first": "bnhd,bmd->mbnh",
+}
+
+
+class SharedKeys(nn.Module):
+    """Heads of queries that share their keys, (batch, keys, features), written in many ways."""
+
+    def __init__(self, way, n_heads=3, keys_of=None):
+        super().__init__()
+        self.way, self.n_heads, self.keys_of = way, n_heads, keys_of
+        self.q, self.k = nn.Linear(8, n_heads * SIZE), nn.Linear(8, SIZE)
+        self.up = nn.Parameter(torch.randn(n_heads, SIZE, SIZE))
+
+    def forward(self, x):
+        q, k = self.q(x).unflatten(-1, (self.n_heads, SIZE)), self.k(x if self.keys_of is None else self.keys_of)
+        if self.way == "matmul":
+            return (q @ k.mT[:, None] / 2).softmax(-1) @ k[:, None]
+        if self.way.startswith("latent"):  # DeepSeek-V3, inference/model.py
+            S = torch.einsum("bshc,btc->bsht", torch.einsum("bshd,hdc->bshc", q, self.up), k)
+            if self.way != "latent":
+                S = S + torch.einsum("bshr,btr->bsht", q[..., :2], k[..., :2])
+            return torch.einsum("bsht,btc->bshc", (S / 2).softmax(-1), k)
+        if self.way == "a loop over examples":
+            A = [torch.einsum("nhd,md->nhm", *pair).div(2).softmax(-1) for pair in zip(q, k, strict=True)]
+            return torch.stack([torch.einsum("nhm,md->nhd", *pair) for pair in zip(A, k, strict=True)])
+        form = FORMS[self.way]
+        A = torch.einsum(form, q, k).div(2).softmax(form[-4:].index("m"))
+        return torch.einsum(f"{form[-4:]},bmd->bnhd", A, k)
+
+    def expected(self, x):
+        """Of each example and head by itself, in float64."""
+        self.double()
+        q, k = self.q(x.double()), self.k((x if self.keys_of is None else self.keys_of).double())
+        found = []
+        for at in range(self.n_heads):
+            own = q[..., at * SIZE : (at + 1) * SIZE]
+            read = own @ self.up[at] if self.way.startswith("latent") else own
+            S = read @ k.mT + (own[..., :2] @ k[..., :2].mT if self.way == "latent with positions" else 0)
+            found.append(torch.softmax(S / 2, dim=-1))
+        return torch.stack(found, dim=1)
+
+
+@pytest.mark.parametrize("n_heads", [3, 1])
+@pytest.mark.parametrize("batch_size", [2, 1, LENGTH])
+@pytest.mark.parametrize("way", ["matmul", "latent", "latent with positions", "a loop over examples", *FORMS])
+def test_heads_that_share_keys_stand_anywhere(way, batch_size, n_heads):
+    torch.manual_seed(0)
+    layer, x = SharedKeys(way, n_heads), torch.randn(batch_size, LENGTH, 8)
+    with torch.no_grad():
+        seen, _ = watch(layer, x)
+        if way == "a loop over examples":
+            maps = torch.cat([caught.call.weights() for _, caught in seen])
+        else:
+            maps = seen.weights()
+        torch.testing.assert_close(maps.double(), layer.expected(x), rtol=0, atol=1e-5)
+    assert seen.missed == []
+
+
+def test_grouped_heads_behind_their_queries():
+    """As in ports of JAX: (batch, queries, groups, heads of a group, keys)."""
+    query, key = nn.Linear(16, 24), nn.Linear(16, 8)
+    for form in ("bqgrk", "bgqrk", "bgrqk", "bqrgk"):
+
+        def program(x, form=form):
+            q, k = query(x).unflatten(-1, (2, 3, SIZE)), key(x).unflatten(-1, (2, SIZE))
+            A = torch.einsum(f"bqgrd,bkgd->{form}", q, k).softmax(-1)
+            return torch.einsum(f"{form},bkgd->bqgrd", A, k), q, k
+
+        seen, (_, q, k) = watch(program, torch.randn(2, LENGTH, 16))
+        expected = [[q[b, :, g, r] @ k[b, :, g].T for g in range(2) for r in range(3)] for b in range(2)]
+        expected = torch.stack([torch.stack(of_one) for of_one in expected]).softmax(-1)
+        own = seen.weights().detach()
+        if form == "bqrgk":
+            own = own.unflatten(1, (3, 2)).transpose(1, 2).flatten(1, 2)
+        torch.testing.assert_close(own, expected.detach(), rtol=0, atol=1e-5)
+
+
+def test_of_two_axes_that_keys_lack_no_batch_is_taken_for_queries():
+    """One query of each example to keys that all share, (batch, heads) · keys, or queries of one example."""
+    layer, other = SharedKeys("matmul"), torch.randn(1, 6, 8)
+
+    def program(x):
+        q, k = layer.q(x).unflatten(-1, (3, SIZE)), layer.k(other)[0]
+        return torch.einsum("nhm,md->nhd", torch.einsum("nhd,md->nhm", q, k).softmax(-1), k)
+
+    seen, _ = watch(program, torch.randn(LENGTH, 8), model=None)
+    assert not seen
+    assert "whether its axis of 5 that the keys lack is of queries or of the batch is not known" in seen.missed[0]
+
+
+def test_queries_before_heads_whose_keys_are_repeated_by_hand_are_not_drawn():
+    layer = SharedKeys("matmul")
+
+    def program(x):
+        q, k = layer.q(x).unflatten(-1, (3, SIZE)), layer.k(x)[:, None].expand(-1, LENGTH, -1, -1)
+        return SDPA(q, k, k)
+
+    seen, _ = watch(program, torch.randn(2, LENGTH, 8))
+    assert not seen
+    assert "heads stand on its axis of queries" in seen.missed[0]
+
+
 def test_heads_that_read_each_other():
     """Of each token: its heads are the queries and keys."""
     query, key = nn.Linear(16, 16), nn.Linear(16, 16)
