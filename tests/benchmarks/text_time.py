@@ -43,8 +43,8 @@ COMMANDS: dict[str, Sequence[str]] = {
     "trace-shapes -o x.png": ("trace-shapes", "-", "--quiet", "-o", "x.png"),
     "explain": ("explain", "-", "--token", "0"),
     "compare-scaling -o x.png": ("compare-scaling", "-", "--quiet", "-o", "x.png"),
-    "compare-projections -o x.png": ("compare-projections", "-", "--quiet", "-o", "x.png"),
-    "compare-projections --json": ("compare-projections", "-", "--json"),
+    "compare-projections -o x.png": ("compare-projections", "-", "--include-self", "--quiet", "-o", "x.png"),
+    "compare-projections --json": ("compare-projections", "-", "--include-self", "--json"),
     "report": ("report", "-"),
     "report -o x.png": ("report", "-", "--quiet", "-o", "x.png"),
 }
