@@ -563,7 +563,7 @@ class Recording(ContextDecorator):
         stacks = {kind: [site for site in whole if site.kind == kind] for kind in dict.fromkeys(s.kind for s in whole)}
         unnumbered = {kind for kind, sites in stacks.items() if kind != "cross" and not _numbers_in(sites)}
         for site in whole:
-            for other in (self._sites.all[number] for number in site.through):
+            for other in (self._sites.all[number] for number in site.last.through):
                 kinds = {site.kind, other.kind}
                 if len(kinds - {"cross"}) > 1 and kinds & unnumbered and site.goes_on_from(other):
                     merged = {one.number: one for kind in kinds for one in stacks[kind]}

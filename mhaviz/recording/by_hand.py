@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
 from mhaviz.recording.descent import UNKNOWN, Axes
-from mhaviz.recording.functions import COPIES, VIEWS, again, axis_after, functions
+from mhaviz.recording.functions import COPIES, VIEWS, again, axis_after, each, functions
 from mhaviz.recording.looks import Follow, Look, guarded, unseen
 from mhaviz.recording.products import PRODUCTS, Product
 from mhaviz.recording.stages import Mark, Scores, Weights
@@ -28,17 +28,20 @@ class ByHand:
     Args:
         weights: follows them from there on.
         on_sums: is called with sums of exponentials of scores, or their logarithms.
+        on_error: is told what goes wrong here.
     """
 
-    def __init__(self, weights: WeightsByHand, on_sums: Callable[[Tensor], None]) -> None:
-        self._weights, self._on_sums = weights, on_sums
+    def __init__(
+        self, weights: WeightsByHand, on_sums: Callable[[Tensor], None], on_error: Callable[[Exception], None]
+    ) -> None:
+        self._weights, self._on_sums, self._on_error = weights, on_sums, on_error
         self._marks, self._fixed, self._layouts = weights.marks, weights.fixed, weights.layouts
-        self._on_unseen, self._on_error = weights.on_unseen, weights.on_error
+        self._on_unseen = weights.on_unseen
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
         looks = {
-            func: self._unless_unmarked(follow)
+            func: guarded(self._if_marked(follow), self._on_error)
             for several, follow in (
                 (_ELEMENTWISE, self._elementwise),
                 (VIEWS, self._view),
@@ -49,31 +52,26 @@ class ByHand:
             )
             for func in several
         }
-        follow_linear, linear = guarded(self._linear, self._on_error), looks[F.linear]
-        looks[F.linear] = lambda func, args, kwargs: (
-            follow_linear if len(args) > 1 and type(args[1]) is Tensor else linear
-        )(func, args, kwargs)
         looks |= dict.fromkeys(SOFTMAXES, guarded(self._softmax, self._on_error))
-        return looks | dict.fromkeys(PRODUCTS, guarded(self._product, self._on_error))
+        looks |= dict.fromkeys(PRODUCTS, guarded(self._product, self._on_error))
+        return looks | {F.linear: guarded(self._linear, self._on_error)}
 
     def look_for(self, func: Any) -> Look | None:
         """What runs a function that is not in ``looks``: it may change weights. None: it does not."""
         name = getattr(func, "__name__", "")
         if func not in COPIES and (name in ("__get__", "__set__") or name.startswith("new_") or name.endswith("_like")):
             return None
-        return self._unless_unmarked(lambda func, args, kwargs, result: None)
+        return guarded(self._if_marked(lambda func, args, kwargs, result: None), self._on_error)
 
-    def _unless_unmarked(self, follow: Follow) -> Look:
-        """What runs functions of marked tensors, which are looked at, and of others, which are most."""
-        marked, may_be_marked, look = self._marked, self._marks.may_hold, guarded(follow, self._on_error)
+    def _if_marked(self, follow: Follow) -> Follow:
+        """What follows functions of weights, and by ``follow`` those of scores; most are of neither."""
 
-        def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-            found = marked(args, kwargs) if kwargs or may_be_marked(args) else None
-            if found is None:
-                return func(*args, **kwargs)
-            return self._weights.run(func, args, kwargs) if isinstance(found[1], Weights) else look(func, args, kwargs)
+        def see(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+            found = self._marked(args, kwargs) if kwargs or self._marks.may_hold(args) else None
+            if found is not None:
+                (self._weights.follow if isinstance(found[1], Weights) else follow)(func, args, kwargs, result)
 
-        return run
+        return see
 
     def _product(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         product = PRODUCTS[func](args, kwargs) if isinstance(result, Tensor) else None
@@ -100,9 +98,10 @@ class ByHand:
 
     def _linear(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Queries times keys, by the function of a layer: what comes of them is not drawn, and said."""
-        if self._marked(args, kwargs) is None and self._fixed.root(args[1]) is None and self._layouts.are_made(args[1]):
+        self._if_marked(self._elementwise)(func, args, kwargs, result)
+        is_tensor = len(args) > 1 and type(args[1]) is Tensor and self._marked(args, kwargs) is None
+        if is_tensor and self._fixed.root(args[1]) is None and self._layouts.are_made(args[1]):
             self._marks.set(result, Scores(UNKNOWN, mapped=_LINEAR))
-        self._elementwise(func, args, kwargs, result)
 
     def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         x = args[0] if args else kwargs.get("input")
@@ -210,13 +209,12 @@ class ByHand:
     def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, Mark] | None:
         """The first argument that is marked, with its mark: weights before scores."""
         found = None
-        for x in (*args, *kwargs.values()):
-            for one in x if isinstance(x, list | tuple) else (x,):
-                mark = self._marks.get(one)
-                if isinstance(mark, Weights):
-                    return one, mark
-                if mark is not None and (found is None or (_is_fixed(found[1]) and not _is_fixed(mark))):
-                    found = one, mark
+        for x in each(args, kwargs):
+            mark = self._marks.get(x)
+            if isinstance(mark, Weights):
+                return x, mark
+            if mark is not None and (found is None or (_is_fixed(found[1]) and not _is_fixed(mark))):
+                found = x, mark
         return found
 
 

@@ -5,15 +5,13 @@ of these alone. Queries may be fixed: they are learned, and the softmax runs ove
 router, a codebook or a memory.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 
 from mhaviz.recording.marks import Marks
 
@@ -72,15 +70,6 @@ class FixedRows:
 
     def __len__(self) -> int:
         return len(self._roots)
-
-    @contextmanager
-    def followed(self) -> Iterator[None]:
-        """Learn what is fixed of each module when it runs, or one that it is part of."""
-        hook = register_module_forward_pre_hook(self._begins)
-        try:
-            yield
-        finally:
-            hook.remove()
 
     def root(self, x: Tensor) -> Root | None:
         """What a fixed tensor comes from; None: an activation, or not known."""
@@ -154,7 +143,8 @@ class FixedRows:
             is_same = owner is not None and owner.untyped_storage()._cdata == written.untyped_storage()._cdata
             self._set_all((written, written._base, owner if is_same else None), ACTIVE)
 
-    def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def begins(self, module: nn.Module) -> None:
+        """Learn what is fixed of a module that begins to run, and of those within it."""
         for own in (module._buffers, module._parameters):
             for x in own.values():
                 if x is None or type(x) is nn.Parameter:

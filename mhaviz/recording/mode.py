@@ -81,11 +81,11 @@ class Watch:
         self._on_caught, self._is_wanted, self._is_asked = on_caught, is_wanted, is_asked
         self.inputs = SeenInputs()
         self._axes = Layouts(self.inputs)
-        self._modules = RunningModules(model, partial(self._axes.of, is_input=True))
-        self._merging = Merging(on_merged, on_weighed, self._axes)
         self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
-        weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self._failed, self.fixed, self._axes)
-        self._by_hand = ByHand(weights, self._merging.add_sums)
+        self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self.fixed.begins)
+        self._merging = Merging(on_merged, on_weighed, self._axes)
+        weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self.fixed, self._axes)
+        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed)
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(partial(follow_flex, self._caught_call), self._failed)
         self._operators = Operators(self._caught_call, self.miss, self._failed)
@@ -121,7 +121,6 @@ class Watch:
         with ExitStack() as stack:
             stack.enter_context(scripted_as_written())
             stack.enter_context(self._modules.followed())
-            stack.enter_context(self.fixed.followed())
             stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._axes.take))
             stack.enter_context(run_uncompiled())
             stack.enter_context(threads_followed(self._in_thread))

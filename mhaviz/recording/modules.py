@@ -61,10 +61,13 @@ class RunningModules:
     Args:
         model: what names begin at; places outside it are None. None: names begin at the outermost module.
         on_input: is called with each tensor that the outermost module is called with.
+        on_begin: is called with each module that begins.
     """
 
-    def __init__(self, model: nn.Module | None = None, on_input: Callable[[Tensor], object] = lambda x: None) -> None:
-        self._model, self._on_input = model, on_input
+    def __init__(
+        self, model: nn.Module | None, on_input: Callable[[Tensor], object], on_begin: Callable[[nn.Module], None]
+    ) -> None:
+        self._model, self._on_input, self._on_begin = model, on_input, on_begin
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
         self._names: dict[int, _Names] = {}
@@ -145,6 +148,7 @@ class RunningModules:
                         if type(x) is Tensor and not x.is_nested:
                             self._on_input(x)
         stack.append(_Running(module, read, next(self._calls)))
+        self._on_begin(module)
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         stack = self._stack()

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.recording.axes import Cut, Origin, Part
+from mhaviz.recording.axes import Part
 from mhaviz.recording.caught import Caught
 from mhaviz.recording.modules import Place
+from mhaviz.recording.order import NO_ORDER, Order
 from mhaviz.records.tokens import OF_ONE_TEXT, Kind
 
 MOST_SITES = 4096
@@ -48,8 +49,7 @@ class SeenSite:
         is_followed: whether the pass that goes on is looked at; of others steps are counted by their numbers of keys.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
-        parts, sequence, through, made: see ``Order``; of its last run that was no step.
-        example: see ``Order``; of its last run.
+        last: of its last run that was no step.
         is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
         joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
@@ -73,11 +73,7 @@ class SeenSite:
     forward: int = -1
     call: int = 0
     is_block: bool = False
-    parts: tuple[Part | None, Part | None] = None, None
-    sequence: frozenset[Origin] = frozenset()
-    through: frozenset[int] = frozenset()
-    example: tuple[Origin, Cut] | None = None
-    made: frozenset[Origin] = frozenset()
+    last: Order = NO_ORDER
     is_part: bool = False
     heads: frozenset[int] = frozenset()
     joins: "SeenSite | None" = None
@@ -86,7 +82,8 @@ class SeenSite:
 
     def goes_on_from(self, other: "SeenSite") -> bool:
         """Whether it is known to read what another has made, of the same tokens."""
-        return other.number in self.through and bool(self.sequence) and self.sequence == other.sequence
+        sequence = self.last.sequence
+        return other.number in self.last.through and bool(sequence) and sequence == other.last.sequence
 
 
 @dataclass(frozen=True)
@@ -228,11 +225,10 @@ class Sites:
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
-        site.parts, site.sequence, site.through = caught.order.parts, caught.order.sequence, caught.order.through
-        site.call = place.call
+        site.last, site.call = caught.order, place.call
         self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place, caught)
         in_call = [one for one in sites if one.call == place.call and one is not site and place.is_module]
-        if self._is_some_examples(site, place, caught) or self._is_slice(site, in_call, caught):
+        if self._is_some_examples(site, place) or self._is_slice(site, in_call, caught):
             return None
         return Run(site, site.passes - 1, 0, caught)
 
@@ -241,7 +237,7 @@ class Sites:
         site.heads = caught.heads
         order, is_one = caught.order, caught.call.shape[1] == 1 and not site.heads
         is_one = is_one and order.example is None and order.parts[1] is not None
-        if is_one and any(one.parts == order.parts and not one.heads for one in before):
+        if is_one and any(one.last.parts == order.parts and not one.heads for one in before):
             self._miss(f"{site.name}: runs several times with one head each; which heads, of which layer, is not known")
         first = next((one for one in before if one.heads and one.joins is None), None)
         if first is None or not site.heads or (first.length, first.k_length) != caught.call.shape[2:]:
@@ -272,16 +268,15 @@ class Sites:
             if head:
                 one.joins, one.order = several[0], several[0].order
 
-    def _is_some_examples(self, site: SeenSite, place: Place, caught: Caught) -> bool:
+    def _is_some_examples(self, site: SeenSite, place: Place) -> bool:
         """Whether the run is of a part of the examples; say so."""
-        example = site.example = caught.order.example
+        example = site.last.example
         others = [
             one
             for one in self.all
-            if one is not site
-            and (one.root, one.forward) == (place.root, place.forward)
+            if (one.root, one.forward) == (place.root, place.forward)
             and (one.name == place.name or not place.is_module)
-            and (one.example and example and one.example[0] == example[0] and one.example != example)
+            and (example and one.last.example and one.last.example[0] == example[0] and one.last.example != example)
         ]
         if others:
             self.leave_out(
@@ -295,16 +290,15 @@ class Sites:
 
         Heads and blocks that are known stand apart, and so do several softmaxes of all heads of the same tokens.
         """
-        site.made = caught.order.made
-        if site.heads or site.is_block or not site.made:
+        made, (own, keys) = site.last.made, site.last.parts
+        if site.heads or site.is_block or not made:
             return False
-        own, keys = site.parts
         is_one = caught.call.shape[1] == 1
         others = [
             one
             for one in before
-            if one.made == site.made and not one.heads and not one.is_block
-            if own is None or (one.parts[1] == keys and (is_one or one.parts[0] != own))
+            if one.last.made == made and not one.heads and not one.is_block
+            if own is None or (one.last.parts[1] == keys and (is_one or one.last.parts[0] != own))
         ]
         if others:
             self.leave_out((*others, site), "runs for slices of its queries in turn, which are not joined")
@@ -350,7 +344,7 @@ class Sites:
         if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, place, caught)) is not None:
             return step
         is_in_call = place.is_module and site.call == place.call
-        has_same_keys = site.parts[1] is not None and site.parts[1] == caught.order.parts[1]
+        has_same_keys = site.last.parts[1] is not None and site.last.parts[1] == caught.order.parts[1]
         if site.kind == "cross" or q_length >= k_length or (is_in_call and has_same_keys):
             return None
         caught = _without_unfilled(caught, _end(caught, site.k_length))

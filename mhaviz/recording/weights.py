@@ -19,9 +19,9 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.errors import MhavizError
 from mhaviz.recording.axes import Layout
 from mhaviz.recording.descent import UNKNOWN, Axes, Constant, FixedRows, Sides, why_none
-from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, functions
+from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, each, functions
 from mhaviz.recording.layouts import Layouts
-from mhaviz.recording.looks import VisitorError, unseen
+from mhaviz.recording.looks import unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.order import place_of_queries
 from mhaviz.recording.parts import Parts
@@ -73,7 +73,6 @@ class WeightsByHand:
         on_weights: is called with each attention.
         on_unmet: see ``OnUnmet``.
         on_unseen: is told, in a line, what looks like attention and is not shown.
-        on_error: is told what goes wrong here.
         fixed: knows which tensors are no activations.
         layouts: of the program's tensors.
 
@@ -86,11 +85,10 @@ class WeightsByHand:
         on_weights: OnWeights,
         on_unmet: OnUnmet,
         on_unseen: Callable[[str], None],
-        on_error: Callable[[Exception], None],
         fixed: FixedRows,
         layouts: Layouts,
     ) -> None:
-        self.on_unseen, self.on_error, self.fixed, self.layouts = on_unseen, on_error, fixed, layouts
+        self.on_unseen, self.fixed, self.layouts = on_unseen, fixed, layouts
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
     def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
@@ -105,45 +103,18 @@ class WeightsByHand:
         """Follow what a softmax has made of other weights."""
         self._set(A, _changed(A, [before], (axis,)))
 
-    def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Run a function of weights."""
-        try:
-            found = list(self._marked(args, kwargs))
-        except Exception as error:  # such as a lack of memory, which would not have been the program's
-            self.on_error(error)
-            return func(*args, **kwargs)
-        result = func(*args, **kwargs)
-        try:
-            with unseen():
-                self._follow(func, args, kwargs, result, found)
-        except VisitorError:
-            raise
-        except Exception as error:
-            self.on_error(error)
-        return result
-
-    def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, Weights]]:
-        for x in (*args, *kwargs.values()):
-            for one in x if isinstance(x, list | tuple) else (x,):
-                mark = self.of(one)
-                if mark is not None:
-                    yield one, mark
-
     def of(self, x: object) -> Weights | None:
         """The mark of weights; None of other tensors."""
         mark = self.marks.get(x)
-        if not isinstance(mark, Weights):
-            return None
-        return mark
+        return mark if isinstance(mark, Weights) else None
 
-    def _follow(
-        self,
-        func: Any,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        result: Any,
-        found: list[tuple[Tensor, Weights]],
-    ) -> None:
+    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Follow a function of weights that has run."""
+        with unseen():
+            self._follow(func, args, kwargs, result)
+
+    def _follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        found = [(x, mark) for x in each(args, kwargs) if (mark := self.of(x)) is not None]
         source, mark = found[0]
         if func in VIEWS:
             for x, view in _views(func, args, kwargs, source, result):
