@@ -15,8 +15,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
 from mhaviz.recording.descent import UNKNOWN, Axes
-from mhaviz.recording.functions import COPIES, VIEWS, again, axis_after, each, functions
-from mhaviz.recording.looks import Follow, Look, guarded, unseen
+from mhaviz.recording.functions import COPIES, VIEWS, axis_after, functions
+from mhaviz.recording.looks import Done, Follow, Look, guarded, unseen
 from mhaviz.recording.products import PRODUCTS, Product
 from mhaviz.recording.stages import Mark, Scores, Weights
 from mhaviz.recording.weights import POOLS, WeightsByHand
@@ -61,30 +61,30 @@ class ByHand:
         name = getattr(func, "__name__", "")
         if func not in COPIES and (name in ("__get__", "__set__") or name.startswith("new_") or name.endswith("_like")):
             return None
-        return guarded(self._if_marked(lambda func, args, kwargs, result: None), self._on_error)
+        return guarded(self._if_marked(lambda done: None), self._on_error)
 
     def _if_marked(self, follow: Follow) -> Follow:
         """What follows functions of weights, and by ``follow`` those of scores; most are of neither."""
 
-        def see(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-            found = self._marked(args, kwargs) if kwargs or self._marks.may_hold(args) else None
+        def see(done: Done) -> None:
+            found = self._marked(done) if done.kwargs or self._marks.may_hold(done.args) else None
             if found is not None:
-                (self._weights.follow if isinstance(found[1], Weights) else follow)(func, args, kwargs, result)
+                (self._weights.follow if isinstance(found[1], Weights) else follow)(done)
 
         return see
 
-    def _product(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        product = PRODUCTS[func](args, kwargs) if isinstance(result, Tensor) else None
+    def _product(self, done: Done) -> None:
+        product = PRODUCTS[done.func](done.args, done.kwargs) if isinstance(done.result, Tensor) else None
         if product is None:
             return
         axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)))
         for which, factor in enumerate(product.factors):
             mark = self._marks.get(factor)
             if isinstance(mark, Weights):
-                self._weights.meet(product, which, result, partial(func, *args, **kwargs))
+                self._weights.meet(product, which, done.result, partial(done.func, *done.args, **done.kwargs))
                 return
             if isinstance(mark, Scores) and mark.stage == "scores" and _mixes_by_product(mark, product, which):
-                self._marks.set(result, mark)
+                self._marks.set(done.result, mark)
                 return
             if isinstance(mark, Scores) and not axes.are_fixed and not mark.axes.are_fixed:
                 summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
@@ -94,25 +94,25 @@ class ByHand:
                 if is_one and any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
                     how = f"by {mark.mapped} and no" if mark.mapped else "without a"
                     self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
-        self._marks.set(result, Scores(axes))
+        self._marks.set(done.result, Scores(axes))
 
-    def _linear(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def _linear(self, done: Done) -> None:
         """Queries times keys, by the function of a layer: what comes of them is not drawn, and said."""
-        self._if_marked(self._elementwise)(func, args, kwargs, result)
-        is_tensor = len(args) > 1 and type(args[1]) is Tensor and self._marked(args, kwargs) is None
-        if is_tensor and self._fixed.root(args[1]) is None and self._layouts.are_made(args[1]):
-            self._marks.set(result, Scores(UNKNOWN, mapped=_LINEAR))
+        self._if_marked(self._elementwise)(done)
+        is_tensor = len(done.args) > 1 and type(done.args[1]) is Tensor and self._marked(done) is None
+        if is_tensor and self._fixed.root(done.args[1]) is None and self._layouts.are_made(done.args[1]):
+            self._marks.set(done.result, Scores(UNKNOWN, mapped=_LINEAR))
 
-    def _softmax(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        x = args[0] if args else kwargs.get("input")
-        axis = _axis((x, *args[1:]), kwargs)
-        if axis is not None and isinstance(x, Tensor) and isinstance(result, Tensor) and result.ndim > 1:
+    def _softmax(self, done: Done) -> None:
+        x = done.args[0] if done.args else done.kwargs.get("input")
+        axis = _axis((x, *done.args[1:]), done.kwargs)
+        if axis is not None and isinstance(x, Tensor) and isinstance(done.result, Tensor) and done.result.ndim > 1:
             scores, visible = self._weights.of(x) or self._scores(x), None
-            is_plain = type(x) is Tensor and not x.is_nested and func is not F.softmin
+            is_plain = type(x) is Tensor and not x.is_nested and done.func is not F.softmin
             if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):
                 with unseen():
                     visible = ~(x.detach() < HIDES)  # NaN hides nothing
-            self._mark_weights(result, axis, scores, visible)
+            self._mark_weights(done.result, axis, scores, visible)
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """``of``: the mark of what the softmax is of."""
@@ -126,90 +126,105 @@ class ByHand:
         else:
             self._weights.begin(result, axis, Scores(UNKNOWN), None)
 
-    def _step(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def _step(self, done: Done) -> None:
         """A step of a softmax that is written out."""
-        marks = [mark for x in args[:2] if isinstance(mark := self._marks.get(x), Scores)]
-        step = _STEPS[func]
+        marks = [mark for x in done.args[:2] if isinstance(mark := self._marks.get(x), Scores)]
+        step = _STEPS[done.func]
         stage = _NEXT.get((step, *(mark.stage for mark in marks)))
-        if step == "sum" and marks and marks[0].stage == "weighed" and _axis(args, kwargs) in marks[0].axes.factors:
+        if (
+            step == "sum"
+            and marks
+            and marks[0].stage == "weighed"
+            and _axis(done.args, done.kwargs) in marks[0].axes.factors
+        ):
             self._on_unseen(POOLS)
-        axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(args, kwargs)
+        axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(done.args, done.kwargs)
         if stage is None and step in ("sub", "div"):
-            self._elementwise(func, args, kwargs, result)
+            self._elementwise(done)
         elif stage == "weights" and axis is not None:
-            self._mark_weights(result, axis, marks[0])
+            self._mark_weights(done.result, axis, marks[0])
         elif stage == "exp":
-            self._marks.set(result, replace(marks[0], mapped="exp", stage=stage))
+            self._marks.set(done.result, replace(marks[0], mapped="exp", stage=stage))
         elif stage is not None and axis is not None:
-            self._marks.set(result, replace(marks[0], stage=stage, axis=axis))
+            self._marks.set(done.result, replace(marks[0], stage=stage, axis=axis))
         if stage is not None and stage.endswith("sums"):
-            self._on_sums(result)
+            self._on_sums(done.result)
 
-    def _map(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def _map(self, done: Done) -> None:
         """What maps scores as another attention than that of a softmax does, or before one."""
-        mark = self._scores(args[0]) if args else None
-        if mark is not None and isinstance(result, Tensor):
-            self._marks.set(result, replace(mark, mapped=_then(mark.mapped, func.__name__.strip("_"))))
+        mark = self._scores(done.args[0]) if done.args else None
+        if mark is not None and isinstance(done.result, Tensor):
+            self._marks.set(done.result, replace(mark, mapped=_then(mark.mapped, done.func.__name__.strip("_"))))
         else:
-            self._elementwise(func, args, kwargs, result)
+            self._elementwise(done)
 
     def _scores(self, x: object) -> Scores | None:
         """The mark of scores, before any step of a softmax."""
         mark = self._marks.get(x)
         return mark if isinstance(mark, Scores) and mark.stage == "scores" else None
 
-    def _greater(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def _greater(self, done: Done) -> None:
         """The greater of two tensors, or the lesser; the greatest element of one is no score in its place."""
-        if len(args) > 1 and isinstance(args[1], Tensor):
-            self._elementwise(func, args, kwargs, result)
+        if len(done.args) > 1 and isinstance(done.args[1], Tensor):
+            self._elementwise(done)
 
-    def _largest(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def _largest(self, done: Done) -> None:
         """The largest scores, of other keys for each query."""
-        mark = self._scores(args[0]) if args else None
+        mark = self._scores(done.args[0]) if done.args else None
         if mark is not None and not mark.axes.are_fixed:
-            self._marks.set(result[0], replace(mark, mapped=_LARGEST))
+            self._marks.set(done.result[0], replace(mark, mapped=_LARGEST))
 
-    def _elementwise(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def _elementwise(self, done: Done) -> None:
         """Whatever keeps each score or weight in its place."""
-        found = self._marked(args, kwargs)
+        found = self._marked(done)
         if found is None:
             return
         source, mark = found
         if isinstance(mark, Scores) and not mark.are_sums:
-            mark = replace(mark, sinks=self._sinks(func, args, source, mark, result))
-        if isinstance(result, Tensor):
-            if func is not F.linear or _mixes_heads(source, result):
-                self._marks.set(result, mark)
-        elif result is None and args and args[0] is source:  # x[i] = y
+            mark = replace(mark, sinks=self._sinks(done, source, mark))
+        if isinstance(done.result, Tensor):
+            if done.func is not F.linear or _mixes_heads(source, done.result):
+                self._marks.set(done.result, mark)
+        elif done.result is None and done.args and done.args[0] is source:  # x[i] = y
             self._marks.set(source, mark)
         elif (
-            result is None and args and isinstance(mark, Scores) and mark.stage == "scores" and not mark.axes.are_fixed
+            done.result is None
+            and done.args
+            and isinstance(mark, Scores)
+            and mark.stage == "scores"
+            and not mark.axes.are_fixed
         ):
-            self._marks.set(args[0], replace(mark, axes=replace(mark.axes, factors={})))
+            self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
 
-    def _sinks(self, func: Any, args: Sequence[Any], source: Tensor, mark: Scores, result: Any) -> int:
+    def _sinks(self, done: Done, source: Tensor, mark: Scores) -> int:
         """How many numbers of the last axis are of no product, once scores may have been joined with others."""
-        if func not in _JOINTS or not args or not isinstance(result, Tensor) or result.shape[-1] == source.shape[-1]:
+        args, result = done.args, done.result
+        if (
+            done.func not in _JOINTS
+            or not args
+            or not isinstance(result, Tensor)
+            or result.shape[-1] == source.shape[-1]
+        ):
             return mark.sinks
         several = [args[0]] if args[0] is source else args[0]
         marks = ((one.shape[-1], self._marks.get(one)) for one in several)
         of_products = sum(size - one.sinks for size, one in marks if isinstance(one, Scores))
         return max(result.shape[-1] - of_products, 0)
 
-    def _view(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        source = args[0] if args else None
+    def _view(self, done: Done) -> None:
+        source = done.args[0] if done.args else None
         mark = self._marks.get(source)
-        if mark is None or not isinstance(source, Tensor) or not isinstance(result, Tensor):
+        if mark is None or not isinstance(source, Tensor) or not isinstance(done.result, Tensor):
             return
         if isinstance(mark, Scores) and not mark.are_sums:
-            view = again(func, args, kwargs)
-            mark = replace(mark, axes=mark.axes.moved(partial(axis_after, func, view, source, result)))
-        self._marks.set(result, mark)
+            view = done.again()
+            mark = replace(mark, axes=mark.axes.moved(partial(axis_after, done.func, view, source, done.result)))
+        self._marks.set(done.result, mark)
 
-    def _marked(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Tensor, Mark] | None:
+    def _marked(self, done: Done) -> tuple[Tensor, Mark] | None:
         """The first argument that is marked, with its mark: weights before scores."""
         found = None
-        for x in each(args, kwargs):
+        for x in done.each():
             mark = self._marks.get(x)
             if isinstance(mark, Weights):
                 return x, mark

@@ -13,6 +13,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
+from mhaviz.recording.looks import Done
 from mhaviz.recording.marks import Marks
 
 
@@ -101,28 +102,27 @@ class FixedRows:
             first = first[0] if first else None
         return type(first) is nn.Parameter or self._roots.get(first) is not None or "out" in kwargs
 
-    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def follow(self, done: Done) -> None:
         """Note what a function has made of fixed tensors."""
-        if func in MAKERS and type(result) is Tensor and self._is_within():
+        if done.func in MAKERS and type(done.result) is Tensor and self._is_within():
             # Integers may be the numbers of tokens unless each follows another; arrays of NumPy may be what is read.
-            is_number = not _is_integer(result) or func is torch.arange
-            if not is_number or func not in _TAKERS or _is_plain(args):
-                self._roots.set(result, Constant(None if not is_number or func.__name__ in _UNSET else True))
+            is_number = not _is_integer(done.result) or done.func is torch.arange
+            if not is_number or done.func not in _TAKERS or _is_plain(done.args):
+                self._roots.set(done.result, Constant(None if not is_number or done.func.__name__ in _UNSET else True))
                 return
-        name = getattr(func, "__name__", "")
-        given = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
-        tensors = [x for one in given for x in (one if isinstance(one, list | tuple) else (one,)) if _is_tensor(x)]
+        name = getattr(done.func, "__name__", "")
+        tensors = list(filter(_is_tensor, done.args[:1] if name in _OF_THE_FIRST else done.each()))
         roots = [self._root(x) for x in tensors]
         first = tensors[0] if tensors else None
-        written = kwargs.get("out", first if result is None or _writes(name) else None)
+        written = done.kwargs.get("out", first if done.result is None or _writes(name) else None)
         if isinstance(written, Tensor):
             self._write(name, written, [root for x, root in zip(tensors, roots, strict=True) if x is not written])
         elif roots and (all(map(_is_fixed, roots)) or (isinstance(roots[0], Constant) and set(roots) == {roots[0]})):
-            self._set_all(result, roots[0])
+            self._set_all(done.result, roots[0])
         elif name in _CHOOSING and (fixed := list(filter(_is_fixed, roots))):
             others = [x for x, root in zip(tensors, roots, strict=True) if _is_unset(root)]
             if len(fixed) + len(others) == len(roots):
-                self._set_all(result, WRITTEN if any(map(_is_integer, others)) else fixed[0])
+                self._set_all(done.result, WRITTEN if any(map(_is_integer, others)) else fixed[0])
 
     def _set_all(self, result: Any, root: Root | None) -> None:
         for x in result if isinstance(result, list | tuple) else (result,):

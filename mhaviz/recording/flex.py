@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
 from mhaviz.recording.caught import OnRan, Ran
+from mhaviz.recording.looks import Done
 
 
 def is_flex(func: Any) -> bool:
@@ -19,12 +20,12 @@ def is_flex(func: Any) -> bool:
     return getattr(func, "_name", None) == "flex_attention"
 
 
-def follow_flex(on_ran: OnRan, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+def follow_flex(on_ran: OnRan, done: Done) -> None:
     """Show what the operator was called with."""
-    query, key, value, score_mod, block_mask, scale = args[:6]
+    query, key, value, score_mod, block_mask, scale = done.args[:6]
 
     def read(place: str) -> Ran:
-        return Ran(call_of_flex(query, key, value, score_mod, block_mask[-1], scale), result[0], is_kept=True)
+        return Ran(call_of_flex(query, key, value, score_mod, block_mask[-1], scale), done.result[0], is_kept=True)
 
     on_ran((query, key, value), read, (query.shape[2], key.shape[2]))
 

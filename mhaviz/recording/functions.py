@@ -1,6 +1,6 @@
 """PyTorch's functions by their names, and where a view puts an axis."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,18 +58,3 @@ def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, resu
         found = [place - after.ndim for place, stride in enumerate(after.stride()) if stride and after.shape[place] > 1]
         return found[0] if len(found) == 1 else None
     return axis if result.ndim == source.ndim else None  # some rows were copied
-
-
-def each(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """The arguments of a function, and what is in lists among them."""
-    for x in (*args, *kwargs.values()) if kwargs else args:
-        if isinstance(x, list | tuple):
-            yield from x
-        else:
-            yield x
-
-
-def again(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[Tensor], Any]:
-    """What does to other tensors what a function has done to its first argument, and does not hold that."""
-    rest = args[1:]
-    return lambda x: func(x, *rest, **kwargs)

@@ -4,6 +4,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.recording.caught import OnRan, Ran
-from mhaviz.recording.looks import Look, guarded, unseen
+from mhaviz.recording.looks import Done, Look, guarded, unseen
 from mhaviz.recording.replacing import replaced
 
 SDPA = F.scaled_dot_product_attention
@@ -66,20 +67,13 @@ class Fused:
         """Of each function that is looked at, what runs it."""
         return {SDPA: guarded(self._sdpa, self._on_error), MULTI_HEAD: self._multi_head}
 
-    def _sdpa(
-        self,
-        func: Any,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        result: Tensor | None,
-        within: Sequence[Tensor] = (),
-    ) -> None:
+    def _sdpa(self, done: Done, within: Sequence[Tensor] = ()) -> None:
         """``within``: the queries, keys and values of a layer of PyTorch's, which has projected its output by now."""
-        dropout = kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
-        given = (*args, *(kwargs[name] for name in ("query", "key", "value") if name in kwargs))[:3]
+        dropout = done.argument(4, "dropout_p")
+        given = done.given("query", "key", "value")[:3]
 
         def read(place: str) -> Ran:
-            return Ran(call_of_sdpa(*args, **kwargs), None if dropout else result, not within)
+            return Ran(call_of_sdpa(*done.args, **done.kwargs), None if dropout else done.result, not within)
 
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 
@@ -89,19 +83,16 @@ class Fused:
         It calls SDPA where nobody needs weights. If they are needed, it is called a second time without, for the inputs
         alone.
         """
-        heard: list[_Heard] = []
+        heard: list[Done] = []
 
         def run(*args: Any, **kwargs: Any) -> Any:
             with _hearing(heard):
                 return func(*args, **kwargs)
 
-        def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-            self._show_multi_head(heard, args, kwargs)
+        return guarded(partial(self._show_multi_head, heard), self._on_error)(run, args, kwargs)
 
-        return guarded(follow, self._on_error)(run, args, kwargs)
-
-    def _show_multi_head(self, heard: "list[_Heard]", args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        given = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
+    def _show_multi_head(self, heard: list[Done], done: Done) -> None:
+        given = _MULTI_HEAD_SIGNATURE.bind(*done.args, **done.kwargs)
         tensors = query, key, _ = [given.arguments[name] for name in ("query", "key", "value")]
         drops = bool(given.arguments["dropout_p"] and given.arguments.get("training", True))
         if not heard:
@@ -111,14 +102,11 @@ class Fused:
             given.arguments |= {"need_weights": False, "is_causal": False, "training": False, "dropout_p": 0.0}
             with unseen(), _hearing(heard):
                 MULTI_HEAD(*given.args, **given.kwargs)
-        for called, named, result in heard:
-            self._sdpa(SDPA, called, named, None if drops else result, tensors)
+        for one in heard:
+            self._sdpa(one._replace(result=None) if drops else one, tensors)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)
-
-_Heard = tuple[Sequence[Any], dict[str, Any], Tensor]
-"""What SDPA was called with, and its result."""
 
 _here = threading.local()
 
@@ -129,16 +117,16 @@ def _heard_of(sdpa: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         result = sdpa(*args, **kwargs)
         for heard in getattr(_here, "hearing", ()):
-            heard.append((args, kwargs, result))
+            heard.append(Done(SDPA, args, kwargs, result))
         return result
 
     return run
 
 
 @contextmanager
-def _hearing(heard: list[_Heard]) -> Iterator[None]:
+def _hearing(heard: list[Done]) -> Iterator[None]:
     """Hear of SDPA in this thread, beside those that already do; PyTorch's own layers find it by its name."""
-    before: tuple[list[_Heard], ...] = getattr(_here, "hearing", ())
+    before: tuple[list[Done], ...] = getattr(_here, "hearing", ())
     with replaced(F, "scaled_dot_product_attention", _heard_of):
         _here.hearing = (*before, heard)
         try:

@@ -34,10 +34,10 @@ from mhaviz.recording.axes import (
 )
 from mhaviz.recording.functions import functions
 from mhaviz.recording.inputs import SeenInputs
-from mhaviz.recording.looks import unseen
+from mhaviz.recording.looks import Done, unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.products import Product
-from mhaviz.recording.ways import WAYS, index_layout, layout_of_product, put_layout, slice_of, source_of
+from mhaviz.recording.ways import WAYS, index_layout, layout_of_product, put_layout, slice_of
 
 
 class Layouts:
@@ -118,50 +118,50 @@ class Layouts:
         """Note that the function that runs is the attention of this number."""
         self._here.attention = attention
 
-    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def follow(self, done: Done) -> None:
         """Follow a function that has run."""
         attention = self._here.__dict__.pop("attention", None)
-        self._follow(func, args, kwargs, result)
-        out = result[0] if isinstance(result, tuple | list) else result
+        self._follow(done)
+        out = done.result[0] if isinstance(done.result, tuple | list) else done.result
         if attention is not None and isinstance(out, Tensor) and out.ndim and not out.is_nested:
             layout = self.of(out)
             through = through_along(layout.axes[-1]) | {attention}
             features = tuple((origin.replace(through=through), n) for origin, n in layout.axes[-1])
             self._layouts.set(out, layout.with_axis(-1, features))
 
-    def _follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        if type(result) is Tensor:
-            if result.is_nested:
+    def _follow(self, done: Done) -> None:
+        if type(done.result) is Tensor:
+            if done.result.is_nested:
                 return
-            layout = self._after(func, args, kwargs, result)
-            if layout is not None and func in _PARTS:
-                layout = _as_part(self.of(source_of(args, kwargs)), source_of(args, kwargs), layout, result)
+            layout = self._after(done)
+            if layout is not None and done.func in _PARTS:
+                layout = _as_part(self.of(done.first), done.first, layout, done.result)
             if layout is not None:
-                self._layouts.set(result, layout)
-                if func in _REPLACES:
-                    self._replace(func, (*args, *kwargs.values()), result)
-                elif func in _FILLS:
-                    for one, layout in self._layouts.of_memory(result):
+                self._layouts.set(done.result, layout)
+                if done.func in _REPLACES:
+                    self._replace(done.func, (*done.args, *done.kwargs.values()), done.result)
+                elif done.func in _FILLS:
+                    for one, layout in self._layouts.of_memory(done.result):
                         self._layouts.set(one, unnamed(layout))
-        elif func in _CUTS and args and isinstance(args[0], Tensor):
-            source = self.of(args[0])
-            dim = kwargs.get("dim", 0 if func in _UNBINDS else None)
-            for one in copy(result):  # a loop over a tensor has yet to take from it
-                named = args[1] if func in _UNBINDS and len(args) > 1 else dim
-                self._layouts.set(one, _as_part(source, args[0], cut_layout(source, one.shape, named), one))
-        elif func in _SORTS and self.get(args[0]) is not None:
-            source = self.of(args[0])
-            dim = kwargs.get("dim", next(iter(args[_SORTS[func] :]), -1)) % len(source.shape)
+        elif done.func in _CUTS and done.args and isinstance(done.args[0], Tensor):
+            source = self.of(done.args[0])
+            dim = done.kwargs.get("dim", 0 if done.func in _UNBINDS else None)
+            for one in copy(done.result):  # a loop over a tensor has yet to take from it
+                named = done.args[1] if done.func in _UNBINDS and len(done.args) > 1 else dim
+                self._layouts.set(one, _as_part(source, done.args[0], cut_layout(source, one.shape, named), one))
+        elif done.func in _SORTS and self.get(done.args[0]) is not None:
+            source = self.of(done.args[0])
+            dim = done.kwargs.get("dim", next(iter(done.args[_SORTS[done.func] :]), -1)) % len(source.shape)
             if dim < len(source.shape) - 1:
-                source = cut_layout(source, result[0].shape)
-                self._layouts.set(result[0], unnamed(source, {dim}))
-        elif func in _SEVERAL and type(result) is tuple and self.get(args[0]) is not None:
-            self._layouts.set(result[0], cut_layout(self.of(args[0]), result[0].shape))
-        elif result is None and func is _SET_ITEM:
-            is_known = self.write(*args)
-            self._layouts.set(args[0], put_layout(self, func, args, kwargs, args[0]))
+                source = cut_layout(source, done.result[0].shape)
+                self._layouts.set(done.result[0], unnamed(source, {dim}))
+        elif done.func in _SEVERAL and type(done.result) is tuple and self.get(done.args[0]) is not None:
+            self._layouts.set(done.result[0], cut_layout(self.of(done.args[0]), done.result[0].shape))
+        elif done.result is None and done.func is _SET_ITEM:
+            is_known = self.write(*done.args)
+            self._layouts.set(done.args[0], put_layout(self, done._replace(result=done.args[0])))
             if not is_known:
-                self._replace(func, args, args[0])
+                self._replace(done.func, done.args, done.args[0])
 
     def write(self, x: Tensor, index: Any, values: Any) -> bool:
         """Note that values were written into a part of a tensor: tokens that are not their own lose their names.
@@ -178,7 +178,7 @@ class Layouts:
         read = self.get(values)
         if read is not None and self.get(x) is None and x.ndim == view.ndim == values.ndim:
             self._layouts.set(x, Layout(tuple(x.shape), tuple(map(first_tokens, map(uncut, read.axes), x.shape))))
-        into = _as_part(self.of(x), x, index_layout(self, None, (x, items), {}, view), view)
+        into = _as_part(self.of(x), x, index_layout(self, Done(None, (x, items), {}, view)), view)
         pairs = [
             (part_along(axis), part_along(written))
             for axis, written in zip_longest(into.axes[::-1], () if read is None else read.axes[::-1], fillvalue=())
@@ -212,16 +212,16 @@ class Layouts:
         tokens = tuple((o.replace(reads=reads) if o.reads else o, n) for o, n in layout.axes[-2])
         self._layouts.set(result, layout.with_axis(-2, tokens))
 
-    def _after(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
-        way = WAYS.get(func)
+    def _after(self, done: Done) -> Layout | None:
+        way = WAYS.get(done.func)
         if way is not None:
-            return way(self, func, args, kwargs, result)
-        return self.alike(args, kwargs, result.shape)
+            return way(self, done)
+        return self.alike(done)
 
-    def alike(self, args: Sequence[Any], kwargs: dict[str, Any], shape: torch.Size) -> Layout | None:
+    def alike(self, done: Done) -> Layout | None:
         """The layout of what a function has made that leaves all numbers in their places, or cuts some off."""
-        same, other = None, None
-        for x in (*args, *kwargs.values()) if kwargs else args:
+        same, other, shape = None, None, done.result.shape
+        for x in (*done.args, *done.kwargs.values()):
             if type(x) is list or type(x) is tuple:
                 x = next((one for one in x if self._layouts.get(one) is not None), None)
             layout = self._layouts.get(x)
@@ -235,7 +235,7 @@ class Layouts:
                 same = layout if same is None else sum_of(same, layout)
         if same is not None or other is None:
             return same
-        return cut_layout(other, shape, kwargs.get("dim", args[1] if len(args) > 1 else None))
+        return cut_layout(other, shape, done.kwargs.get("dim", done.args[1] if len(done.args) > 1 else None))
 
 
 def _is_readable(x: Tensor) -> bool:

@@ -5,15 +5,52 @@ Whatever goes wrong in what follows is ours, and no concern of the program's.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 Look = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
 """Runs a function with its arguments, and returns its result."""
 
-Follow = Callable[[Any, Sequence[Any], dict[str, Any], Any], None]
-"""Is called with a function that has run, its arguments, and its result."""
+
+class Done(NamedTuple):
+    """A function of PyTorch that has run."""
+
+    func: Any
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    result: Any
+
+    @property
+    def first(self) -> Any:
+        """The first argument."""
+        return self.args[0] if self.args else self.kwargs["input"]
+
+    def given(self, *names: str) -> tuple[Any, ...]:
+        """All arguments by position, and then those of these names."""
+        return (*self.args, *(self.kwargs[name] for name in names if name in self.kwargs))
+
+    def argument(self, place: int, name: str, default: Any = None) -> Any:
+        """The argument at this place, or of this name."""
+        return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
+
+    def each(self) -> Iterator[Any]:
+        """All arguments, and what is in lists among them."""
+        for x in (*self.args, *self.kwargs.values()):
+            if isinstance(x, list | tuple):
+                yield from x
+            else:
+                yield x
+
+    def again(self) -> Callable[[Tensor], Any]:
+        """What does to other tensors what the function has done to its first argument, and does not hold that."""
+        func, rest, kwargs = self.func, self.args[1:], self.kwargs
+        return lambda x: func(x, *rest, **kwargs)
+
+
+Follow = Callable[[Done], None]
+"""Is called with a function that has run."""
 
 
 class VisitorError(Exception):
@@ -30,7 +67,7 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Look:
 
     def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
-        see(func, args, kwargs, result)
+        see(Done(func, args, kwargs, result))
         return result
 
     return run
@@ -39,9 +76,9 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Look:
 def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
     """``follow``, of which ``on_error`` is told what it raises."""
 
-    def see(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def see(done: Done) -> None:
         try:
-            follow(func, args, kwargs, result)
+            follow(done)
         except VisitorError:
             raise
         except Exception as error:

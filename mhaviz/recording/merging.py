@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.recording.by_hand import SOFTMAXES
 from mhaviz.recording.functions import functions
 from mhaviz.recording.layouts import Layouts
+from mhaviz.recording.looks import Done
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.products import PRODUCTS
 
@@ -54,30 +55,36 @@ class Merging:
         """Whether a function of these may be an attention, or join some."""
         return bool(self._here.__dict__) or (len(self._marks) > 0 and self._marks.may_hold(args))
 
-    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def follow(self, done: Done) -> None:
         """Follow a function that has run."""
         attention, has_sums = (self._here.__dict__.pop(name, None) for name in ("attention", "has_sums"))
-        results = (args[0],) if result is None else result if isinstance(result, list | tuple) else (result,)
+        results = (
+            (done.args[0],)
+            if done.result is None
+            else done.result
+            if isinstance(done.result, list | tuple)
+            else (done.result,)
+        )
         # Losses of several may be multiplied.
         tensors = [x for x in results if isinstance(x, Tensor) and x.is_floating_point() and x.ndim]
-        if attention is not None and func is not F.multi_head_attention_forward:  # whose output is a layer's
+        if attention is not None and done.func is not F.multi_head_attention_forward:  # whose output is a layer's
             self._marks.set(tensors[0], _Made(frozenset([attention])))
             for x in tensors[1:]:
                 self._marks.set(x, _Made(sums=frozenset([next(self._numbers)])))
             return
-        several = [one for x in (*args, *kwargs.values()) for one in (x if isinstance(x, list | tuple) else (x,))]
+        several = list(done.each())
         found = [mark for x in several if (mark := self._marks.get(x)) is not None]
         if has_sums or not found or not tensors:
             return
         of, sums = (frozenset[int]().union(*sets) for sets in zip(*found, strict=True))
-        if func in _NORMALISE and not of:  # parts that stand along an axis
+        if done.func in _NORMALISE and not of:  # parts that stand along an axis
             sums |= {next(self._numbers)}
-        if of and len(sums) > 1 and func in _WEIGH:
+        if of and len(sums) > 1 and done.func in _WEIGH:
             self._on_merged(of)
             return
-        if len(of) == 1 and func in _WEIGH and (sums or self._is_for_each_head(several)):
+        if len(of) == 1 and done.func in _WEIGH and (sums or self._is_for_each_head(several)):
             self._on_weighed(*of)
-        if func not in _LAYERS:
+        if done.func not in _LAYERS:
             for x in tensors:
                 self._marks.set(x, _Made(of) if of else _Made(sums=sums))
 

@@ -31,7 +31,7 @@ from mhaviz.recording.flex import follow_flex, is_flex
 from mhaviz.recording.fused import Fused
 from mhaviz.recording.inputs import SeenInputs
 from mhaviz.recording.layouts import Layouts
-from mhaviz.recording.looks import Look, VisitorError, guarded, one_line, safely, unseen
+from mhaviz.recording.looks import Done, Look, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.recording.merging import Merging
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.operators import Operators
@@ -380,5 +380,5 @@ class _Mode(TorchFunctionMode):
         result = func(*args, **kwargs) if look is None else look(func, args, kwargs)
         for may_follow, follow in self._followers:
             if may_follow(func, args, kwargs):
-                follow(func, args, kwargs, result)
+                follow(Done(func, args, kwargs, result))
         return result

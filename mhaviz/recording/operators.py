@@ -18,7 +18,7 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import MhavizError
 from mhaviz.recording.caught import OnRan, Ran
-from mhaviz.recording.looks import Look, guarded
+from mhaviz.recording.looks import Done, Look, guarded
 
 
 class Operators:
@@ -46,12 +46,12 @@ class Operators:
             )
             return None
 
-        def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-            given = _Given(schema, args, kwargs)
+        def follow(done: Done) -> None:
+            given = _Given(schema, done.args, done.kwargs)
             tensors = [given(*names) for names in (_QUERY, _KEY, _VALUE)]
             output = given("out") if name.endswith("_out") else None
             if output is None:
-                output = result[0] if isinstance(result, tuple | list) else result
+                output = done.result[0] if isinstance(done.result, tuple | list) else done.result
             if all(isinstance(x, Tensor) for x in (*tensors, output)):
                 self._on_ran(tensors, lambda place: self._read(name, form, given, output, place), None)
 

@@ -33,7 +33,7 @@ from mhaviz.recording.axes import (
     with_patches,
 )
 from mhaviz.recording.functions import functions
-from mhaviz.recording.looks import unseen
+from mhaviz.recording.looks import Done, unseen
 from mhaviz.recording.patches import Patches
 from mhaviz.recording.products import PRODUCTS, Product, addmm, einsum_of
 
@@ -41,26 +41,20 @@ if TYPE_CHECKING:
     from mhaviz.recording.layouts import Layouts
 
 
-Way = Callable[["Layouts", Any, Sequence[Any], dict[str, Any], Tensor], Layout | None]
+Way = Callable[["Layouts", Done], Layout | None]
 """Gives the layout of what a function has made."""
 
 
-def source_of(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-    """The first argument."""
-    x: Tensor = args[0] if args else kwargs["input"]
-    return x
+def _reshape(axes: "Layouts", done: Done) -> Layout:
+    return regrouped(axes.of(done.first), done.result.shape)
 
 
-def _reshape(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    return regrouped(axes.of(source_of(args, kwargs)), result.shape)
-
-
-def _permute(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    x = source_of(args, kwargs)
-    source = axes.before(x) if x is result else axes.of(x)
-    named = tuple((name, _hashable(one)) for name, one in kwargs.items() if name != "input")
-    order = _order_after(func, len(source.shape), tuple(map(_hashable, args[1:])), named)
-    return Layout(tuple(result.shape), tuple(source.axes[place] for place in order), source.scores)
+def _permute(axes: "Layouts", done: Done) -> Layout:
+    x = done.first
+    source = axes.before(x) if x is done.result else axes.of(x)
+    named = tuple((name, _hashable(one)) for name, one in done.kwargs.items() if name != "input")
+    order = _order_after(done.func, len(source.shape), tuple(map(_hashable, done.args[1:])), named)
+    return Layout(tuple(done.result.shape), tuple(source.axes[place] for place in order), source.scores)
 
 
 @lru_cache(1024)
@@ -75,42 +69,43 @@ def _hashable(x: Any) -> Any:
     return tuple(x) if isinstance(x, list | torch.Size) else x
 
 
-def _resize(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    source = axes.of(source_of(args, kwargs))
-    return Layout(tuple(result.shape), tuple(map(fitted, source.axes, result.shape)), source.scores)
+def _resize(axes: "Layouts", done: Done) -> Layout:
+    source = axes.of(done.first)
+    return Layout(tuple(done.result.shape), tuple(map(fitted, source.axes, done.result.shape)), source.scores)
 
 
-def _take(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    source = axes.of(source_of(args, kwargs))
-    layout = cut_layout(source, result.shape)
-    if func in _FLIPS:
-        dims = _FLIPS[func]
-    elif func in _TURNS:
-        dims = kwargs.get("dims", args[-1] if len(args) > (2 if func in _ROLLS else 1) else ())
+def _take(axes: "Layouts", done: Done) -> Layout:
+    source = axes.of(done.first)
+    layout = cut_layout(source, done.result.shape)
+    if done.func in _FLIPS:
+        dims = _FLIPS[done.func]
+    elif done.func in _TURNS:
+        dims = done.kwargs.get("dims", done.args[-1] if len(done.args) > (2 if done.func in _ROLLS else 1) else ())
     else:
-        dims = kwargs.get("dim", next((one for one in args[1:] if isinstance(one, int)), ()))
-    turned = {dim % result.ndim for dim in (dims if isinstance(dims, list | tuple) else (dims,)) if dim is not None}
+        dims = done.kwargs.get("dim", next((one for one in done.args[1:] if isinstance(one, int)), ()))
+    turned = {
+        dim % done.result.ndim for dim in (dims if isinstance(dims, list | tuple) else (dims,)) if dim is not None
+    }
     return unnamed(layout, turned, source)
 
 
-def _keep(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    return cut_layout(axes.of(source_of(args, kwargs)), result.shape, dim)
+def _keep(axes: "Layouts", done: Done) -> Layout:
+    return cut_layout(axes.of(done.first), done.result.shape, done.argument(1, "dim"))
 
 
-def _pad(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+def _pad(axes: "Layouts", done: Done) -> Layout:
     """Where more than features are padded, others may take the place of tokens, as in a shift."""
-    layout = _resize(axes, func, args, kwargs, result)
-    widths = args[1] if len(args) > 1 else kwargs["pad"]
+    layout = _resize(axes, done)
+    widths = done.argument(1, "pad")
     if len(widths) < 3:
         return layout
-    shifted = {result.ndim - 1 - at // 2 for at in range(2, len(widths), 2) if widths[at]}
+    shifted = {done.result.ndim - 1 - at // 2 for at in range(2, len(widths), 2) if widths[at]}
     return unnamed(layout, shifted)
 
 
-def _expand(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+def _expand(axes: "Layouts", done: Done) -> Layout:
     """New axes come first; one of length 1 that is repeated may be anything."""
-    source, sizes = axes.of(source_of(args, kwargs)), tuple(result.shape)
+    source, sizes = axes.of(done.first), tuple(done.result.shape)
     new = len(sizes) - len(source.shape)
     kept = (
         axis if size == before else unordered(fitted(axis, size)) if before > 1 else lost(size)
@@ -119,10 +114,10 @@ def _expand(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, A
     return Layout(sizes, (*map(lost, sizes[:new]), *kept), source.scores)
 
 
-def index_layout(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+def index_layout(axes: "Layouts", done: Done) -> Layout:
     """What ``x[…]`` leaves."""
-    source, sizes = axes.of(args[0]), tuple(result.shape)
-    items = args[1] if isinstance(args[1], tuple) else (args[1],)
+    source, sizes = axes.of(done.args[0]), tuple(done.result.shape)
+    items = done.args[1] if isinstance(done.args[1], tuple) else (done.args[1],)
     left, kept = list(source.axes), list[Axis]()
     n_named = sum(item is not None and item is not Ellipsis for item in items)
     is_one_list = sum(item is not Ellipsis and not isinstance(item, slice) for item in items) == 1
@@ -160,20 +155,18 @@ def _sliced(axis: Axis, item: slice) -> Axis:
     return with_patches(axis, stop - start, patches.moved(-start) if is_whole else None)
 
 
-def _copy(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
-    values = (*args, *kwargs.values())[1]
-    axes.write(result, ..., values)
+def _copy(axes: "Layouts", done: Done) -> Layout | None:
+    values = (*done.args, *done.kwargs.values())[1]
+    axes.write(done.result, ..., values)
     source = axes.get(values)
-    return source if source and source.shape == result.shape else _scatter(axes, func, args, kwargs, result)
+    return source if source and source.shape == done.result.shape else _scatter(axes, done)
 
 
-def _index_copy(
-    axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor
-) -> Layout | None:
-    x, dim, index, values = (*args, *(kwargs[name] for name in ("input", "dim", "index", "source") if name in kwargs))
-    axes.take(result, x)
-    axes.write(result, (*[slice(None)] * (dim % x.ndim), index), values)
-    return axes.get(result)
+def _index_copy(axes: "Layouts", done: Done) -> Layout | None:
+    x, dim, index, values = done.given("input", "dim", "index", "source")
+    axes.take(done.result, x)
+    axes.write(done.result, (*[slice(None)] * (dim % x.ndim), index), values)
+    return axes.get(done.result)
 
 
 def slice_of(item: Any) -> Any:
@@ -187,27 +180,27 @@ def slice_of(item: Any) -> Any:
         return slice(first, first + n) if item.tolist() == list(range(first, first + n)) else item
 
 
-def _scatter(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
-    layout = axes.alike(args, kwargs, result.shape)
+def _scatter(axes: "Layouts", done: Done) -> Layout | None:
+    layout = axes.alike(done)
     if layout is None:
         return None
     layout = unnamed(layout)
-    if func not in _SCATTERS:
+    if done.func not in _SCATTERS:
         return layout
-    dim, index = (*args[1:3], *(kwargs[name] for name in ("dim", "index") if name in kwargs))[:2]
-    if dim % result.ndim == result.ndim - 1:
+    dim, index = done.given("input", "dim", "index")[1:3]
+    if dim % done.result.ndim == done.result.ndim - 1:
         return layout
     with unseen():
         rows = (index.movedim(dim, -1) if index.ndim > 1 else index[None]).flatten(0, -2)
         least, most = rows.amin(0), rows.amax(0)
     first, last = slice_of(least), slice_of(most)
     in_order = type(first) is type(last) is slice and first == last
-    return layout if in_order else unnamed(layout, {dim % result.ndim})
+    return layout if in_order else unnamed(layout, {dim % done.result.ndim})
 
 
-def put_layout(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+def put_layout(axes: "Layouts", done: Done) -> Layout:
     """Features of an image that take the place of tokens of a text, where a mask is true; see ``Patches.is_text``."""
-    x, mask, features = (*args, *(kwargs[name] for name in ("input", "mask", "source") if name in kwargs))[:3]
+    x, mask, features = done.given("input", "mask", "source")[:3]
     text, made = axes.of(x), axes.get(features)
     is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
     if made is None or len(text.shape) != 3 or not is_mask:
@@ -225,12 +218,12 @@ def put_layout(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str
     return text._replace(axes=(text.axes[0], tokens, text.axes[2]))
 
 
-def _stack(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+def _stack(axes: "Layouts", done: Done) -> Layout | None:
     """A new axis is of heads where each part was made by a layer of its own, or all are cut from one's features."""
-    parts, layouts, source = _parts(axes, args, kwargs)
+    parts, layouts, source = _parts(axes, done)
     if source is None:
         return None
-    dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
+    dim = done.argument(1, "dim", 0) % done.result.ndim
     source = _read_by_all(source, parts, layouts, -1)
     new, old = lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
@@ -242,30 +235,30 @@ def _stack(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, An
     if found is not None and dim < len(old):
         place, new, each = found
         old[place] = each
-    layout = Layout(tuple(result.shape), (*old[:dim], new, *old[dim:]), source.scores)
+    layout = Layout(tuple(done.result.shape), (*old[:dim], new, *old[dim:]), source.scores)
     origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
     in_place = all(not o.example or o.example[1].start == place for place, of in enumerate(origins) for o in of)
     return layout if in_place else unnamed(layout, {dim})
 
 
-def _cat(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout | None:
+def _cat(axes: "Layouts", done: Done) -> Layout | None:
     """Heads that are cut from features stand before the batch that they join: (n_heads · batch, length, d_key); so do
     windows of a sequence."""
-    parts, layouts, source = _parts(axes, args, kwargs)
+    parts, layouts, source = _parts(axes, done)
     if source is None:
         return None
-    dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % result.ndim
-    found = _cut_from(parts, layouts, [place for place in range(result.ndim)[::-1] if place != dim])
-    if found is None or dim == result.ndim - 1:
-        layout = cut_layout(_read_by_all(source, parts, layouts, dim), result.shape)
+    dim = done.argument(1, "dim", 0) % done.result.ndim
+    found = _cut_from(parts, layouts, [place for place in range(done.result.ndim)[::-1] if place != dim])
+    if found is None or dim == done.result.ndim - 1:
+        layout = cut_layout(_read_by_all(source, parts, layouts, dim), done.result.shape)
         sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
         along = [one and one.axes[dim] for one in layouts]
         tokens = _joined_tokens(sizes, along)
         if tokens is None and layouts[0] is source and dim < len(source.axes):
-            tokens = first_tokens(source.axes[dim], result.shape[dim])
+            tokens = first_tokens(source.axes[dim], done.result.shape[dim])
         layout = layout if tokens is None else layout.with_axis(dim, tokens)
         if len(layout.axes[dim]) == 1:
-            n, starts = result.shape[dim], accumulate(sizes, initial=0)
+            n, starts = done.result.shape[dim], accumulate(sizes, initial=0)
             beginnings = [(x, at) for x, at in zip(parts, starts, strict=False) if x.numel()]
             joined = tuple((_with_joined(axes.of(x).axes[dim] or lost(1)), at, n) for x, at in beginnings)
             layout = layout.with_axis(dim, _with_joined(layout.axes[dim], joined))
@@ -274,19 +267,17 @@ def _cat(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     place, number, each = found
     kept = list(source.axes)
     kept[place], kept[dim] = each, (*number, *kept[dim])
-    return Layout(tuple(result.shape), tuple(kept), source.scores)
+    return Layout(tuple(done.result.shape), tuple(kept), source.scores)
 
 
-def _joined_along(
-    dim: int, axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor
-) -> Layout | None:
-    return _cat(axes, func, args, {**kwargs, "dim": dim}, result) if result.ndim > 1 else None
+def _joined_along(dim: int, axes: "Layouts", done: Done) -> Layout | None:
+    return _cat(axes, done._replace(kwargs={**done.kwargs, "dim": dim})) if done.result.ndim > 1 else None
 
 
-def _unfold(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
+def _unfold(axes: "Layouts", done: Done) -> Layout:
     """Windows, which are an axis more: which token is where in a window is not known."""
-    layout = cut_layout(axes.of(source_of(args, kwargs)), result.shape)
-    return unnamed(layout, {result.ndim - 1})
+    layout = cut_layout(axes.of(done.first), done.result.shape)
+    return unnamed(layout, {done.result.ndim - 1})
 
 
 def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
@@ -336,11 +327,9 @@ def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis |
     return (*lost(len(parts)), *axis) if is_batch else with_patches(axis, sum(sizes), None)
 
 
-def _parts(
-    axes: "Layouts", args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
+def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
     """What is stacked or joined, the layout of each, and the first that is known."""
-    parts = args[0] if args else kwargs["tensors"]
+    parts = done.argument(0, "tensors")
     layouts = [axes.get(x) for x in parts]
     return parts, layouts, next((layout for layout in layouts if layout is not None), None)
 
@@ -364,27 +353,27 @@ def _cut_from(
     return None
 
 
-def _linear(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    x, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
+def _linear(axes: "Layouts", done: Done) -> Layout:
+    x, weight = done.given("input", "weight")[:2]
     source = axes.of(x)
-    if _mixes(source, result):
+    if _mixes(source, done.result):
         return source
-    made = features_made(result.shape[-1], weight, source.axes[-1:])
-    return Layout(tuple(result.shape), (*source.axes[:-1], made))
+    made = features_made(done.result.shape[-1], weight, source.axes[-1:])
+    return Layout(tuple(done.result.shape), (*source.axes[:-1], made))
 
 
-def _convolve(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    x, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
+def _convolve(axes: "Layouts", done: Done) -> Layout:
+    x, weight = done.given("input", "weight")[:2]
     source, place = axes.of(x), x.ndim - weight.ndim + 1
-    if _mixes(source, result):
+    if _mixes(source, done.result):
         return source
-    made = features_made(result.shape[place], weight, source.axes[place : place + 1])
-    kept = tuple(map(fitted, source.axes, result.shape))
-    stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
+    made = features_made(done.result.shape[place], weight, source.axes[place : place + 1])
+    kept = tuple(map(fitted, source.axes, done.result.shape))
+    stride = done.argument(3, "stride", 1)
     kernel = tuple(weight.shape[2:])
     if len(kernel) == 2 and kernel == (tuple(stride) if isinstance(stride, list | tuple) else (stride,) * 2) != (1, 1):
-        kept = (*kept[:-2], *_grid(kept[-2:], result.shape[-2:]))
-    return Layout(tuple(result.shape), (*kept[:place], made, *kept[place + 1 :]))
+        kept = (*kept[:-2], *_grid(kept[-2:], done.result.shape[-2:]))
+    return Layout(tuple(done.result.shape), (*kept[:place], made, *kept[place + 1 :]))
 
 
 def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
@@ -402,32 +391,34 @@ def _mixes(source: Layout, result: Tensor) -> bool:
     return source.are_scores and result.ndim > 3 and result.shape == source.shape
 
 
-def _embed(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    ids, weight = (*args, *(kwargs[name] for name in ("input", "weight") if name in kwargs))[:2]
+def _embed(axes: "Layouts", done: Done) -> Layout:
+    ids, weight = done.given("input", "weight")[:2]
     *others, tokens = axes.of(ids).axes or ((),)
     before = [tuple((o.replace(is_input=True), n) for o, n in axis) for axis in others]
     number = axes.inputs.read(ids, weight.shape[0])
     if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
         tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True), n),)
-    return Layout(tuple(result.shape), (*before, tokens, features_made(result.shape[-1], weight, ())))
+    return Layout(tuple(done.result.shape), (*before, tokens, features_made(done.result.shape[-1], weight, ())))
 
 
-def _as_complex(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    source = axes.of(source_of(args, kwargs))
-    kept = (*source.axes, lost(2)) if result.ndim > len(source.shape) else source.axes[:-1]
-    return Layout(tuple(result.shape), kept, source.scores)
+def _as_complex(axes: "Layouts", done: Done) -> Layout:
+    source = axes.of(done.first)
+    kept = (*source.axes, lost(2)) if done.result.ndim > len(source.shape) else source.axes[:-1]
+    return Layout(tuple(done.result.shape), kept, source.scores)
 
 
-def _sdpa(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    query, _, value = (*args, *(kwargs[name] for name in ("query", "key", "value") if name in kwargs))[:3]
+def _sdpa(axes: "Layouts", done: Done) -> Layout:
+    query, _, value = done.given("query", "key", "value")[:3]
     made = (*axes.of(query).axes[:-1], axes.of(value).axes[-1])
-    return Layout(tuple(result.shape), tuple(map(fitted, made, result.shape)))
+    return Layout(tuple(done.result.shape), tuple(map(fitted, made, done.result.shape)))
 
 
-def _multiply(axes: "Layouts", func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Tensor) -> Layout:
-    product = einsum_of(args) if func is torch.einsum else PRODUCTS.get(func, addmm)(args, kwargs)
-    shape = tuple(result.shape)
+def _multiply(axes: "Layouts", done: Done) -> Layout:
+    product = (
+        einsum_of(done.args) if done.func is torch.einsum else PRODUCTS.get(done.func, addmm)(done.args, done.kwargs)
+    )
+    shape = tuple(done.result.shape)
     if product is None:
         return Layout(shape, tuple(map(lost, shape)))
     if len(product.factors) == 2:

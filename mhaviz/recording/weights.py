@@ -19,9 +19,9 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.errors import MhavizError
 from mhaviz.recording.axes import Layout
 from mhaviz.recording.descent import UNKNOWN, Axes, Constant, FixedRows, Sides, why_none
-from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, again, axis_after, each, functions
+from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions
 from mhaviz.recording.layouts import Layouts
-from mhaviz.recording.looks import unseen
+from mhaviz.recording.looks import Done, unseen
 from mhaviz.recording.marks import Marks
 from mhaviz.recording.order import place_of_queries
 from mhaviz.recording.parts import Parts
@@ -108,34 +108,34 @@ class WeightsByHand:
         mark = self.marks.get(x)
         return mark if isinstance(mark, Weights) else None
 
-    def follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+    def follow(self, done: Done) -> None:
         """Follow a function of weights that has run."""
         with unseen():
-            self._follow(func, args, kwargs, result)
+            self._follow(done)
 
-    def _follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        found = [(x, mark) for x in each(args, kwargs) if (mark := self.of(x)) is not None]
+    def _follow(self, done: Done) -> None:
+        found = [(x, mark) for x in done.each() if (mark := self.of(x)) is not None]
         source, mark = found[0]
-        if func in VIEWS:
-            for x, view in _views(func, args, kwargs, source, result):
-                self._set(x, self._viewed(mark, func, view, source, x))
+        if done.func in VIEWS:
+            for x, view in _views(done, source):
+                self._set(x, self._viewed(mark, done.func, view, source, x))
             return
-        made = source if func is Tensor.__setitem__ and args[0] is source else result
+        made = source if done.func is Tensor.__setitem__ and done.args[0] is source else done.result
         made = made[0] if isinstance(made, tuple) and made else made  # of topk, sort, max
         if not isinstance(made, Tensor) or not made.is_floating_point():
             return
-        if func in COPIES or func in DROPOUTS:
-            self._set(made, replace(mark, drops=mark.drops or (func in DROPOUTS and _drops(args, kwargs))))
-        elif func in _MULTIPLIES and (of_tokens := self._weighed(mark, source, args, made)):
+        if done.func in COPIES or done.func in DROPOUTS:
+            self._set(made, replace(mark, drops=mark.drops or (done.func in DROPOUTS and _drops(done))))
+        elif done.func in _MULTIPLIES and (of_tokens := self._weighed(mark, source, done.args, made)):
             self.marks.set(made, Scores(Axes(dict.fromkeys(of_tokens, frozenset({0})), (None,)), stage="weighed"))
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
             return
-        elif func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
+        elif done.func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
                 changed = _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes)))
-                if func in _REORDERS and (
-                    func in _SORTS or args[0] is not source or _is_reordered(again(func, args, kwargs), source, mark)
+                if done.func in _REORDERS and (
+                    done.func in _SORTS or done.args[0] is not source or _is_reordered(done.again(), source, mark)
                 ):
                     changed.made.why_unknown = _REORDERED
                 self._set(made, changed)
@@ -349,17 +349,15 @@ def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
     )
 
 
-def _views(
-    func: Any, args: Sequence[Any], kwargs: dict[str, Any], source: Tensor, result: Any
-) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+def _views(done: Done, source: Tensor) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
     """Each tensor that a view has made, with what makes it of others of the same shape, and holds none of them."""
-    if not args or args[0] is not source:
+    if not done.args or done.args[0] is not source:
         return
-    view = again(func, args, kwargs)
-    if isinstance(result, Tensor):
-        yield result, view
+    view = done.again()
+    if isinstance(done.result, Tensor):
+        yield done.result, view
         return
-    for number, x in enumerate(copy(result)):  # a loop over a tensor has yet to take from it
+    for number, x in enumerate(copy(done.result)):  # a loop over a tensor has yet to take from it
         yield x, partial(_one_of, view, number)
 
 
@@ -368,8 +366,6 @@ def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:
     return several[number]
 
 
-def _drops(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+def _drops(done: Done) -> bool:
     """Whether a dropout changes anything: (input, p, training)."""
-    p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
-    training = args[2] if len(args) > 2 else kwargs.get("training", kwargs.get("train", True))
-    return bool(p and training)
+    return bool(done.argument(1, "p", 0.5) and done.argument(2, "training", done.kwargs.get("train", True)))
