@@ -17,7 +17,7 @@ from mhaviz.attention.padding import HIDES
 from mhaviz.recording.descent import UNKNOWN, Axes
 from mhaviz.recording.functions import COPIES, VIEWS, axis_after, functions
 from mhaviz.recording.looks import Done, Follow, Look, guarded, unseen
-from mhaviz.recording.products import PRODUCTS, Product
+from mhaviz.recording.products import PRODUCTS, Product, product_of
 from mhaviz.recording.stages import Mark, Scores, Weights
 from mhaviz.recording.weights import POOLS, WeightsByHand
 
@@ -74,8 +74,8 @@ class ByHand:
         return see
 
     def _product(self, done: Done) -> None:
-        product = PRODUCTS[done.func](done.args, done.kwargs) if isinstance(done.result, Tensor) else None
-        if product is None:
+        product = product_of(done) if isinstance(done.result, Tensor) else None
+        if product is None or len(product.factors) < 2:
             return
         axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)))
         for which, factor in enumerate(product.factors):

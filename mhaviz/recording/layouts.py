@@ -1,6 +1,5 @@
 """Follows the axes of a program's tensors through the functions that it calls."""
 
-import threading
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -44,7 +43,7 @@ class Layouts:
     """The layouts of a program's tensors. ``inputs``: what look-ups have read."""
 
     def __init__(self, inputs: SeenInputs) -> None:
-        self._layouts, self.inputs, self._here = Marks[Layout](), inputs, threading.local()
+        self._layouts, self.inputs = Marks[Layout](), inputs
 
     def get(self, x: Tensor) -> Layout | None:
         """The layout of a tensor; None: nothing is known of it."""
@@ -112,20 +111,15 @@ class Layouts:
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may make a tensor of which something is known."""
-        return bool(kwargs) or func in _STARTS or bool(self._here.__dict__) or self._layouts.may_hold(args)
-
-    def shown(self, attention: int) -> None:
-        """Note that the function that runs is the attention of this number."""
-        self._here.attention = attention
+        return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args)
 
     def follow(self, done: Done) -> None:
         """Follow a function that has run."""
-        attention = self._here.__dict__.pop("attention", None)
         self._follow(done)
         out = done.result[0] if isinstance(done.result, tuple | list) else done.result
-        if attention is not None and isinstance(out, Tensor) and out.ndim and not out.is_nested:
+        if done.attention is not None and isinstance(out, Tensor) and out.ndim and not out.is_nested:
             layout = self.of(out)
-            through = through_along(layout.axes[-1]) | {attention}
+            through = through_along(layout.axes[-1]) | {done.attention}
             features = tuple((origin.replace(through=through), n) for origin, n in layout.axes[-1])
             self._layouts.set(out, layout.with_axis(-1, features))
 

@@ -15,12 +15,13 @@ Look = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
 
 
 class Done(NamedTuple):
-    """A function of PyTorch that has run."""
+    """A function of PyTorch that has run; ``attention``: the number of the one that it was, where it was shown."""
 
     func: Any
     args: Sequence[Any]
     kwargs: dict[str, Any]
     result: Any
+    attention: int | None = None
 
     @property
     def first(self) -> Any:

@@ -5,7 +5,6 @@ all exponentials (Milakov and Gimelshein 2018, arXiv 1805.02867). Two attentions
 to two memories, have their own rows that sum to 1.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -38,42 +37,30 @@ class Merging:
     def __init__(
         self, on_merged: Callable[[frozenset[int]], None], on_weighed: Callable[[int], None], layouts: Layouts
     ) -> None:
-        self._marks, self._here = Marks[_Made](), threading.local()
+        self._marks, self._numbers = Marks[_Made](), count()
         self._on_merged, self._on_weighed, self._layouts = on_merged, on_weighed, layouts
-        self._numbers = count()
-
-    def shown(self, attention: int) -> None:
-        """Note that the function that runs is an attention; ``attention`` names it to ``on_merged``."""
-        self._here.attention = attention
 
     def add_sums(self, x: Tensor) -> None:
         """Note sums of exponentials of scores, or their logarithms, which the function that runs has made."""
         self._marks.set(x, _Made(sums=frozenset([next(self._numbers)])))
-        self._here.has_sums = True
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Whether a function of these may be an attention, or join some."""
-        return bool(self._here.__dict__) or (len(self._marks) > 0 and self._marks.may_hold(args))
+        """Whether a function of these may join outputs of attentions."""
+        return len(self._marks) > 0 and self._marks.may_hold(args)
 
     def follow(self, done: Done) -> None:
         """Follow a function that has run."""
-        attention, has_sums = (self._here.__dict__.pop(name, None) for name in ("attention", "has_sums"))
-        results = (
-            (done.args[0],)
-            if done.result is None
-            else done.result
-            if isinstance(done.result, list | tuple)
-            else (done.result,)
-        )
+        result, several = done.result, list(done.each())
+        results = several[:1] if result is None else result if isinstance(result, list | tuple) else [result]
         # Losses of several may be multiplied.
         tensors = [x for x in results if isinstance(x, Tensor) and x.is_floating_point() and x.ndim]
-        if attention is not None and done.func is not F.multi_head_attention_forward:  # whose output is a layer's
-            self._marks.set(tensors[0], _Made(frozenset([attention])))
+        if done.attention is not None and done.func is not F.multi_head_attention_forward:  # its output is a layer's
+            self._marks.set(tensors[0], _Made(frozenset([done.attention])))
             for x in tensors[1:]:
-                self._marks.set(x, _Made(sums=frozenset([next(self._numbers)])))
+                self.add_sums(x)
             return
-        several = list(done.each())
         found = [mark for x in several if (mark := self._marks.get(x)) is not None]
+        has_sums = any(self._marks.get(x) is not None and all(x is not one for one in several) for x in tensors)
         if has_sums or not found or not tensors:
             return
         of, sums = (frozenset[int]().union(*sets) for sets in zip(*found, strict=True))

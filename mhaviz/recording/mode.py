@@ -67,6 +67,7 @@ class Watch:
         followers: those who follow the program's tensors, each with what tells soon that a function is not theirs.
         is_active: whether anything is looked at.
         has_forked: whether the program has forked meanwhile.
+        here: of each thread, whether it is seen, and the number of the attention that has just been shown.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Watch:
             (one.may_follow, safely(one.follow, self._failed)) for one in (self.fixed, self._axes, self._merging)
         ]
         self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
-        self._here = threading.local()
+        self.here = threading.local()
         self.is_active = self.has_forked = False
         self.operations = 0
         self._missed: dict[str, None] = {}
@@ -131,15 +132,15 @@ class Watch:
     @contextmanager
     def _seeing(self) -> Iterator[None]:
         """See the functions of this thread, once each."""
-        if getattr(self._here, "is_seen", False):
+        if getattr(self.here, "is_seen", False):
             yield
             return
-        self._here.is_seen = True
+        self.here.is_seen = True
         try:
             with _Mode(self):
                 yield
         finally:
-            self._here.is_seen = False
+            self.here.is_seen = False
 
     def miss(self, line: str) -> None:
         """Note what was not seen, once."""
@@ -306,9 +307,7 @@ class Watch:
                     self.miss(f"{place.name}: {sides.why}")
                 caught = arranged(place)
                 caught = replace(caught, are_fixed=sides.are_fixed)
-                if (attention := self._on_caught(place, caught)) is not None:
-                    self._merging.shown(attention)
-                    self._axes.shown(attention)
+                self.here.attention = self._on_caught(place, caught)
         except VisitorError:
             raise
         except MhavizError as error:
@@ -378,7 +377,8 @@ class _Mode(TorchFunctionMode):
         except KeyError:
             look = watch.look_for(func)
         result = func(*args, **kwargs) if look is None else look(func, args, kwargs)
+        attention = watch.here.__dict__.pop("attention", None)
         for may_follow, follow in self._followers:
-            if may_follow(func, args, kwargs):
-                follow(Done(func, args, kwargs, result))
+            if attention is not None or may_follow(func, args, kwargs):
+                follow(Done(func, args, kwargs, result, attention))
         return result

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -70,8 +70,8 @@ class RunningModules:
         self._model, self._on_input, self._on_begin = model, on_input, on_begin
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
-        self._names: dict[int, _Names] = {}
-        self._wholes: dict[int, tuple[ref[nn.Module], ref[nn.Module]]] = {}
+        self._names = WeakKeyDictionary[nn.Module, _Names]()
+        self._wholes = WeakKeyDictionary[nn.Module, ref[nn.Module]]()
         self._serials = count()
 
     @contextmanager
@@ -174,10 +174,9 @@ class RunningModules:
 
     def _whole_of(self, outermost: nn.Module) -> nn.Module:
         """The model whose method calls the outermost module, if it is a part of it, as the encoder in ``generate``."""
-        entry = self._wholes.get(id(outermost))
-        if entry is not None and entry[0]() is outermost and (known := entry[1]()) is not None:
+        if outermost in self._wholes and (known := self._wholes[outermost]()) is not None:
             return known
-        whole: nn.Module = outermost
+        whole = outermost
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_varnames[:1] == ("self",) and frame.f_code.co_argcount:
@@ -186,51 +185,32 @@ class RunningModules:
                 if is_other and self._names_of(owner).of(outermost) is not None:
                     whole = owner
             frame = frame.f_back
-        if len(self._wholes) > _MOST_ROOTS:
-            self._wholes.clear()
-        self._wholes[id(outermost)] = ref(outermost), ref(whole)
+        self._wholes[outermost] = ref(whole)
         return whole
 
     def _names_of(self, root: nn.Module) -> "_Names":
-        names = self._names.get(id(root))
-        if names is None or names.root() is not root:
-            if len(self._names) > _MOST_ROOTS:
-                self._names.clear()
+        if root not in self._names:
             # Copies that DataParallel makes for each pass are one model.
             serial = -2 if getattr(root, "_is_replica", False) else next(self._serials)
-            names = self._names[id(root)] = _Names(root, serial)
-        return names
-
-
-_MOST_ROOTS = 1000
+            self._names[root] = _Names(root, serial)
+        return self._names[root]
 
 
 class _Names:
     """The qualified names of the modules within a module."""
 
     def __init__(self, root: nn.Module, serial: int) -> None:
-        self.root, self.serial = ref(root), serial
-        self._names: dict[int, tuple[ref[nn.Module], str]] = {}
-        self._strangers: dict[int, ref[nn.Module]] = {}
-        self._read(root)
+        self._root, self.serial = ref(root), serial
+        self._names = WeakKeyDictionary[nn.Module, str | None]()  # None: it is none of them
+        self._read()
 
     def of(self, module: nn.Module) -> str | None:
         """None: it is none of them."""
-        entry = self._names.get(id(module))
-        if entry is None or entry[0]() is not module:
-            stranger = self._strangers.get(id(module))
-            root = self.root()
-            if root is None or (stranger is not None and stranger() is module):
-                return None
-            self._read(root)  # it may have come since
-            entry = self._names.get(id(module))
-        if entry is None or entry[0]() is not module:
-            self._strangers[id(module)] = ref(module)
-            return None
-        return entry[1]
+        if module not in self._names:
+            self._read()  # it may have come since
+            self._names.setdefault(module, None)
+        return self._names[module]
 
-    def _read(self, root: nn.Module) -> None:
-        self._names = {
-            id(module): (ref(module), ".".join(part for part in name.split(".") if part != "_orig_mod"))
-            for name, module in root.named_modules()
-        }
+    def _read(self) -> None:
+        for name, module in () if (root := self._root()) is None else root.named_modules():
+            self._names[module] = ".".join(part for part in name.split(".") if part != "_orig_mod")

@@ -1,12 +1,15 @@
 """Products of matrices, however they are written: which axes of their factors are summed over, and which are not."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from mhaviz.recording.functions import functions
+from mhaviz.recording.looks import Done
 
 
 @dataclass(frozen=True)
@@ -163,32 +166,18 @@ def _of_matrices(a: Tensor, b: Tensor) -> Product | None:
     return Product((a, b), (first, second), f"{batch}{_ROW}{_COLUMN}")
 
 
-def _matmul(
-    args: Sequence[Any], kwargs: dict[str, Any], names: Sequence[str] = ("input", "other", "mat2", "tensor2")
-) -> Product | None:
-    factors = [*args, *(kwargs[name] for name in names if name in kwargs)][:2]
-    return _of_matrices(*factors) if len(factors) == 2 and all(isinstance(x, Tensor) for x in factors) else None
+def product_of(done: Done) -> Product | None:
+    """What a function of ``PRODUCTS``, or ``torch.addmm``, multiplies; None: no matrices, or it is not understood."""
+    if done.func is torch.einsum:
+        return _einsum_of(done.args)
+    place = int(done.func in _ADDING)
+    factors = done.given(*_NAMES)[place : place + 2]
+    if len(factors) < 2 or not all(isinstance(x, Tensor) for x in factors):
+        return None
+    return _of_matrices(*(factors[::-1] if done.func is Tensor.__rmatmul__ else factors))
 
 
-def _reversed_matmul(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
-    return _matmul(args[:2][::-1], kwargs)
-
-
-def _baddbmm(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
-    return _matmul(args[1:], kwargs, ("batch1", "batch2"))
-
-
-def addmm(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
-    """What ``torch.addmm`` multiplies, before it adds something."""
-    return _matmul(args[1:], kwargs, ("mat1", "mat2"))
-
-
-def _einsum(args: Sequence[Any], kwargs: dict[str, Any]) -> Product | None:
-    product = einsum_of(args)
-    return product if product is not None and len(product.factors) > 1 else None
-
-
-def einsum_of(args: Sequence[Any]) -> Product | None:
+def _einsum_of(args: Sequence[Any]) -> Product | None:
     """What ``torch.einsum`` computes of these, of one tensor too; None: it takes a diagonal, or is not understood."""
     equation, *factors = args
     if len(factors) == 1 and isinstance(factors[0], list | tuple):
@@ -219,19 +208,11 @@ def einsum_of(args: Sequence[Any]) -> Product | None:
 
 _DOTS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-PRODUCTS: dict[Any, Callable[[Sequence[Any], dict[str, Any]], Product | None]] = {
-    torch.matmul: _matmul,
-    torch.bmm: _matmul,
-    torch.mm: _matmul,
-    torch.linalg.matmul: _matmul,
-    torch.baddbmm: _baddbmm,
-    torch.einsum: _einsum,
-    Tensor.matmul: _matmul,
-    Tensor.bmm: _matmul,
-    Tensor.mm: _matmul,
-    Tensor.baddbmm: _baddbmm,
-    Tensor.baddbmm_: _baddbmm,
-    Tensor.__matmul__: _matmul,
-    Tensor.__rmatmul__: _reversed_matmul,
-}
-"""The functions of PyTorch that multiply matrices, with what reads their arguments; None: of no matrices."""
+_ADDING = frozenset(functions("addmm baddbmm"))
+"""Functions that add something, their first argument, to a product."""
+
+_NAMES = ["input", "other", "mat1", "mat2", "batch1", "batch2", "tensor2"]
+"""What arguments are called, in their order."""
+
+PRODUCTS = frozenset([*functions("matmul bmm mm baddbmm"), torch.linalg.matmul, torch.einsum])
+"""The functions of PyTorch that multiply matrices."""

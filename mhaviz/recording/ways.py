@@ -35,7 +35,7 @@ from mhaviz.recording.axes import (
 from mhaviz.recording.functions import functions
 from mhaviz.recording.looks import Done, unseen
 from mhaviz.recording.patches import Patches
-from mhaviz.recording.products import PRODUCTS, Product, addmm, einsum_of
+from mhaviz.recording.products import PRODUCTS, Product, product_of
 
 if TYPE_CHECKING:
     from mhaviz.recording.layouts import Layouts
@@ -415,9 +415,7 @@ def _sdpa(axes: "Layouts", done: Done) -> Layout:
 
 
 def _multiply(axes: "Layouts", done: Done) -> Layout:
-    product = (
-        einsum_of(done.args) if done.func is torch.einsum else PRODUCTS.get(done.func, addmm)(done.args, done.kwargs)
-    )
+    product = product_of(done)
     shape = tuple(done.result.shape)
     if product is None:
         return Layout(shape, tuple(map(lost, shape)))
