@@ -17,7 +17,7 @@ from mhaviz.attention.padding import HIDES
 from mhaviz.recording.descent import UNKNOWN, Axes
 from mhaviz.recording.functions import COPIES, VIEWS, axis_after, functions
 from mhaviz.recording.looks import Done, Follow, Look, guarded, unseen
-from mhaviz.recording.products import PRODUCTS, Product, product_of
+from mhaviz.recording.products import PRODUCTS, product_of
 from mhaviz.recording.stages import Mark, Scores, Weights
 from mhaviz.recording.weights import POOLS, WeightsByHand
 
@@ -40,21 +40,20 @@ class ByHand:
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
-        looks = {
-            func: guarded(self._if_marked(follow), self._on_error)
-            for several, follow in (
-                (_ELEMENTWISE, self._elementwise),
-                (VIEWS, self._view),
-                (_MAPS, self._map),
-                (_GREATER, self._greater),
-                (_LARGESTS, self._largest),
-                (_STEPS, self._step),
-            )
-            for func in several
-        }
-        looks |= dict.fromkeys(SOFTMAXES, guarded(self._softmax, self._on_error))
-        looks |= dict.fromkeys(PRODUCTS, guarded(self._product, self._on_error))
-        return looks | {F.linear: guarded(self._linear, self._on_error)}
+        looks: dict[Any, Look] = {}
+        for several, follow in (
+            (_ELEMENTWISE, self._if_marked(self._elementwise)),
+            (VIEWS, self._if_marked(self._view)),
+            (_MAPS, self._if_marked(self._map)),
+            (_GREATER, self._if_marked(self._greater)),
+            (_LARGESTS, self._if_marked(self._largest)),
+            (_STEPS, self._if_marked(self._step)),
+            (SOFTMAXES, self._softmax),
+            (PRODUCTS, self._product),
+            ([F.linear], self._linear),
+        ):
+            looks |= dict.fromkeys(several, guarded(follow, self._on_error))
+        return looks
 
     def look_for(self, func: Any) -> Look | None:
         """What runs a function that is not in ``looks``: it may change weights. None: it does not."""
@@ -83,10 +82,13 @@ class ByHand:
             if isinstance(mark, Weights):
                 self._weights.meet(product, which, done.result, partial(done.func, *done.args, **done.kwargs))
                 return
-            if isinstance(mark, Scores) and mark.stage == "scores" and _mixes_by_product(mark, product, which):
+            if mark is None:
+                continue
+            mixed = product.axis_mixed(which)  # of heads, which queries and keys have alike
+            if mark.stage == "scores" and mixed is not None and len(mark.axes.factors.get(mixed, ())) > 1:
                 self._marks.set(done.result, mark)
                 return
-            if isinstance(mark, Scores) and not axes.are_fixed and not mark.axes.are_fixed:
+            if not axes.are_fixed and not mark.axes.are_fixed:
                 summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
                 if mark.stage == "weighed" and any(axis - factor.ndim in mark.axes.factors for axis in summed):
                     self._on_unseen(POOLS)
@@ -254,19 +256,6 @@ def _is_fixed(mark: Mark) -> bool:
 def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     """Whether a linear layer may have mixed the scores of heads: of hidden states, with three axes, it makes others."""
     return scores.ndim > 3 and result.shape == scores.shape
-
-
-def _mixes_by_product(mark: Scores, product: Product, which: int) -> bool:
-    """Whether a matrix mixes the scores of heads: it sums over an axis of queries and keys alike, and keeps others."""
-    ndim = product.factors[which].ndim
-    summed = [axis for axis in range(ndim) if product.summed_over(axis, which)]
-    return (
-        ndim > 3
-        and len(summed) == 1
-        and len(mark.axes.factors.get(summed[0] - ndim, ())) > 1
-        and [x.ndim for x in product.factors if x is not product.factors[which]] == [2]
-        and all(product.keeps_axes(axis, which) for axis in range(ndim) if axis not in summed)
-    )
 
 
 _LINEAR, _LARGEST = "F.linear", "topk"

@@ -8,7 +8,6 @@ router, a codebook or a memory.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -67,7 +66,7 @@ class FixedRows:
     def __init__(self, is_within: Callable[[], bool]) -> None:
         self._is_within = is_within
         self._roots = Marks[Root | None]()
-        self._modules: WeakSet[nn.Module] = WeakSet()
+        self._modules = Marks[bool]()
 
     def __len__(self) -> int:
         return len(self._roots)
@@ -151,11 +150,11 @@ class FixedRows:
                     continue
                 if (root := self._roots.get(x)) != id(x):
                     self._roots.set(x, WRITTEN if root in (ACTIVE, WRITTEN) else id(x))
-        if module in self._modules:
+        if self._modules.get(module):
             return
         for one in _parts_of(module):  # all at once: what they are given later on, a forward pass may have made
-            if one not in self._modules:
-                self._modules.add(one)
+            if not self._modules.get(one):
+                self._modules.set(one, True)
                 for x in vars(one).values():
                     if type(x) is Tensor:
                         self._roots.set(x, id(x))

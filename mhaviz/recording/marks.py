@@ -1,6 +1,7 @@
-"""Marks of a program's tensors.
+"""Marks of a program's tensors, and of its modules.
 
-They stand in a table beside the tensors, so that nothing of ours is ever saved with a program's tensors.
+They stand in a table beside these, so that nothing of ours is ever saved with a program's tensors, and no module is
+asked whether it is equal to another.
 """
 
 from collections.abc import Sequence
@@ -13,16 +14,16 @@ T = TypeVar("T")
 
 
 class Marks(Generic[T]):
-    """The marks of tensors, for as long as these live."""
+    """The marks of objects, for as long as these live."""
 
     def __init__(self) -> None:
-        self._marks: dict[int, tuple[ref[Tensor], T]] = {}
+        self._marks: dict[int, tuple[ref[Any], T]] = {}
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def get(self, x: object) -> T | None:
-        """The mark of a tensor, if it has one."""
+        """The mark of an object, if it has one."""
         entry = self._marks.get(id(x))
         return entry[1] if entry is not None and entry[0]() is x else None
 
@@ -45,11 +46,11 @@ class Marks(Generic[T]):
                 return True
         return False
 
-    def set(self, x: Tensor, mark: T) -> None:
+    def set(self, x: object, mark: T) -> None:
         """Mark it."""
         key, marks = id(x), self._marks
 
-        def forget(dead: "ref[Tensor]") -> None:
+        def forget(dead: "ref[Any]") -> None:
             entry = marks.get(key)
             if entry is not None and entry[0] is dead:
                 del marks[key]

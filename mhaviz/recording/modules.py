@@ -10,11 +10,13 @@ from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from mhaviz.recording.marks import Marks
 
 _NOT_OF_PROGRAMS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent.parent}/", "<")
 """Where files begin that are not a program's own."""
@@ -70,8 +72,8 @@ class RunningModules:
         self._model, self._on_input, self._on_begin = model, on_input, on_begin
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
-        self._names = WeakKeyDictionary[nn.Module, _Names]()
-        self._wholes = WeakKeyDictionary[nn.Module, ref[nn.Module]]()
+        self._names = Marks[_Names]()
+        self._wholes = Marks[ref[nn.Module]]()
         self._serials = count()
 
     @contextmanager
@@ -174,8 +176,9 @@ class RunningModules:
 
     def _whole_of(self, outermost: nn.Module) -> nn.Module:
         """The model whose method calls the outermost module, if it is a part of it, as the encoder in ``generate``."""
-        if outermost in self._wholes and (known := self._wholes[outermost]()) is not None:
-            return known
+        known = self._wholes.get(outermost)
+        if known is not None and (found := known()) is not None:
+            return found
         whole = outermost
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -185,15 +188,17 @@ class RunningModules:
                 if is_other and self._names_of(owner).of(outermost) is not None:
                     whole = owner
             frame = frame.f_back
-        self._wholes[outermost] = ref(whole)
+        self._wholes.set(outermost, ref(whole))
         return whole
 
     def _names_of(self, root: nn.Module) -> "_Names":
-        if root not in self._names:
+        names = self._names.get(root)
+        if names is None:
             # Copies that DataParallel makes for each pass are one model.
             serial = -2 if getattr(root, "_is_replica", False) else next(self._serials)
-            self._names[root] = _Names(root, serial)
-        return self._names[root]
+            names = _Names(root, serial)
+            self._names.set(root, names)
+        return names
 
 
 class _Names:
@@ -201,16 +206,16 @@ class _Names:
 
     def __init__(self, root: nn.Module, serial: int) -> None:
         self._root, self.serial = ref(root), serial
-        self._names = WeakKeyDictionary[nn.Module, str | None]()  # None: it is none of them
+        self._names, self._strangers = Marks[str](), Marks[bool]()
         self._read()
 
     def of(self, module: nn.Module) -> str | None:
         """None: it is none of them."""
-        if module not in self._names:
+        if self._names.get(module) is None and not self._strangers.get(module):
             self._read()  # it may have come since
-            self._names.setdefault(module, None)
-        return self._names[module]
+            self._strangers.set(module, self._names.get(module) is None)
+        return self._names.get(module)
 
     def _read(self) -> None:
         for name, module in () if (root := self._root()) is None else root.named_modules():
-            self._names[module] = ".".join(part for part in name.split(".") if part != "_orig_mod")
+            self._names.set(module, ".".join(part for part in name.split(".") if part != "_orig_mod"))

@@ -45,11 +45,17 @@ class Product:
         letter = self.axes[which][axis]
         return letter in self.others(which) and letter not in self.result
 
-    def keeps_axes(self, axis: int, which: int) -> bool:
-        """Whether the result has this factor's axes in their order, this one among them, but for one other."""
-        letters = self.axes[which]
-        changed = [place for place, pair in enumerate(zip(letters, self.result, strict=False)) if pair[0] != pair[1]]
-        return len(letters) == len(self.result) and len(changed) == 1 and axis not in changed
+    def axis_mixed(self, which: int) -> int | None:
+        """The axis of this factor, counted from the end, that a matrix alone sums over and puts another in its place.
+
+        None: there is none. Of three axes, which are hidden states or become some, none is said to be mixed.
+        """
+        letters, ndim = self.axes[which], len(self.axes[which])
+        others = [len(axes) for number, axes in enumerate(self.axes) if number != which]
+        if ndim < 4 or others != [2] or ndim != len(self.result):
+            return None
+        changed = [place for place, letter in enumerate(letters) if letter != self.result[place]]
+        return changed[0] - ndim if len(changed) == 1 and self.summed_over(changed[0], which) else None
 
 
 @dataclass(frozen=True)

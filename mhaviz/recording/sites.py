@@ -196,6 +196,7 @@ class Sites:
         name = place.root, place.name
         keys = takewhile(self._sites.__contains__, ((*name, repeat) for repeat in range(MOST_REPEATS)))
         sites = [self._sites[key] for key in keys]
+        beside = [one for one in sites if one.call == place.call]
         repeat = self._repeats.get(name, 0)
         for one in sites:  # one module may be the attention of all layers: each has a site
             if (step := self._step(one, place, caught)) is not None:
@@ -218,17 +219,15 @@ class Sites:
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             site.model = len({one.root for one in self.all if one.name == site.name} - {site.root})
             self._sites[*name, repeat] = site
-            self._join_heads(
-                site, [one for one in sites if one.call == place.call and one.forward == place.forward], caught
-            )
+            self._join_heads(site, beside, caught)
             self._join_list(site, place, caught)
         site.passes, site.forward = site.passes + 1, place.forward
         _, _, site.length, site.k_length = caught.call.shape
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.last, site.call = caught.order, place.call
-        self._note_blocks(site, [one for one in sites if one.call == place.call and one is not site], place, caught)
-        in_call = [one for one in sites if one.call == place.call and one is not site and place.is_module]
-        if self._is_some_examples(site, place) or self._is_slice(site, in_call, caught):
+        beside = [one for one in beside if place.is_module and one is not site]
+        self._note_blocks(site, beside, place, caught)
+        if self._is_some_examples(site, place) or self._is_slice(site, beside, caught):
             return None
         return Run(site, site.passes - 1, 0, caught)
 
@@ -325,7 +324,7 @@ class Sites:
         They may be blocks of the queries in any order; queries as long as the module's input are all of them.
         """
         is_known = caught.order.parts[0] is not None and caught.order.parts[0].step
-        if not place.is_module or is_known or site.length == (place.length or site.k_length):
+        if is_known or site.length == (place.length or site.k_length):
             return
         for one in before:
             if one.length == site.length and one.k_length == site.k_length in _ends(one.keys, site.keys, site.k_length):

@@ -54,7 +54,7 @@ def _permute(axes: "Layouts", done: Done) -> Layout:
     source = axes.before(x) if x is done.result else axes.of(x)
     named = tuple((name, _hashable(one)) for name, one in done.kwargs.items() if name != "input")
     order = _order_after(done.func, len(source.shape), tuple(map(_hashable, done.args[1:])), named)
-    return Layout(tuple(done.result.shape), tuple(source.axes[place] for place in order), source.scores)
+    return Layout(done.result.shape, tuple(source.axes[place] for place in order), source.scores)
 
 
 @lru_cache(1024)
@@ -71,7 +71,7 @@ def _hashable(x: Any) -> Any:
 
 def _resize(axes: "Layouts", done: Done) -> Layout:
     source = axes.of(done.first)
-    return Layout(tuple(done.result.shape), tuple(map(fitted, source.axes, done.result.shape)), source.scores)
+    return Layout(done.result.shape, tuple(map(fitted, source.axes, done.result.shape)), source.scores)
 
 
 def _take(axes: "Layouts", done: Done) -> Layout:
@@ -105,7 +105,7 @@ def _pad(axes: "Layouts", done: Done) -> Layout:
 
 def _expand(axes: "Layouts", done: Done) -> Layout:
     """New axes come first; one of length 1 that is repeated may be anything."""
-    source, sizes = axes.of(done.first), tuple(done.result.shape)
+    source, sizes = axes.of(done.first), done.result.shape
     new = len(sizes) - len(source.shape)
     kept = (
         axis if size == before else unordered(fitted(axis, size)) if before > 1 else lost(size)
@@ -116,7 +116,7 @@ def _expand(axes: "Layouts", done: Done) -> Layout:
 
 def index_layout(axes: "Layouts", done: Done) -> Layout:
     """What ``x[…]`` leaves."""
-    source, sizes = axes.of(done.args[0]), tuple(done.result.shape)
+    source, sizes = axes.of(done.args[0]), done.result.shape
     items = done.args[1] if isinstance(done.args[1], tuple) else (done.args[1],)
     left, kept = list(source.axes), list[Axis]()
     n_named = sum(item is not None and item is not Ellipsis for item in items)
@@ -235,7 +235,7 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     if found is not None and dim < len(old):
         place, new, each = found
         old[place] = each
-    layout = Layout(tuple(done.result.shape), (*old[:dim], new, *old[dim:]), source.scores)
+    layout = Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
     origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
     in_place = all(not o.example or o.example[1].start == place for place, of in enumerate(origins) for o in of)
     return layout if in_place else unnamed(layout, {dim})
@@ -267,7 +267,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
     place, number, each = found
     kept = list(source.axes)
     kept[place], kept[dim] = each, (*number, *kept[dim])
-    return Layout(tuple(done.result.shape), tuple(kept), source.scores)
+    return Layout(done.result.shape, tuple(kept), source.scores)
 
 
 def _joined_along(dim: int, axes: "Layouts", done: Done) -> Layout | None:
@@ -359,7 +359,7 @@ def _linear(axes: "Layouts", done: Done) -> Layout:
     if _mixes(source, done.result):
         return source
     made = features_made(done.result.shape[-1], weight, source.axes[-1:])
-    return Layout(tuple(done.result.shape), (*source.axes[:-1], made))
+    return Layout(done.result.shape, (*source.axes[:-1], made))
 
 
 def _convolve(axes: "Layouts", done: Done) -> Layout:
@@ -373,7 +373,7 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
     kernel = tuple(weight.shape[2:])
     if len(kernel) == 2 and kernel == (tuple(stride) if isinstance(stride, list | tuple) else (stride,) * 2) != (1, 1):
         kept = (*kept[:-2], *_grid(kept[-2:], done.result.shape[-2:]))
-    return Layout(tuple(done.result.shape), (*kept[:place], made, *kept[place + 1 :]))
+    return Layout(done.result.shape, (*kept[:place], made, *kept[place + 1 :]))
 
 
 def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
@@ -399,24 +399,24 @@ def _embed(axes: "Layouts", done: Done) -> Layout:
     if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
         tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True), n),)
-    return Layout(tuple(done.result.shape), (*before, tokens, features_made(done.result.shape[-1], weight, ())))
+    return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], weight, ())))
 
 
 def _as_complex(axes: "Layouts", done: Done) -> Layout:
     source = axes.of(done.first)
     kept = (*source.axes, lost(2)) if done.result.ndim > len(source.shape) else source.axes[:-1]
-    return Layout(tuple(done.result.shape), kept, source.scores)
+    return Layout(done.result.shape, kept, source.scores)
 
 
 def _sdpa(axes: "Layouts", done: Done) -> Layout:
     query, _, value = done.given("query", "key", "value")[:3]
     made = (*axes.of(query).axes[:-1], axes.of(value).axes[-1])
-    return Layout(tuple(done.result.shape), tuple(map(fitted, made, done.result.shape)))
+    return Layout(done.result.shape, tuple(map(fitted, made, done.result.shape)))
 
 
 def _multiply(axes: "Layouts", done: Done) -> Layout:
     product = product_of(done)
-    shape = tuple(done.result.shape)
+    shape = done.result.shape
     if product is None:
         return Layout(shape, tuple(map(lost, shape)))
     if len(product.factors) == 2:
@@ -443,8 +443,10 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
         tuple(axis for place, axis in enumerate(side.axes) if product.summed_over(place, which))
         for which, side in enumerate(sides)
     ]
-    own, alone = origins_of(*summed[0], *summed[1]), [_alone(product, which) for which in (0, 1)]
-    matrix = next((n for n in (1, 0) if _is_matrix(product, n) and not has_rows(sides[n].axes)), None)
+    own, longer = origins_of(*summed[0], *summed[1]), [_longer(product, which) for which in (0, 1)]
+    alone = longer[0] - longer[1], longer[1] - longer[0]  # what one brings into the result
+    is_shared = bool(longer[0] & longer[1])
+    matrix = next((n for n in (1, 0) if _is_matrix(product, n, is_shared) and not has_rows(sides[n].axes)), None)
     of_scores = [side.scores for side in sides if side.are_scores]
     before = of_scores[0] if of_scores else None
     made: Axis = ()
@@ -481,23 +483,17 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
     return Layout(shape, tuple(found), before)
 
 
-def _alone(product: Product, which: int) -> set[str]:
-    """The letters of the result that one factor alone brings into it: the other has none, or is 1 long there."""
-    return _longer(product, which) - _longer(product, 1 - which)
-
-
 def _longer(product: Product, which: int) -> set[str]:
+    """The letters of the result that a factor has, but for those along which it is 1 long."""
     pairs = zip(product.axes[which], product.factors[which].shape, strict=True)
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
 
 
-def _is_matrix(product: Product, which: int) -> bool:
-    """Whether a factor is a layer's matrix, rather than activations."""
+def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:
+    """Whether a factor is a layer's matrix, rather than activations; ``is_shared``: both have an axis of the result."""
     x, other = product.factors[which], product.factors[1 - which]
-    if _longer(product, 0) & _longer(product, 1):
-        return False
     is_parameter = isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
-    return is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1))
+    return not is_shared and (is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1)))
 
 
 _ROLLS = frozenset(functions("roll"))

@@ -186,7 +186,7 @@ class WeightsByHand:
             return
         axis = next((axis for axis in mark.axes if product.summed_over(A.ndim + axis, which)), None)
         if axis is None:
-            if self._mixes_heads(mark, product, which):
+            if product.axis_mixed(which) not in (None, mark.query):  # it mixes heads
                 self._set(result, _changed(result, [mark], mark.axes))
             elif made.scores.over_fixed(made.over) and any(
                 made.scores.are_fixed_along(axis) is False
@@ -257,16 +257,6 @@ class WeightsByHand:
             changed = _changed(result, marks[::-1], axes)
             changed.made.visible = None
             self._set(result, replace(changed, query=None))
-
-    def _mixes_heads(self, mark: Weights, product: Product, which: int) -> bool:
-        """Whether a matrix mixes the heads of weights: of three axes, or over the queries, it makes hidden states."""
-        A = product.factors[which]
-        return (
-            A.ndim > 3
-            and [x.ndim for x in product.factors if x is not A] == [2]
-            and all(product.keeps_axes(A.ndim + axis, which) for axis in mark.axes)
-            and not (mark.query is not None and product.summed_over(mark.query, which))
-        )
 
     def _sides(self, made: Made, how: Weighing) -> Sides:
         """What is fixed of weights that meet values, and whether they are those of attention."""

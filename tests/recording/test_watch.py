@@ -104,7 +104,8 @@ def test_names():
     seen, _ = watch(lambda: [model(X), model(X)], model=model.blocks[1])
     assert seen.names == ["attn", "attn"]
     assert [place.forward for place, _ in seen] == [1, 2]
-    assert watch(_RefusesToBe(2, 2), X)[0].names == ["_RefusesToBe"]
+    refuses = _RefusesToBe(2, 2)
+    assert watch(lambda: [refuses(X), refuses(X)])[0].names == ["_RefusesToBe"] * 2
     assert watch(nn.ModuleList([_RefusesToBe(2, 2)])[0], X)[0].names == ["_RefusesToBe"]
 
 
