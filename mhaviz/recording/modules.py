@@ -67,7 +67,10 @@ class RunningModules:
     """
 
     def __init__(
-        self, model: nn.Module | None, on_input: Callable[[Tensor], object], on_begin: Callable[[nn.Module], None]
+        self,
+        model: nn.Module | None = None,
+        on_input: Callable[[Tensor], object] = lambda x: None,
+        on_begin: Callable[[nn.Module], None] = lambda module: None,
     ) -> None:
         self._model, self._on_input, self._on_begin = model, on_input, on_begin
         self._local = threading.local()
