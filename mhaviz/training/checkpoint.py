@@ -130,10 +130,14 @@ class Checkpoint:
         return self.milestones[-1].step if self.milestones else 0
 
     def source(self, device: torch.device, pairs: Sequence[Pair] = (), target_given: bool = False) -> Source:
-        """Where numbers of this model come from, and the sentences that it was given, with what it made of them."""
+        """Where numbers of this model come from, and the sentences that it was given, with what it made of them.
+
+        How well it scored while it learnt stands beside these sentences alone: pages of its training and of its
+        evaluation have scores of their own, of as many sentences as they say.
+        """
         corpus = repr(self.corpus)[1:-1]  # a footnote is one line, whatever the file is called
         scored = f"{self.scored:,} of {self.sentences[1]:,} held out"
-        score = f", {SCORE} {self.milestones[-1].score:.2f} on {scored}" if self.milestones else ""
+        score = f", {SCORE} {self.milestones[-1].score:.2f} on {scored}" if pairs and self.milestones else ""
         cut_off = "" if all(pair.ended for pair in pairs) else "; a translation did not end and was cut off"
         footnote = (
             f"{TASK}, learnt in {self.step:,} steps from {corpus:.60}{score}; d_model {self.sizes.d_model}, "

@@ -199,7 +199,9 @@ def test_how_it_learnt(translator):
     assert history.points[-1].step == history.steps == 1500
     assert (history.training_sentences, history.held_out_sentences, history.scored_sentences) == (7500, 500, 50)
     assert history.parameters == sum(p.numel() for p in translator.checkpoint.model.parameters())
-    assert "1,500 steps from the built-in grammar, exact match 1.00 on 50 of 500 held out" in history.source.footnote
+    assert "1,500 steps from the built-in grammar; d_model 64" in history.source.footnote
+    footnote = attend(translator, ["the cat"]).source.footnote
+    assert "1,500 steps from the built-in grammar, exact match 1.00 on 50 of 500 held out; d_model 64" in footnote
 
 
 def test_a_translation_that_does_not_end(monkeypatch):
