@@ -108,7 +108,7 @@ def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:
     there = np.logical_or.reduce([kind.number(measure.name).counts.any(axis=(0, 1)) for kind in kinds])
     n_bins, one = int(np.flatnonzero(there)[-1]) + 1, one_text(statistics.probe, statistics.is_recorded)
     panels = distribution_panels(measure.name, rows, n_bins, one, len(every))
-    has_interval = any(head.interval(measure.name) for head in heads)
+    has_interval = len(kinds) == 1 and any(head.interval(measure.name) for head in heads)
     return [panels, Text((distribution_text(has_interval),), "quiet", "drawn")]
 
 
@@ -119,10 +119,12 @@ def _counts(head: Head, measure: Measure) -> NDArray[np.int64]:
 
 
 def _label(head: Head, measure: Measure, has_kind: bool) -> str:
-    """ "L3 H5  0.53 [0.51–0.55]"."""
+    """ "L3 H5  0.53, 0.51–0.55"; beside a kind the mean alone: figures cut longer labels in their middle."""
     number, ends = head.spread(measure.name), head.interval(measure.name)
-    interval = f" [{measure.interval(ends)}]" if ends else ""
-    return f"{head.of.kind} " * has_kind + f"{head.name}  {measure.text(number[0]) if number else ''}{interval}"
+    named = f"{head.name}  {measure.text(number[0]) if number else ''}"
+    if has_kind:
+        return f"{head.of.kind} {named}"
+    return f"{named}, {measure.interval(ends)}" if ends else named
 
 
 def chance_texts(statistics: HeadStatistics) -> list[str]:

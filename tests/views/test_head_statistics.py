@@ -100,7 +100,7 @@ def test_the_distribution_is_of_the_first_heads(random_heads):
     first = statistics.kinds[0].first
     row, column = np.unravel_index(first.mean.argmax(), first.mean.shape)
     low, high = first.low[row, column], first.high[row, column]
-    label = f"L{row} H{column}  {first.mean.max():.2f} [{low:.2f}–{high:.2f}]"
+    label = f"L{row} H{column}  {first.mean.max():.2f}, {low:.2f}–{high:.2f}"
     assert panels.rows.tokens.texts[0] == label
     expected = first.counts[row, column] / first.counts[row, column].sum()
     (drawn,) = panels.panels

@@ -173,12 +173,23 @@ def test_an_interval_is_named_where_there_is_one(random_heads):
     without = replace(statistics, kinds=(replace(kind, entropy=entropy),), replicates=0)
     columns = "; columns are bins, from the number under them on"
     for given, label, reading in (
-        (statistics, r"L0 H0  \d\.\d\d \[.*\]", "rows: heads, mean and its 95 % interval"),
+        (statistics, r"L0 H0  \d\.\d\d, \d\.\d\d–\d\.\d\d", "rows: heads, mean and its 95 % interval"),
         (without, r"L0 H0  \d\.\d\d", "rows: heads and mean"),
     ):
         drawn = texts(head_statistics_figure(given))
         assert any(re.fullmatch(label, text) for text in drawn)
         assert [text for text in drawn if text.startswith("rows:")] == [reading + columns]
+
+
+@pytest.mark.parametrize("kinds", [("self",), ("self", "masked")])
+def test_no_number_of_a_row_is_cut(random_heads, kinds):
+    statistics = random_heads(1, 1, kinds)
+    statistics = replace(statistics, kinds=tuple(replace(kind, layers=(23,)) for kind in statistics.kinds))
+    rows = [text for text in texts(head_statistics_figure(statistics)) if "L23 H0  " in text]
+    assert len(rows) == len(kinds)
+    for kind, row in zip(sorted(statistics.kinds, key=lambda kind: kind.entropy.mean[0, 0]), rows, strict=True):
+        assert f"L23 H0  {kind.entropy.mean[0, 0]:.2f}" in row
+        assert "…" not in row
 
 
 def test_of_several_pictures_the_title_of_the_first_is_replaced(random_heads):
