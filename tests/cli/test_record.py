@@ -326,7 +326,10 @@ def test_a_program_under_the_installed_command(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("end", ["os.close(2)", "os.closerange(0, 256)", "os.close(2); taken = open('taken', 'w')"])
+@pytest.mark.parametrize(
+    "end",
+    ["os.close(2)", "os.closerange(0, 256)", "os.closerange(3, 2**16)", "os.close(2); taken = open('taken', 'w')"],
+)
 def test_results_are_there_whatever_a_program_closes(tmp_path, end):
     (tmp_path / "program.py").write_text(f"{PROGRAM}\n{end}\n")
     command = ["record", "--json", "-o", "run.json", "program.py"]

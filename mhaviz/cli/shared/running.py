@@ -1,6 +1,7 @@
 """Runs a user's own program within the command line, which has been set up for mhaviz."""
 
 import atexit
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,8 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
         if keeps_stdout:
             stack.enter_context(_stdout_to_stderr())
         try:
-            yield
+            with _left_open({copy for copy in kept.values() if copy is not None}):
+                yield
         finally:
             _flush_streams()
             if os.getpid() == process:  # one that the program has forked has nothing of ours to write
@@ -58,6 +60,30 @@ def _out_of_reach(number: int) -> int | None:
         return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, min(most, _LARGEST) - 8)
     except (ImportError, OSError, ValueError):  # none on Windows, or nothing to copy
         return None
+
+
+@contextmanager
+def _left_open(ours: set[int]) -> Iterator[None]:
+    """Let functions that close descriptors leave these alone, as if there were none; a fork may close its own."""
+    process, close, close_range = os.getpid(), os.close, os.closerange
+
+    def close_other(fd: int) -> None:
+        if os.getpid() == process and fd in ours:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        close(fd)
+
+    def close_others(first: int, end: int, /) -> None:
+        for own in sorted(ours if os.getpid() == process else ()):
+            if first <= own < end:
+                close_range(first, own)
+                first = own + 1
+        close_range(first, end)
+
+    os.close, os.closerange = close_other, close_others
+    try:
+        yield
+    finally:
+        os.close, os.closerange = close, close_range
 
 
 def _put_back(number: int, copy: int | None) -> bool:
