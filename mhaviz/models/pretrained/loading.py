@@ -101,7 +101,7 @@ class Loaded:
         if lies_on_disk(self.model):  # accelerate loads what a layer holds, and not what one reads of another
             advice = f"some models cannot run from the disk; give it more memory by {parameter('max_memory')}"
         if self.processes > 1:
-            advice = "start as many processes as divide its heads, those of keys too"
+            advice = "another process has ended, or their number does not divide its heads, those of keys too"
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:
