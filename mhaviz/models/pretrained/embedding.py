@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.hooks import Fields, field_of, modules_heard, run
+from mhaviz.models.pretrained.hooks import Fields, SeenEnoughError, field_of, modules_heard, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.records.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
@@ -44,10 +44,6 @@ class _Made:
     made: Tensor
 
 
-class _FirstLayerError(MhavizError):
-    """Ends a forward pass at the first layer."""
-
-
 def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, of_target: bool) -> EmbeddedText:
     """Run the model as far as its first layer, and find out what this reads.
 
@@ -70,7 +66,7 @@ def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, 
         table = stack.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # tokens that are hashed
         raise cannot from None
-    with _recording(stack, ids.shape[1]) as (events, found), suppress(_FirstLayerError):
+    with _recording(stack, ids.shape[1]) as (events, found), suppress(SeenEnoughError):
         run(loaded, fields)
     made = next((one for one in events if one.module is table and one.read is None), None)
     if not found or made is None:
@@ -113,7 +109,7 @@ def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[_Made], lis
         X = _first_of_tokens((*args, *kwargs.values()), length)
         if X is not None:
             found.append(X.clone())
-            raise _FirstLayerError
+            raise SeenEnoughError
 
     with modules_heard(stack, keep), ExitStack() as hooks:
         for modules in stack.modules():

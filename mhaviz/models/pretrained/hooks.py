@@ -29,8 +29,11 @@ Fields = Mapping[str, Tensor]
 padding; ``decoder_input_ids``; ``token_type_ids``, for a model that tells texts apart by them."""
 
 
-class _SeenEnoughError(Exception):
-    """Ends a forward pass."""
+class SeenEnoughError(VisitorError, MhavizError):
+    """Ends a forward pass of ``run``."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
 
 
 class _OursError(VisitorError, MhavizError):
@@ -57,18 +60,18 @@ def run_hooked(
         number = next(numbers)
         try:
             hook(number, module, gather_heads(caught) if module in loaded.shared else caught)
-            if number == last:
-                raise _SeenEnoughError
         except Exception as error:
             raise _OursError(error) from error
+        if number == last:
+            raise SeenEnoughError
 
     try:
         with listening(listen) if loaded.captured else _recording(loaded, fields["input_ids"].shape[1], listen):
             return run(loaded, fields, whole)
+    except SeenEnoughError:
+        return None
     except _OursError as error:
-        if not isinstance(error.raised, _SeenEnoughError):
-            raise error.raised from None
-    return None
+        raise error.raised from None
 
 
 @contextmanager

@@ -290,7 +290,7 @@ class PretrainedModel(CorpusModel):
     def embed_given(self, given: Given) -> EmbeddedText:
         """The same, and of a pair of texts, a chat, or ids; see ``Model.embed_given``."""
         loaded, reader, target = self.loaded, self._speaking(given)._reader, given.target
-        several = reader.sources(given) if target is None else reader.read(given)
+        several = reader.read(given, writes=False)
         if len(several) > 1:
             raise ArgumentError(f"this looks into one input, got {len(several)}; give one of them")
         (whole,) = several

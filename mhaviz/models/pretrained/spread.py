@@ -100,24 +100,15 @@ def require_fit(
         )
 
 
-def is_spread(model: nn.Module) -> bool:
-    """Whether it lies on more than one device."""
-    return len(_places(model)) > 1 or "disk" in _places(model)
-
-
 def input_device(model: PreTrainedModel) -> torch.device:
     """Where what the model reads must be: on its device, or on the first that computes where it is spread."""
-    if not is_spread(model):
-        return model.device
-    computing = [place for place in _places(model) if place not in ("cpu", "disk")]
-    return torch.device(computing[0] if computing else "cpu")
+    places = _places(model)
+    return model.device if not places else torch.device("cpu" if places[0] == "disk" else places[0])
 
 
 def where_it_lies(model: PreTrainedModel) -> str:
     """ "cpu", "cuda:0, cpu and disk"."""
-    if not is_spread(model):
-        return str(model.device)
-    *others, last = _places(model)
+    *others, last = _places(model) or [str(model.device)]
     return f"{', '.join(others)} and {last}" if others else last
 
 

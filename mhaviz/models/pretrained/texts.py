@@ -58,8 +58,10 @@ class Texts:
     generate: int = 0
     languages: Languages = AS_IT_IS
 
-    def read(self, given: Given) -> list[Text]:
+    def read(self, given: Given, writes: bool = True) -> list[Text]:
         """What the model reads for each sentence, for a pair or a chat, or for each sequence of ids.
+
+        ``writes``: with the target that the model writes where none is given, or what it goes on with.
 
         Raises:
             ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be;
@@ -73,12 +75,8 @@ class Texts:
                 f"{parameter('target')} is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
             )
         with self.languages.spoken(self.loaded.tokenizer):
-            return [self._whole(text, given) for text in self._sources(given)]
-
-    def sources(self, given: Given) -> list[Text]:
-        """The same without a target, that would have to be written. Raises as ``read``."""
-        with self.languages.spoken(self.loaded.tokenizer):
-            return self._sources(given)
+            sources = self._sources(given)
+            return [self._whole(text, given) for text in sources] if writes or given.target is not None else sources
 
     def _sources(self, given: Given) -> list[Text]:
         tokenizer, name = self.loaded.tokenizer, self.loaded.name
