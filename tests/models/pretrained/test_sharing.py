@@ -1,6 +1,7 @@
 """Models that two processes share: every map is that of one process, and the first process alone speaks."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from forked import run_two
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.models.pretrained import sharing
+from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.recording.caught import Caught
 
 TEXT = "the cat sat on the mat"
@@ -143,3 +145,10 @@ def test_all_that_has_heads_is_gathered(monkeypatch):
     alone = sharing.gather_heads(Caught(AttentionWeights(whole.weights()[:, :4])))
     assert torch.equal(alone.call.given, whole.weights())
     assert alone.output is None
+
+
+def test_what_may_have_stopped_a_shared_model_is_said(model_folder):
+    loaded = replace(load_checkpoint(str(model_folder("gemma2")), torch.device("cpu")), processes=2)
+    said = r"\(Connection closed by peer\); another process has ended, or their number does not divide its heads"
+    with pytest.raises(mhaviz.MhavizError, match=said), loaded.running():
+        raise RuntimeError("Connection closed by peer")
