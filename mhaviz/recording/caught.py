@@ -20,11 +20,13 @@ class Ran(NamedTuple):
         call: in the program's own axes, (…, length, features).
         output: None of one that dropout has changed.
         is_kept: whether the output is the tensor with which the program goes on.
+        visible: of weights, bool, of their shape: False where a mask hides a key; None: not known.
     """
 
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
     is_kept: bool = False
+    visible: Tensor | None = None
 
 
 OnRan = Callable[[Sequence[Tensor], Callable[[str], Ran], tuple[int, int] | None], None]
@@ -61,7 +63,7 @@ class Caught:
         zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
         mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
             is not known.
-        visible: of weights by hand, bool, of their shape: False where the score was a hidden key's; None: not known.
+        visible: of weights, bool, of their shape: False where a mask hides a key, or its score did; None: not known.
         order: of the program's own axes.
     """
 
@@ -108,7 +110,8 @@ def caught_call(ran: Ran, order: Order) -> Caught:
         else None
     )
     if isinstance(call, AttentionWeights):
-        return Caught(replace(call, given=order.arrange(call.given)), output, zero=zero, order=order)
+        visible = None if ran.visible is None else order.arrange(ran.visible)
+        return Caught(replace(call, given=order.arrange(call.given)), output, zero=zero, visible=visible, order=order)
     query, key, value, mask = call.query, call.key, call.value, call.mask
     if not order.is_plain:
         before = query.shape[:-2]

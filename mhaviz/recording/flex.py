@@ -25,7 +25,8 @@ def follow_flex(on_ran: OnRan, done: Done) -> None:
     query, key, value, score_mod, block_mask, scale = done.args[:6]
 
     def read(place: str) -> Ran:
-        return Ran(call_of_flex(query, key, value, score_mod, block_mask[-1], scale), done.result[0], is_kept=True)
+        call, visible = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
+        return Ran(call, done.result[0], is_kept=True, visible=visible)
 
     on_ran((query, key, value), read, (query.shape[2], key.shape[2]))
 
@@ -37,9 +38,9 @@ def call_of_flex(
     score_mod: Callable[..., Tensor],
     mask_mod: Callable[..., Tensor],
     scale: float,
-) -> AttentionCall | AttentionWeights:
-    """What it computes with: as a bias if ``score_mod`` adds one, else as weights; of tensors (batch, heads, length,
-    features)."""
+) -> tuple[AttentionCall | AttentionWeights, Tensor]:
+    """What it computes with: as a bias if ``score_mod`` adds one, else as weights; and which keys its mask leaves. All
+    is (batch, heads, length, features)."""
     batch_size, n_heads, q_length, _ = query.shape
     k_length = key.shape[2]
     indices = [torch.arange(n, device=query.device) for n in (batch_size, n_heads, q_length, k_length)]
@@ -53,7 +54,7 @@ def call_of_flex(
         mask = None if everything else _narrow(seen)
         if bool(bias.any()):
             mask = _narrow(bias.masked_fill(~seen, -torch.inf))
-        return AttentionCall(query, key, value, float(scale), mask=mask)
+        return AttentionCall(query, key, value, float(scale), mask=mask), seen
     call = AttentionCall(query, key, value, float(scale))
     parts = []
     for start in range(0, q_length, BLOCK):
@@ -61,7 +62,7 @@ def call_of_flex(
         own = [*indices[:2], indices[2][start : start + BLOCK], indices[3]]
         S = _over(score_mod, own, S).float().masked_fill(~seen[:, :, start : start + BLOCK], -torch.inf)
         parts.append(torch.softmax(S, dim=-1).nan_to_num(nan=0.0))
-    return AttentionWeights(torch.cat(parts, dim=2))
+    return AttentionWeights(torch.cat(parts, dim=2)), seen
 
 
 def _over(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Tensor | None = None) -> Tensor:

@@ -441,8 +441,7 @@ def _end(caught: Caught, k_length: int) -> int:
     q_length, most = caught.call.shape[2:]
     if isinstance(caught.call, AttentionWeights) and caught.visible is None:
         return min(most, k_length + q_length)
-    visible = _visible(caught)
-    if visible is None:
+    if (visible := _visible(caught)) is None:
         return most
     seen = torch.nonzero(visible.flatten(0, -2).any(dim=0))
     return max(q_length, int(seen[-1]) + 1) if len(seen) else most
@@ -503,9 +502,8 @@ def _sees_no_later(caught: Caught, end: int) -> bool:
 
 
 def _visible(caught: Caught) -> Tensor | None:
-    """bool, broadcasts to the weights: False where a key is hidden, or has no weight; None: nothing is hidden.
+    """bool, broadcasts to the weights: False where a mask hides a key; None: nothing is hidden, as far as is known.
 
-    A query from which all keys are hidden, as padding is, has the same weight for each of them.
+    A weight of 0 tells of no mask: far lower scores than others come to it as well.
     """
-    visible = caught.call.visible()
-    return visible if caught.visible is None or visible is None else visible & caught.visible
+    return caught.call.visible() if isinstance(caught.call, AttentionCall) else caught.visible

@@ -251,6 +251,8 @@ def test_flex_attention(score, mask):
     torch.testing.assert_close(seen.weights().double(), A, rtol=0, atol=CLOSE)
     if not isinstance(seen.only().call, AttentionWeights):
         assert_explains(seen.only())
+    elif MASKS[mask] is not None:
+        assert torch.equal(seen.only().visible, MASKS[mask](b, h, i, j))
 
 
 def test_autocast():

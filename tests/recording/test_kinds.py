@@ -94,6 +94,31 @@ def test_masked_attention_is_of_tokens_that_stand_in_one_order(how):
     assert recorded(OTHERS["two parts"], how, part).attention.maps[0].kind == "other"
 
 
+UNMASKED = {
+    "sharp, of itself": lambda S: torch.eye(T) * 1e4 + S,
+    "sharp, of the token before": lambda S: -1e3 * (torch.arange(T)[:, None] - torch.arange(T) - 1).abs() + S * 1e-3,
+    "all but one token far lower": lambda S: torch.tensor([1e3] + [0.0] * (T - 1)) + S,
+}
+
+
+@pytest.mark.parametrize("name", UNMASKED)
+def test_weights_that_underflow_tell_of_no_mask(name):
+    """Each row is 0 beyond the diagonal, in float32, of scores that hide no key; −∞ in their place is a mask."""
+    x = torch.randn(1, T, D)
+
+    def program(x, hides):
+        S = UNMASKED[name](x @ x.mT)
+        S = S.masked_fill(~CAUSAL, -torch.inf) if hides else S
+        A = S.softmax(-1)
+        assert not A.triu(1).any()
+        return A @ x
+
+    for hides in (False, True):
+        with mhaviz.record() as recording:
+            program(x, hides)
+        assert [m.kind for m in recording.attention.maps] == ["masked" if hides else "self"]
+
+
 def test_of_bare_tensors_nothing_is_known():
     with mhaviz.record() as recording:
         F.scaled_dot_product_attention(torch.randn(1, 2, T, 4), torch.randn(1, 2, T, 4), torch.randn(1, 2, T, 4))
