@@ -17,8 +17,8 @@ def difference_figure(difference, style=None):
     return figure_of(difference, style or Style(DIVERGING, vmax=None))
 
 
-def difference_view(difference, style=None, most=None):
-    return view_of(difference, style or Style(DIVERGING, vmax=None), most=most)
+def difference_view(difference, style=None):
+    return view_of(difference, style or Style(DIVERGING, vmax=None))
 
 
 def head_statistics_figure(statistics, style=None):

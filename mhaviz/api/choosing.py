@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer.tokens import tokenize
-from mhaviz.views.labels import bare, cut, visible
+from mhaviz.pages.labels import bare, cut, visible
 
 _LISTED = 12  # tokens that an error lists
 

@@ -8,12 +8,12 @@ from mhaviz.analyses.alignment import alignment_errors
 from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.models.trained_model import TrainedModel, source_target_maps
+from mhaviz.pages.labels import visible
 from mhaviz.records.training import Evaluation
 from mhaviz.training import TRANSLATION, evaluation
 from mhaviz.training.corpus import Corpus, read_pairs
 from mhaviz.training.grammar import NAME, translation_corpus
 from mhaviz.training.loading import load_checkpoint
-from mhaviz.views.labels import visible
 
 
 def evaluate(

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 from mhaviz.cli.shared.console import option_name
 from mhaviz.errors import ArgumentError, StoppedError, quoted
-from mhaviz.views import formats
+from mhaviz.pages import registry
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -63,10 +63,10 @@ def with_plain_flags(command: Any) -> Any:
 def _help(text: str) -> str:
     """A docstring with each paragraph on one line, as the terminal's width breaks them.
 
-    Names such as {MAP_SUFFIXES} stand for those of ``formats``. Examples, which begin with a backspace as typer wants
+    Names such as {MAP_SUFFIXES} stand for those of ``registry``. Examples, which begin with a backspace as typer wants
     it, keep their lines.
     """
-    for name, suffixes in vars(formats).items():
+    for name, suffixes in vars(registry).items():
         if name.endswith("_SUFFIXES"):
             text = text.replace(f"{{{name}}}", f"{', '.join(suffixes[:-1])} or {suffixes[-1]}")
     paragraphs = inspect.cleandoc(text).split("\n\n")

@@ -8,6 +8,7 @@ import numpy as np
 from mhaviz.pages.blocks import Block, Page, Panels, Text
 from mhaviz.pages.head_numbers import Measure, Order, known_measures, layers_by_heads, ranking_table, reading_text
 from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
+from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.records.ablation import EFFECTS, Ablation, HeadEffects, Prediction
 from mhaviz.records.probes import RandomRepeats
@@ -29,6 +30,7 @@ _ONE: Mapping[Prediction, str] = {"next token": "token", "masked token": "masked
 USUAL_EFFECTS = Order(EFFECTS[0])
 
 
+@shown(Ablation, ABLATION_SUFFIXES)
 def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     """The means of all numbers, each on a scale of its own, which all kinds of attention share."""
     scales = {name: _scale(ablation, name) for name in EFFECTS}

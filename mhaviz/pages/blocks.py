@@ -16,9 +16,6 @@ NOTHING = "–"
 Where = Literal["everywhere", "drawn", "listed"]
 """Paper draws, a terminal lists numbers: where a block belongs that says or lists what another one shows."""
 
-Quote = Callable[[str, int], str]
-"""Makes a token fit to be shown in a medium, in at most so many cells of a terminal."""
-
 
 @dataclass(frozen=True)
 class Title:
@@ -41,14 +38,6 @@ class Text:
 
     lines: tuple[str, ...]
     style: Literal["plain", "quiet", "heading", "subtitle", "intro"] = "plain"
-    where: Where = "everywhere"
-
-
-@dataclass(frozen=True)
-class QuotedText:
-    """Words with tokens in them, made when it is known how a medium shows them."""
-
-    make: Callable[[Quote], Text]
     where: Where = "everywhere"
 
 
@@ -119,14 +108,6 @@ class Table:
             tuple("" if c.bar else c.write(value) for c, value in zip(self.columns, row, strict=True))
             for row in self.rows
         ]
-
-
-@dataclass(frozen=True)
-class QuotedTable:
-    """A table with tokens in it, made when it is known how a medium shows them."""
-
-    make: Callable[[Quote], Table]
-    where: Where = "everywhere"
 
 
 @dataclass(frozen=True)
@@ -236,7 +217,7 @@ class Heads:
     says_cell: bool = False
     own_scale: bool = False
     numbers: tuple[str, ...] = ()
-    table: QuotedTable | None = None
+    table: Table | None = None
     place: int = 0
     by_layer: tuple["Heads", ...] = ()
     module: str = ""
@@ -319,7 +300,7 @@ class Grid:
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
-Block = Text | QuotedText | Table | QuotedTable | Curves | Heads | Panels | Legend | Grid
+Block = Text | Table | Curves | Heads | Panels | Legend | Grid
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:

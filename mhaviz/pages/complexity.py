@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
 from mhaviz.records.complexity import Complexity
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
@@ -11,6 +12,7 @@ _PARTS = ("projections", "scores, softmax, mix", "whole layer")
 _ATTENTION, _FREE, _PROJECTIONS, _WHOLE = range(4)  # of the colours and markers
 
 
+@shown(Complexity)
 def complexity_page(c: Complexity) -> Page:
     """The terms; operations, times and bytes against the length; what follows from them, a line each."""
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))

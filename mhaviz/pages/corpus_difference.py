@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Panels, Table, Text
 from mhaviz.pages.head_numbers import key_columns, layers_by_heads, reading_text
 from mhaviz.pages.panels import Scale, decimals_of
+from mhaviz.pages.registry import shown
 from mhaviz.pages.words import counted, left_out_text, more_heads
 from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
 
@@ -18,6 +19,7 @@ _NAMES = {"mean": "mean", "spread": "spread", "largest": "largest row"}
 """What each number is called, over its panel and its column."""
 
 
+@shown(CorpusDifference)
 def corpus_difference_page(d: CorpusDifference) -> Page:
     """Means and spreads share one scale, from 0 to the largest of them; the largest rows have their own."""
     scales = _scales(d)

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import compress
 
-from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Quote, QuotedTable, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Table, Text
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title, one_text
 from mhaviz.pages.panels import tile_titles
+from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import more_heads, position_text
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
@@ -18,20 +19,18 @@ _MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls th
 _LEAST_BITS = 0.00005  # that four decimals can show
 
 
-def difference_page(d: Difference, most: int | None = None) -> Page:
-    """B − A of every head of every map on one scale, and the heads that changed most.
-
-    ``most``: maps that are shown, the first; the table is of all.
-    """
+@shown(Difference, PAGE_SUFFIXES)
+def difference_page(d: Difference) -> Page:
+    """B − A of every head of every map on one scale, and the heads that changed most."""
     changes = [m.change for m in d.maps]
     layers = len({m.layer for m in changes}) > 1
     blocks: tuple[Block, ...] = (
         Text((heading(d),), "intro"),
-        *(_heads(place, m, layers) for place, m in enumerate(d.maps[:most])),
+        *(_heads(place, m, layers) for place, m in enumerate(d.maps)),
         Legend("over"),
-        QuotedTable(partial(ranking_table, d)),
+        ranking_table(d),
     )
-    remark, left_out = partial(reading_text, changes[:most]), partial(left_out_text, changes, True)
+    remark, left_out = partial(reading_text, changes), partial(left_out_text, changes, True)
     return Page("", blocks, d.source.footnote, remark, left_out=left_out)
 
 
@@ -63,6 +62,7 @@ def _module_text(difference: MapDifference) -> str:
 
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
     """How to read pictures of these changes."""
+    changes = changes[: drawn.n_maps]
     less, more = drawn.ends or ("below 0", "above 0")
     name = _number_name(changes)
     text = f"rows are queries, columns keys; {less}: less {name} than before, {more}: more"
@@ -81,20 +81,19 @@ def cell_text(m: AttentionMap, drawn: Cells) -> str:
     return f"{cells_text(m.cells, name)}; where several share a place, {farthest}"
 
 
-def ranking_table(d: Difference, quote: Quote) -> Table:
+def ranking_table(d: Difference) -> Table:
     """A row a head, those that changed most first."""
     several = len(d.maps) > 1
     names = _short_names(d)
-    worst, where = partial(_worst, quote), partial(_where, quote)
     columns = (
         *([Column("map", ", ".join, "left", is_key=True)] if several else []),
         Column("head", is_key=True),
         Column("divergence", _bits),
-        Column("worst row", worst, "left"),
+        Column("worst row", _worst, "left"),
         Column("change", _signed),
         Column("before", "{:.3f}".format),
         Column("after", "{:.3f}".format),
-        Column("where", where, "left"),
+        Column("where", _where, "left"),
     )
     rows = [
         (
@@ -184,21 +183,21 @@ def _bits(divergence: float) -> str:
     return "<0.0001" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
-def _worst(quote: Quote, head: HeadDifference) -> str:
+def _worst(head: HeadDifference) -> str:
     """ "0.6931 at 3 cat"."""
     if head.worst is None:
         return NOTHING
     m = head.map
-    return f"{_bits(head.worst.divergence)} at {_token(m.rows, head.worst.query, quote)}"
+    return f"{_bits(head.worst.divergence)} at {_token(m.rows, head.worst.query)}"
 
 
-def _where(quote: Quote, head: HeadDifference) -> str:
+def _where(head: HeadDifference) -> str:
     """ "3 cat → 5 mat": the weight that has changed most."""
     m, change = head.map, head.largest
     if change is None:
         return NOTHING
-    query = _token(m.rows, change.query, quote)
-    return f"{query} → {_token(m.columns, change.key, quote)}"
+    query = _token(m.rows, change.query)
+    return f"{query} → {_token(m.columns, change.key)}"
 
 
 def _signed(change: float) -> str:
@@ -206,9 +205,9 @@ def _signed(change: float) -> str:
     return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
 
 
-def _token(axis: Axis, position: int, quote: Quote) -> str:
+def _token(axis: Axis, position: int) -> str:
     """ "12,345 whale", or "12,340 to 12,349" of a cell."""
     last = int(axis.edges[axis.cell_of(position) + 1]) - 1
     if last > position:
         return f"{position:,} to {last:,}"
-    return position_text(position, axis.tokens.texts[position - axis.start], quote)
+    return position_text(position, axis.tokens.texts[position - axis.start])

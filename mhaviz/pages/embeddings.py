@@ -13,14 +13,13 @@ from mhaviz.pages.blocks import (
     Drawn,
     Page,
     Panels,
-    Quote,
-    QuotedTable,
-    QuotedText,
     Table,
     Text,
     Title,
 )
+from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
+from mhaviz.pages.registry import shown
 from mhaviz.records.axis import Axis
 from mhaviz.records.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
 
@@ -47,6 +46,7 @@ _WITHIN: dict[Within, str] = {
 }
 
 
+@shown(EmbeddedText)
 def embeddings_page(e: EmbeddedText) -> Page:
     """What is summed, and X, side by side; below each, how alike its rows are; then the tokens with their ids."""
     head = "what the decoder reads" if e.is_target else "what the first layer reads"
@@ -58,11 +58,12 @@ def embeddings_page(e: EmbeddedText) -> Page:
         blocks.append(_features(title, tuple(parts), e))
     cosines = tuple(Panel(f"of {part.symbol}", part.cosines, _UNIT) for part in shown)
     blocks.append(_alike("how alike every two tokens are: the cosine of their rows", cosines, Axis(e.tokens)))
-    blocks.append(QuotedText(lambda quote: Text(tuple(_sentences(e, quote)))))
-    blocks.append(QuotedTable(lambda quote: _tokens_table(e, quote), "listed"))
+    blocks.append(Text(tuple(_sentences(e))))
+    blocks.append(_tokens_table(e))
     return Page("", tuple(blocks), e.source.footnote, lambda drawn: _reading("tokens", drawn, e.source.remark))
 
 
+@shown(PositionTable)
 def position_table_page(table: PositionTable) -> Page:
     """The sinusoids, a row a position, and how alike every two positions are."""
     length, d_model = table.values.shape
@@ -149,7 +150,7 @@ def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
     return "; ".join(dict.fromkeys(filter(None, [sides, *drawn.pooled, *remarks])))
 
 
-def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
+def _sentences(e: EmbeddedText) -> Iterator[str]:
     """What X is made of, how the model knows of positions, and what these do to a word that comes twice."""
     if e.difference is None:
         yield "X is what the first layer reads. It is made of more than a sum of these: how, is not known."
@@ -169,7 +170,7 @@ def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
     if e.repeated is not None:
         first, second = e.repeated
         again = (
-            f"“{quote(e.tokens.texts[first], _QUOTED)}” stands at {first} and at {second}: its rows of E are the same"
+            f"“{quoted(e.tokens.texts[first], _QUOTED)}” stands at {first} and at {second}: its rows of E are the same"
         )
         X = e.parts[-1]
         if np.array_equal(X.values[first], X.values[second]):
@@ -178,14 +179,14 @@ def _sentences(e: EmbeddedText, quote: Quote) -> Iterator[str]:
             yield f"{again}, those of X have the cosine {X.cosines[first, second]:.2f}."
 
 
-def _tokens_table(e: EmbeddedText, quote: Quote) -> Table:
+def _tokens_table(e: EmbeddedText) -> Table:
     """Each token with its id, and how long its rows are."""
     columns = (
         Column("#", is_key=True),
-        Column("token", lambda token: quote(token, _QUOTED), "left", is_key=True),
+        Column("token", lambda token: quoted(token, _QUOTED), "left", is_key=True),
         Column("id"),
         *(Column(f"‖{part.symbol}‖", "{:.2f}".format) for part in e.parts),
     )
     norms = [part.norms.tolist() for part in e.parts]
     rows = tuple(zip(range(len(e.tokens)), e.tokens.texts, e.tokens.ids, *norms, strict=True))
-    return Table(columns, rows, most_listed=_MOST_LISTED, more="and {:,} more".format)
+    return Table(columns, rows, most_listed=_MOST_LISTED, more="and {:,} more".format, where="listed")

@@ -13,13 +13,12 @@ from mhaviz.pages.blocks import (
     Legend,
     Page,
     Panels,
-    Quote,
-    QuotedTable,
-    QuotedText,
     Table,
     Text,
 )
+from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import Outline, Panel, Scale
+from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records.axis import Axis
 from mhaviz.records.explanation import Explanation
@@ -30,6 +29,7 @@ _BAR = 16  # likewise
 MOST_KEYS = 16  # of a longer sentence the keys that matter most are shown, and the rest are summed up
 
 
+@shown(Explanation)
 def explanation_page(e: Explanation) -> Page:
     """The query's features, their products with every key's, scores and weights; below, what each value contributes."""
     keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
@@ -39,22 +39,22 @@ def explanation_page(e: Explanation) -> Page:
     total = Outline(range(len(parts) - 1, len(parts)), range(e.d_key), "fine")
     products = np.where(e.visible[:, None], e.products, np.float32(np.nan))[keys]
     blocks: tuple[Block, ...] = (
-        QuotedText(lambda quote: Text((heading(e, quote),), "heading")),
+        Text((heading(e),), "heading"),
         Text((scores_heading(e),), "heading"),
         Grid(
             (
                 (_strips("q", e.query[None], ["q"]), None),
-                (_strips("q ∘ k", products, _labels(e, keys)), QuotedTable(lambda quote: scores_table(e, keys, quote))),
+                (_strips("q ∘ k", products, _labels(e, keys)), scores_table(e, keys)),
             )
         ),
         *([Text((rest_text(e, left),))] if (left := others(e, keys)) else []),
-        QuotedText(lambda quote: Text((strongest_text(e, quote), ""))),
+        Text((strongest_text(e), "")),
         Text((output_heading(),), "heading"),
         Grid(
             (
                 (
                     _strips("a v", parts, [*_labels(e, largest), *names, "= output"], total),
-                    QuotedTable(lambda quote: contributions_table(e, largest, quote)),
+                    contributions_table(e, largest),
                 ),
             )
         ),
@@ -86,9 +86,9 @@ def number_text(value: float, form: str = "z.2f") -> str:
     return f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}"
 
 
-def heading(e: Explanation, quote: Quote) -> str:
+def heading(e: Explanation) -> str:
     """Which query of which head."""
-    return f"head {e.head}, query “{quote(e.token, _QUOTED)}” at position {e.position}"
+    return f"head {e.head}, query “{quoted(e.token, _QUOTED)}” at position {e.position}"
 
 
 def scores_heading(e: Explanation) -> str:
@@ -102,7 +102,7 @@ def output_heading() -> str:
     return "output: the values v times their weights a, the largest contributions first"
 
 
-def strongest_text(e: Explanation, quote: Quote) -> str:
+def strongest_text(e: Explanation) -> str:
     """What made the score of the key with the largest weight."""
     if not e.visible.any():
         return "Every key is hidden: the weights and the output are zeros."
@@ -111,7 +111,7 @@ def strongest_text(e: Explanation, quote: Quote) -> str:
     products = [f"{feature} ({number_text(e.products[key, feature], '+z.2f')})" for feature in features]
     named = f"feature{'s' * (len(features) > 1)} {' and '.join(filter(None, (', '.join(products[:-1]), products[-1])))}"
     return (
-        f"“{quote(e.keys[key], _QUOTED)}” at position {key} weighs most, {e.weights[key]:.2f}: "
+        f"“{quoted(e.keys[key], _QUOTED)}” at position {key} weighs most, {e.weights[key]:.2f}: "
         f"{named} {'count' if len(features) > 1 else 'counts'} most in its q·k of {number_text(e.similarities[key])}."
     )
 
@@ -140,11 +140,11 @@ def rest_text(e: Explanation, rest: Sequence[int]) -> str:
     return text if not hidden else f"{text}, {hidden} of them hidden"
 
 
-def scores_table(e: Explanation, keys: Sequence[int], quote: Quote) -> Table:
+def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
     """These keys: scores, weights and the features that made them."""
     columns = (
         Column("#", is_key=True),
-        Column("key", lambda key: quote(e.keys[key], _QUOTED), "left", is_key=True),
+        Column("key", lambda key: quoted(e.keys[key], _QUOTED), "left", is_key=True),
         Column("q·k", number_text),
         Column(rule_text(e), lambda score: score if isinstance(score, str) else number_text(score)),
         Column("weight", "{:.2f}".format),
@@ -158,11 +158,11 @@ def scores_table(e: Explanation, keys: Sequence[int], quote: Quote) -> Table:
     return Table(columns, tuple(rows))
 
 
-def contributions_table(e: Explanation, keys: Sequence[int], quote: Quote) -> Table:
+def contributions_table(e: Explanation, keys: Sequence[int]) -> Table:
     """These keys by what they contribute, and the sum of all."""
 
     def name(key: int | str) -> str:
-        return key if isinstance(key, str) else quote(e.keys[key], _QUOTED)
+        return key if isinstance(key, str) else quoted(e.keys[key], _QUOTED)
 
     columns = (
         Column("#", is_key=True),

@@ -20,6 +20,7 @@ from mhaviz.pages.head_numbers import (
 )
 from mhaviz.pages.head_numbers import reading_text as panels_text
 from mhaviz.pages.panels import Scale
+from mhaviz.pages.registry import HEAD_SUFFIXES, shown
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.records.head_statistics import OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.records.quantity import NORM
@@ -53,6 +54,7 @@ OF_ONE_SENTENCE = tuple(measure for measure in MEASURES if measure.name not in _
 USUAL_ORDER = Order(MEASURES[0].name)
 
 
+@shown(HeadStatistics, HEAD_SUFFIXES)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
     """The means of all numbers; weights share one scale, from 0 to 1, entropy and distance have their own."""
     s, scales, weight = statistics, measure_scales(statistics), weight_text(statistics)

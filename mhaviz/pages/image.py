@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mhaviz.pages.blocks import Quote
+from mhaviz.pages.blocks import Page
+from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import one_text
+from mhaviz.pages.registry import shown
 from mhaviz.pages.words import counted
 from mhaviz.records.image import ImageAttention, ImageMap
 
@@ -13,25 +15,31 @@ _TITLE_NAME = 60
 _FEW = 2  # special tokens that are named
 
 
-def image_title(over: ImageAttention, quote: Quote) -> str:
+@shown(ImageAttention, figure="image:image_figure", view="image:ImageView")
+def image_page(over: ImageAttention) -> Page:
+    """What no blocks could show: each medium lays the maps over the image, or beside each other, in its own way."""
+    return Page(image_title(over), (), over.source.footnote)
+
+
+def image_title(over: ImageAttention) -> str:
     """ "attention of token 0 to photo.png, layer 3, blocks.3.attn"; what all pictures have in common is said here."""
     what = over.quantity.title_prefix + "attention"
-    query = quote(over.query, _NAME)
+    query = quoted(over.query, _NAME)
     if any(m.patch for m in over.maps):
         query = f"patch {query}"
     who = f"{what} of {query}" if over.query else f"mean {what} of all queries"
-    image = quote(over.image_name, _TITLE_NAME) if over.image_name else "the image"
+    image = quoted(over.image_name, _TITLE_NAME) if over.image_name else "the image"
     first, common = over.maps[0], ""
     if len(over.maps) == 1:
-        common = map_title(first, quote)
+        common = map_title(first)
     elif is_of_one_layer(over):
-        common = map_title(replace(first, pass_number=None, sentence=None), quote)
+        common = map_title(replace(first, pass_number=None, sentence=None))
     return ", ".join(filter(None, [f"{who} to {image}", common]))
 
 
-def map_title(m: ImageMap, quote: Quote) -> str:
+def map_title(m: ImageMap) -> str:
     """ "layer 3, blocks.3.attn", or "layer 3, pass 100, example 2, blocks.3.attn"."""
-    module = quote(m.module, _TITLE_NAME) if m.module else ""
+    module = quoted(m.module, _TITLE_NAME) if m.module else ""
     return ", ".join(filter(None, [f"layer {m.layer}", input_text(m), module]))
 
 
@@ -87,10 +95,10 @@ def head_titles(over: ImageAttention, m: ImageMap) -> tuple[str, ...]:
     return ("all heads",) if over.quantity.through_layers else tuple(f"head {head}" for head in m.heads)
 
 
-def special_text(over: ImageAttention, quote: Quote) -> str:
+def special_text(over: ImageAttention) -> str:
     """The tokens that are no patches, if there are any: "token 0 and 4 tokens more"."""
     texts = list(dict.fromkeys(text for m in over.maps for text in m.special_texts))
-    named = [quote(text, _NAME) or "a special token" for text in texts[:_FEW]]
+    named = [quoted(text, _NAME) or "a special token" for text in texts[:_FEW]]
     more = [counted(len(texts) - _FEW, "token") + " more"] if len(texts) > _FEW else []
     return " and ".join([", ".join(named), *more]) if more else " and ".join(named)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from mhaviz.pages.blocks import NOTHING, Column, Quote, Table
+from mhaviz.pages.blocks import NOTHING, Column, Table
 from mhaviz.pages.words import counted, position_text
 from mhaviz.records.quantity import WEIGHT
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
@@ -11,16 +11,15 @@ from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 _MOST_DRAWN = 32  # rows; a longer table is no picture any more
 
 
-def summary_table(numbers: Sequence[int], summary: MapSummary, quote: Quote, name: str = WEIGHT.name) -> Table:
+def summary_table(numbers: Sequence[int], summary: MapSummary, name: str = WEIGHT.name) -> Table:
     """A row a head; ``numbers``: of all heads; ``name``: of what the map shows."""
-    sinks, link, farthest = partial(_sinks, summary.queries, quote), partial(_link, quote), partial(_farthest, quote)
     columns = (
         Column("head", is_key=True),
         Column("mean entropy", _entropy),
         Column(f"within {summary.near}", _share),
-        Column("strongest sinks", sinks, "left"),
-        Column(f"largest {name}", link, "left"),
-        Column("farthest strong link", farthest, "left"),
+        Column("strongest sinks", partial(_sinks, summary.queries), "left"),
+        Column(f"largest {name}", _link, "left"),
+        Column("farthest strong link", _farthest, "left"),
     )
     rows = [
         (number, head, head.local, head.sinks, head.strongest, head)
@@ -52,21 +51,19 @@ def _entropy(head: HeadSummary) -> str:
     return f"{head.entropy:.2f}{ratio}"
 
 
-def _sinks(queries: int, quote: Quote, sinks: Sequence[Sink]) -> str:
-    return ", ".join(
-        f"{position_text(sink.key, sink.token, quote)} ({_share(sink.received / queries)})" for sink in sinks[:2]
-    )
+def _sinks(queries: int, sinks: Sequence[Sink]) -> str:
+    return ", ".join(f"{position_text(sink.key, sink.token)} ({_share(sink.received / queries)})" for sink in sinks[:2])
 
 
-def _link(quote: Quote, link: Link) -> str:
-    query = position_text(link.query, link.query_token, quote)
-    return f"{query} → {position_text(link.key, link.key_token, quote)} ({link.weight:.2g})"
+def _link(link: Link) -> str:
+    query = position_text(link.query, link.query_token)
+    return f"{query} → {position_text(link.key, link.key_token)} ({link.weight:.2g})"
 
 
-def _farthest(quote: Quote, head: HeadSummary) -> str:
+def _farthest(head: HeadSummary) -> str:
     if head.local is None:  # between two texts nothing is far
         return NOTHING
-    return _link(quote, head.farthest) if head.farthest else "none"
+    return _link(head.farthest) if head.farthest else "none"
 
 
 def _share(share: float) -> str:

@@ -5,6 +5,7 @@ import numpy as np
 from mhaviz.pages.blocks import Drawn, Legend, Page, Panels, Text, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
+from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
@@ -15,6 +16,7 @@ PAD = "pad"
 """The label of a token that only fills the batch up."""
 
 
+@shown(Masking)
 def masking_page(m: Masking) -> Page:
     """Of each sentence scores, masked scores, weights and, with dropout, what it leaves; all on the same scales."""
     layer = "" if m.layer is None else f", layer {m.layer}"

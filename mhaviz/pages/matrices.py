@@ -7,9 +7,11 @@ from itertools import groupby, zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Drawn, Grid, Legend, Page, Panels, Quote, QuotedText, Text, Where
+from mhaviz.pages.blocks import Drawn, Grid, Legend, Page, Panels, Text, Where
 from mhaviz.pages.explanation import number_text
+from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale
+from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.pages.words import attention_title
 from mhaviz.records.attention import AttentionMap
@@ -34,12 +36,13 @@ _QUOTED = 14  # cells of a terminal, of a token in a sum
 _MANY = 100.0  # from here on numbers have no decimals, a tenth of it one
 
 
+@shown(LayerMatrices)
 def matrices_page(m: LayerMatrices) -> Page:
     """X, Q, K and V; S between Q and Kᵀ, H between A and V for each head; the heads' H side by side, and O."""
     scales = _Scales.of(m)
     heads = [_head(m, head, scales) for head in m.heads]
     blocks = (
-        QuotedText(lambda quote: Text((marked_text(m, quote),), "subtitle")),
+        Text((marked_text(m),), "subtitle"),
         Text((_OUTLINED,), "quiet", "drawn"),
         Text((PROJECT,), "heading"),
         Grid(_wholes(m, m.projected, scales)),
@@ -163,7 +166,7 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
             ),
         )
     )
-    example = QuotedText(lambda quote: Text((score_text(m, head, quote), output_text(m, head, quote))))
+    example = Text((score_text(m, head), output_text(m, head)))
     return Grid(((Text((head_title(m, head),), "heading"),), (example,), (products,)))
 
 
@@ -212,20 +215,20 @@ def _run(head: int, width: int) -> str:
     return f"{head * width} to {(head + 1) * width - 1}" if width > 1 else f"{head}"
 
 
-def marked_text(m: LayerMatrices, quote: Quote) -> str:
+def marked_text(m: LayerMatrices) -> str:
     """Which query and which key are the example."""
-    query, key = quote(m.queries.texts[m.position], _QUOTED), quote(m.keys.texts[m.key_position], _QUOTED)
+    query, key = quoted(m.queries.texts[m.position], _QUOTED), quoted(m.keys.texts[m.key_position], _QUOTED)
     return (
         f"example: the query “{query}” at position {m.position}, and the key with its largest weight in head "
         f"{m.heads[0].head}, “{key}” at position {m.key_position}"
     )
 
 
-def score_text(m: LayerMatrices, head: HeadMatrices, quote: Quote) -> str:
+def score_text(m: LayerMatrices, head: HeadMatrices) -> str:
     """How the marked cell of S is made: products of features, written out where they are few."""
     i, j = m.position, m.key_position
     score, q, k = float(head.scores[i, j]), head.query[i], head.key[j]
-    tokens = f"S: q(“{quote(m.queries.texts[i], _QUOTED)}”)·k(“{quote(m.keys.texts[j], _QUOTED)}”)"
+    tokens = f"S: q(“{quoted(m.queries.texts[i], _QUOTED)}”)·k(“{quoted(m.keys.texts[j], _QUOTED)}”)"
     if np.isnan(score):
         return f"{tokens}: the key is hidden, and no number stands in S"
     product = number_text(float(q.astype(np.float64) @ k.astype(np.float64)))
@@ -238,18 +241,18 @@ def score_text(m: LayerMatrices, head: HeadMatrices, quote: Quote) -> str:
     return f"{text}; {m.rule} = {number_text(score)}"
 
 
-def output_text(m: LayerMatrices, head: HeadMatrices, quote: Quote) -> str:
+def output_text(m: LayerMatrices, head: HeadMatrices) -> str:
     """How the marked row of H is made: the values, each times its weight, of many keys the heaviest."""
     weights = head.weights[m.position]
     seen = np.flatnonzero(np.isfinite(head.scores[m.position]))
     heaviest = sorted(seen.tolist(), key=lambda key: -float(weights[key]))[:_MOST_TERMS]
     shown = sorted(key for key in heaviest if key == heaviest[0] or weights[key] >= _LEAST_TERM)
-    terms = [f"{weights[key]:.2f}·v(“{quote(m.keys.texts[key], _QUOTED)}”)" for key in shown]
+    terms = [f"{weights[key]:.2f}·v(“{quoted(m.keys.texts[key], _QUOTED)}”)" for key in shown]
     if more := len(seen) - len(shown):
         terms.append(f"{more} more")
     row = head.output[m.position]
     numbers = f" = ({', '.join(map(number_text, row.tolist()))})" if len(row) <= _WRITTEN_OUT else ""
-    query = quote(m.queries.texts[m.position], _QUOTED)
+    query = quoted(m.queries.texts[m.position], _QUOTED)
     return f"H: h(“{query}”) = {' + '.join(terms) or '0, as every key is hidden'}{numbers}"
 
 

@@ -13,14 +13,13 @@ from mhaviz.pages.blocks import (
     Legend,
     Page,
     Panels,
-    Quote,
-    QuotedTable,
-    QuotedText,
     Table,
     Text,
 )
+from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
+from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
 from mhaviz.records.axis import Axis
 from mhaviz.records.projections import ProjectionComparison
@@ -38,6 +37,7 @@ Pair = tuple[str, str] | None
 """The two words that serve as an example, as a medium can show them; None: there is but one."""
 
 
+@shown(ProjectionComparison)
 def projections_page(c: ProjectionComparison) -> Page:
     """The four stages side by side, each with its scores, weights and outputs; below, the heads and how unlike."""
     tokens, heads = Axis.of(c.tokens), Axis.of(map(str, range(len(c.heads))))
@@ -64,8 +64,8 @@ def projections_page(c: ProjectionComparison) -> Page:
         Panels(title, tuple(maps), tokens, tokens, maps[0].title, 4, _SIDES),
         Panels("", tuple(results), tokens, features, results[0].title, 4),
         *([Text((_OUTLINED,), "quiet", "drawn")] if outlined else []),
-        QuotedText(lambda quote: Text(tuple(_stage_texts(c, _quoted(c, quote))))),
-        QuotedTable(lambda quote: _measures(c, _quoted(c, quote))),
+        Text(tuple(_stage_texts(c, _quoted(c)))),
+        _measures(c, _quoted(c)),
         Panels(
             _split_text(c), of_heads, tokens, tokens, of_heads[0].title, min(len(of_heads), 4), _SIDES, is_main=False
         ),
@@ -96,10 +96,10 @@ def _score_scale(c: ProjectionComparison) -> Scale:
     return Scale.around_zero(scores, "score")
 
 
-def _quoted(c: ProjectionComparison, quote: Quote) -> Pair:
+def _quoted(c: ProjectionComparison) -> Pair:
     if c.pair is None:
         return None
-    first, second = (quote(c.tokens[i], _QUOTED) for i in c.pair)
+    first, second = (quoted(c.tokens[i], _QUOTED) for i in c.pair)
     return (first, second) if first != second else (f"{first} {c.pair[0]}", f"{second} {c.pair[1]}")
 
 

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Page, Table, Text
-from mhaviz.pages.maps import attention_page
+from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.scaling import scaling_blocks
 from mhaviz.pages.trace import costs_text, steps_table
 from mhaviz.records.report import Report
@@ -12,6 +13,7 @@ from mhaviz.records.trace import ShapeTrace
 _SHOWN = ("step", "equation", "shape", "FLOPs", "bytes")  # of the columns of all steps
 
 
+@shown(Report, PAGE_SUFFIXES)
 def report_page(report: Report) -> Page:
     """The heads, a table of the shapes, and one head unscaled beside scaled."""
     page, scaling = attention_page(report.attention, can_choose=False), report.scaling

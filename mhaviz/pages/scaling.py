@@ -8,6 +8,7 @@ import numpy as np
 from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxis, Series, Table, Text, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale
+from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.records.axis import Axis
 from mhaviz.records.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
@@ -54,6 +55,7 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
     return Table(columns, tuple((s.name, s.text(unscaled), s.text(scaled)) for s in STATISTICS))
 
 
+@shown(ScalingSweep)
 def sweep_page(sweep: ScalingSweep) -> Page:
     """Every number against d_key, unscaled and scaled, and the standard deviation that theory expects."""
     unscaled, scaled, theory = (
@@ -103,6 +105,7 @@ def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: 
     return Table(columns, tuple(rows), where="listed")
 
 
+@shown(ScalingComparison)
 def scaling_page(c: ScalingComparison) -> Page:
     """Of each head scores and weights, unscaled and scaled, and what they are in numbers."""
     return Page("", scaling_blocks(c, study_title(c)), c.source.footnote, READING)

@@ -6,11 +6,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Column, Quote, Table
+from mhaviz.pages.blocks import Block, Column, Grid, Page, Table, Text
 from mhaviz.pages.explanation import number_text
+from mhaviz.pages.labels import quoted
+from mhaviz.pages.registry import shown
 from mhaviz.pages.words import counted
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
+
+
+@shown(ShapeTrace, figure="flow:flow_figure")
+def trace_page(trace: ShapeTrace) -> Page:
+    """Every step, its numbers where they are kept, and an element that is followed through the reshapes."""
+    blocks: list[Block] = [steps_table(trace), Text((f"altogether {costs_text(trace.steps)}", ""))]
+    if any(step.values is not None for step in trace.steps):
+        for numbers in step_numbers(trace):
+            blocks += [Text((numbers.heading,), "heading"), Grid((numbers.tables,)), Text(("",))]
+        blocks.append(Text(numbers_remark(trace), "quiet"))
+    if trace.followed is not None:
+        first, *rest = following_text(trace.followed, trace)
+        blocks += [Text((first,), "heading"), visits_table(trace.followed), Text(tuple(rest))]
+    return Page("", tuple(blocks), trace.source.footnote)
 
 
 def steps_table(trace: ShapeTrace) -> Table:
@@ -53,9 +69,9 @@ _TOKEN = 10  # cells of a terminal, of a token over or beside numbers
 _OF_QUERIES, _OF_KEYS = ("q_length", "seq_length"), ("k_length",)
 
 
-def step_numbers(trace: ShapeTrace, quote: Quote) -> tuple[StepNumbers, ...]:
+def step_numbers(trace: ShapeTrace) -> tuple[StepNumbers, ...]:
     """The steps that have numbers of their own: rows are tokens, columns features or keys."""
-    return tuple(_numbers_of(trace, step, quote) for step in trace.steps if _is_printed(step))
+    return tuple(_numbers_of(trace, step) for step in trace.steps if _is_printed(step))
 
 
 def numbers_remark(trace: ShapeTrace) -> tuple[str, ...]:
@@ -78,24 +94,24 @@ def _is_printed(step: TraceStep) -> bool:
     return step.values is not None and step.memory == "computed" and len(step.shape) in (3, 4)
 
 
-def _numbers_of(trace: ShapeTrace, step: TraceStep, quote: Quote) -> StepNumbers:
+def _numbers_of(trace: ShapeTrace, step: TraceStep) -> StepNumbers:
     """A table of (length, features), one for each head of (n_heads, length, features)."""
     assert step.values is not None
     first, axes = step.values[0], step.axes[1:]
     heading = f"{step.name} = {step.equation}, {shape_text(step.shape)}"
-    rows, columns = (_labels(trace, axis, first.shape[i - 2], quote) for i, axis in enumerate(axes[-2:]))
+    rows, columns = (_labels(trace, axis, first.shape[i - 2]) for i, axis in enumerate(axes[-2:]))
     matrices = first if first.ndim == 3 else first[None]
     names = [f"head {i}" for i in range(len(matrices))] if first.ndim == 3 else [""]
     tables = (_matrix_table(*named, rows, columns) for named in zip(names, matrices, strict=True))
     return StepNumbers(heading, tuple(tables))
 
 
-def _labels(trace: ShapeTrace, axis: str, size: int, quote: Quote) -> list[str]:
+def _labels(trace: ShapeTrace, axis: str, size: int) -> list[str]:
     """The tokens of the first sentence, without its padding; of an axis of something else its numbers."""
     is_of_tokens = axis in _OF_QUERIES or (axis in _OF_KEYS and _have_same_tokens(trace))
     if not (is_of_tokens and trace.tokens and len(trace.tokens[0]) <= size):
         return list(map(str, range(size)))
-    return [quote(token, _TOKEN) for token in trace.tokens[0]]
+    return [quoted(token, _TOKEN) for token in trace.tokens[0]]
 
 
 def _have_same_tokens(trace: ShapeTrace) -> bool:
@@ -150,7 +166,7 @@ def costs_text(steps: Sequence[TraceStep]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def following_text(followed: FollowedElement, trace: ShapeTrace, quote: Quote) -> tuple[str, ...]:
+def following_text(followed: FollowedElement, trace: ShapeTrace) -> tuple[str, ...]:
     """What happens to a followed element, a sentence each; the first is a heading."""
     position, intruder = followed.element[1], followed.intruder
     heads = trace.step("Q heads")
@@ -159,7 +175,7 @@ def following_text(followed: FollowedElement, trace: ShapeTrace, quote: Quote) -
         words = trace.tokens[batch] if trace.tokens else None
         if words is None:
             return f"position {index}"
-        return f"“{quote(words[index], 24)}”, position {index}" if index < len(words) else f"padding {index}"
+        return f"“{quoted(words[index], 24)}”, position {index}" if index < len(words) else f"padding {index}"
 
     heading = f"Q{list(followed.element)}, of {token(followed.element[0], position)}, through every reshape"
     view = f"A view straight to {shape_text(heads.shape)}, without the transpose,"

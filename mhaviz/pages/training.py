@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.registry import shown
 from mhaviz.records.training import Evaluation, LearningPoint, Training
 
 _T = TypeVar("_T")
 _ROWS, _BAR = 20, 20  # of a table, and cells of a bar
 
 
+@shown(Training)
 def training_page(training: Training) -> Page:
     """Loss and held-out score after every so many steps."""
     title = (
@@ -49,6 +51,7 @@ def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
     return Table(columns, tuple(rows), where="listed")
 
 
+@shown(Evaluation)
 def evaluation_page(evaluation: Evaluation) -> Page:
     """What the model gets right, and the alignment error rate of each head and of their mean as bars."""
     e = evaluation

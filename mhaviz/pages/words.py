@@ -1,6 +1,7 @@
 """Words that several pages have in common."""
 
-from mhaviz.pages.blocks import Quote, Title
+from mhaviz.pages.blocks import Title
+from mhaviz.pages.labels import quoted
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.probes import Needle, Probe, RandomRepeats
 from mhaviz.records.scaling import ScalingComparison
@@ -9,9 +10,9 @@ from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 _TOKEN_CELLS = 16  # a token beside its position is cut to so many
 
 
-def position_text(position: int, token: str, quote: Quote) -> str:
+def position_text(position: int, token: str) -> str:
     """12,345 and "whale" → "12,345 whale"; a token that is its own position, for want of labels, is not said twice."""
-    return f"{position:,}" if token == str(position) else f"{position:,} {quote(token, _TOKEN_CELLS)}"
+    return f"{position:,}" if token == str(position) else f"{position:,} {quoted(token, _TOKEN_CELLS)}"
 
 
 def counted(number: int, thing: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
-from mhaviz.pages.maps import attention_page
+from mhaviz.pages.attention import attention_page
 from mhaviz.pages.training import evenly
 from mhaviz.records.attention import Attention
 from mhaviz.views.style import Style

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
-from mhaviz.views.labels import visible
+from mhaviz.pages.labels import visible
+from mhaviz.pages.registry import FIGURE_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
@@ -100,13 +101,6 @@ DATA: dict[str, Callable[[Any, BinaryIO], None]] = {
     ".csv": _write_csv,
 }
 """How each format is written that is neither a picture nor a page."""
-
-FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-RECORD_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
-PAGE_SUFFIXES = (*RECORD_SUFFIXES, ".html")
-HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
-ABLATION_SUFFIXES = (*RECORD_SUFFIXES, ".csv")
-MAP_SUFFIXES = (*FIGURE_SUFFIXES, *DATA, ".html")
 
 
 def save_all(paths: Sequence[Path], record: object, style: "Style", **details: Any) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.maps import scale_group
+from mhaviz.pages.attention import scale_group
 from mhaviz.pages.panels import DIVERGING, INK, Scale, decimals_of
 from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.records.attention import AttentionMap
@@ -96,8 +96,13 @@ class Style:
 
     @property
     def ends(self) -> tuple[str, str] | None:
-        """What the colours of the lowest and the highest number are called, if anybody could call them so."""
-        return ("blue", "red") if self.cmap == DIVERGING else None
+        """What the colours of the lowest and the highest change are called, if anybody could call them so."""
+        return ("blue", "red") if self.diverging == DIVERGING else None
+
+    @property
+    def diverging(self) -> str:
+        """The colours of numbers of two signs, for which ink has no middle."""
+        return DIVERGING if self.cmap == INK else self.cmap
 
     def scales(self, maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap]) -> dict[str, Scale]:
         """The one scale of each ``scale_group``. ``drawn``: the same maps, in the cells of the picture."""
@@ -116,7 +121,7 @@ class Style:
         """
         maps = self._checked(maps)
         largest = self.vmax or max(map(_largest_change, maps)) or 1.0
-        return Scale(self.cmap, -largest, largest, decimals_of(largest), signed=True)
+        return Scale(self.diverging, -largest, largest, decimals_of(largest), signed=True)
 
     def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
         """The one scale of all these maps.

@@ -12,11 +12,10 @@ from mhaviz.records.attention import Attention
 from mhaviz.records.difference import RowChange
 from mhaviz.records.source import Source
 from mhaviz.views.data import document
-from mhaviz.views.labels import quoting
 
 
 def table(d):
-    return ranking_table(d, quoting())
+    return ranking_table(d)
 
 
 def rows(d, most):

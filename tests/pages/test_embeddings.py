@@ -7,7 +7,7 @@ import pytest
 from rounding import rounding
 
 import mhaviz
-from mhaviz.pages.blocks import Drawn, Panels, QuotedText
+from mhaviz.pages.blocks import Drawn, Panels, Text
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.pages.panels import DIVERGING
 from mhaviz.records.embeddings import EmbeddedText, InputPart
@@ -33,8 +33,8 @@ def panels(e):
 
 
 def words(e):
-    (text,) = (block for block in embeddings_page(e).blocks if isinstance(block, QuotedText))
-    return " ".join(text.make(lambda token, cells: token).lines)
+    (text,) = (block for block in embeddings_page(e).blocks if isinstance(block, Text))
+    return " ".join(text.lines)
 
 
 def test_what_is_summed_shares_one_scale_with_zero_in_its_middle():

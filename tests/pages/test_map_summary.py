@@ -4,7 +4,6 @@ from made import Edges, made_map
 
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
-from mhaviz.views.labels import quoting, visible
 
 
 @pytest.fixture
@@ -27,8 +26,8 @@ def window():
     return made_map(("a", "b", "c", "d"), ("w", "x", "y", "z"), weights, cells=cells, summary=summary, heads=(5, 2))
 
 
-def table(m, shown=visible):
-    return summary_table(m.heads, m.summary, quoting(shown))
+def table(m):
+    return summary_table(m.heads, m.summary)
 
 
 def test_rows_name_tokens_by_their_position_in_the_whole_input(window):

@@ -6,6 +6,7 @@ from made import Edges, remade
 from rich.cells import cell_len
 
 from mhaviz.pages.blocks import Drawn
+from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import (
     cells_text,
     hidden_text,
@@ -19,7 +20,6 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import Cells, Quantity
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
-from mhaviz.views.labels import title_text
 
 
 def pair(kind, queries, keys):

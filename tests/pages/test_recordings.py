@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from made import made_map
 
+from mhaviz.pages.attention import attention_page, by_attention
+from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import left_out_text, map_title, passes_text
-from mhaviz.pages.maps import attention_page, by_attention
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.words import unnamed_text
 from mhaviz.records.attention import Attention
 from mhaviz.records.quantity import ROLLOUT
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens, patch_tokens
-from mhaviz.views.labels import title_text
 
 
 def maps_of(modules, n_heads=2, length=4, **more):

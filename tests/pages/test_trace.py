@@ -4,7 +4,6 @@ import pytest
 from mhaviz.analyses.following import follow_element
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.trace import following_text, numbers_remark, step_numbers
-from mhaviz.views.labels import quoting
 
 
 @pytest.mark.parametrize(
@@ -18,7 +17,7 @@ from mhaviz.views.labels import quoting
 )
 def test_what_is_said_of_a_followed_element(layer, sentence, element, text):
     trace = layer.trace(layer.encode([sentence]))
-    assert text in " ".join(following_text(follow_element(trace, element), trace, quoting()))
+    assert text in " ".join(following_text(follow_element(trace, element), trace))
 
 
 def traced(layer, sentences, target=None):
@@ -27,7 +26,7 @@ def traced(layer, sentences, target=None):
 
 def numbers(trace, step):
     """The tables of a step: the headings and the labelled rows of each."""
-    (found,) = [one for one in step_numbers(trace, quoting()) if one.heading.startswith(f"{step} = ")]
+    (found,) = [one for one in step_numbers(trace) if one.heading.startswith(f"{step} = ")]
     return [(table.headings(), table.rows) for table in found.tables]
 
 
@@ -52,7 +51,7 @@ def test_keys_of_another_text_have_no_names_of_queries():
 
 def test_a_hidden_score_is_no_number():
     trace = traced(RandomLayer(8, 4, device_name="cpu", causal=True), ["a b"])
-    (found,) = [one for one in step_numbers(trace, quoting()) if one.heading.startswith("S masked = ")]
+    (found,) = [one for one in step_numbers(trace) if one.heading.startswith("S masked = ")]
     assert found.tables[0].texts()[0][2] == "−∞"
 
 

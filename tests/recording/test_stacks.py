@@ -9,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.errors import ArgumentError
-from mhaviz.pages.maps import attention_page
+from mhaviz.pages.attention import attention_page
 
 IDS, OTHERS = torch.tensor([[1, 5, 3, 4]]), torch.tensor([[9, 8, 7, 6]])
 CLOSE = rounding(depth=3)

@@ -8,7 +8,8 @@ import pytest
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
-from mhaviz.views.formats import DATA, MAP_SUFFIXES, check_outputs, save_all
+from mhaviz.pages.registry import MAP_SUFFIXES
+from mhaviz.views.formats import DATA, check_outputs, save_all
 from mhaviz.views.style import Style
 
 ALL = MAP_SUFFIXES

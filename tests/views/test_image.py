@@ -15,6 +15,7 @@ from PIL import Image
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.image import stretched_text
 from mhaviz.pages.panels import Scale
+from mhaviz.pages.registry import RECORD_SUFFIXES, entry_of
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.source import Source
@@ -22,9 +23,8 @@ from mhaviz.records.tokens import Tokens, patch_tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.image import DARKER, painted
-from mhaviz.views.formats import RECORD_SUFFIXES
 from mhaviz.views.lab import to_lab
-from mhaviz.views.showing import entry_of, figure_of, view_of
+from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 
 PHOTO = np.zeros((28, 42, 3), np.uint8)

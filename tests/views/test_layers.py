@@ -9,12 +9,12 @@ from made import Edges, remade
 from PIL import Image
 from shown import heatmap_figure, heatmap_view
 
+from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.blocks import Heads
-from mhaviz.pages.maps import attention_page, by_attention
+from mhaviz.pages.labels import title_text
 from mhaviz.records.attention import Attention
 from mhaviz.records.source import Source
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
-from mhaviz.views.labels import title_text
 from mhaviz.views.style import Style
 
 TOKENS = ("the", "cat", "sat")

@@ -18,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 from shown import heatmap_figure
 
+from mhaviz.pages.labels import harmless
 from mhaviz.records.source import Source
 from mhaviz.views.figure.sheet import Sheet, text_width
-from mhaviz.views.labels import harmless
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates too
 

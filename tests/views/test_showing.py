@@ -1,13 +1,17 @@
 """Every record is shown, and its page says the same in every medium."""
 
+import importlib
+import json
+import pkgutil
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from drawn import texts
 from looking import encoded, traced
 
-import mhaviz
+import mhaviz.pages
 from mhaviz.analyses.difference import compare
 from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.masking import masking
@@ -16,19 +20,21 @@ from mhaviz.analyses.projections import compare_projections
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.pages.blocks import Curves, Heads, Legend, Page, Panels, QuotedTable, QuotedText, Table, Text, leaves
+from mhaviz.pages import registry
+from mhaviz.pages.blocks import Curves, Heads, Legend, Page, Panels, Table, Text, leaves
+from mhaviz.pages.registry import page_of
 from mhaviz.records.attention import Attention
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput
 from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
 from mhaviz.records.implementations import Implementation, ImplementationComparison
 from mhaviz.records.report import Report
+from mhaviz.records.shown import Shown
 from mhaviz.records.source import Source
 from mhaviz.records.timing import Timing
 from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.views.data import document
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.labels import quoting
-from mhaviz.views.showing import SHOWN, figure_of, fitted_style, page_of
+from mhaviz.views.showing import figure_of, fitted_style, view_of
 from mhaviz.views.terminal.page import PageView
 
 SOURCE, TIMES = Source("made by hand"), (Timing(0.1, 3, 2**20), Timing(0.4, 3, 2**22))
@@ -91,15 +97,40 @@ def records(random_map, random_heads, random_effects):
 
 
 def test_every_page_is_tried(records):
-    assert set(records) == set(SHOWN)
+    for module in pkgutil.iter_modules(mhaviz.pages.__path__):
+        importlib.import_module(f"mhaviz.pages.{module.name}")
+    assert len(records) == 18
+    assert set(records) == {kind.__name__ for kind, entry in registry._ENTRIES.items() if not entry.figure}
     assert all(document(record) for record in records.values())
     with pytest.raises(MhavizError, match="expected a record that can be shown, got Source"):
         figure_of(SOURCE)
 
 
-@pytest.mark.parametrize("kind", SHOWN)
-def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
-    page, style = page_of(records[kind]), fitted_style(records[kind])
+def test_a_new_result_needs_a_page_and_a_line(show, tmp_path):
+    @dataclass(frozen=True)
+    class Answer(Shown):
+        source: Source
+        number: int
+
+    @registry.shown(Answer)
+    def answer_page(answer):
+        return Page("the answer", (Text((f"is {answer.number}",)),), answer.source.footnote)
+
+    try:
+        answer = Answer(SOURCE, 42)
+        assert "is 42" in show(view_of(answer))
+        answer.save(tmp_path / "a.png", tmp_path / "a.json")
+        assert json.loads((tmp_path / "a.json").read_text())["number"] == 42
+        with pytest.raises(ArgumentError, match="cannot tell the format"):
+            answer.save(tmp_path / "a.csv")
+    finally:
+        del registry._ENTRIES[Answer]
+
+
+@pytest.mark.parametrize("number", range(18))
+def test_paper_and_terminal_say_what_the_page_says(show, records, number):
+    record = list(records.values())[number]
+    page, style = page_of(record), fitted_style(record)
     drawn = texts(draw_page(page, style))
     listed = re.sub(r"\x1b\[[0-9;]*m", "", show(PageView(page, style), 240))
     for text in filter(None, (getattr(page.title, "head", page.title), page.footnote)):
@@ -117,8 +148,6 @@ def test_paper_and_terminal_say_what_the_page_says(show, records, kind):
 
 def said(block):
     """The words of a block that paper and terminal share."""
-    if isinstance(block, (QuotedTable, QuotedText)):
-        block = block.make(quoting(str))
     if isinstance(block, Table):
         return filter(None, (text for row in block.texts() for text in row))
     if isinstance(block, Heads):

@@ -12,8 +12,8 @@ from mhaviz.cli.shared.probes import RepeatOptions
 from mhaviz.cli.shared.ranking import Top
 from mhaviz.cli.shared.texts import CorpusFile, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.registry import ABLATION_SUFFIXES
 from mhaviz.processes import this_process
-from mhaviz.views.formats import ABLATION_SUFFIXES
 
 
 def ablate(

@@ -17,9 +17,9 @@ from mhaviz.cli.shared.models import ArrayKind, Dtype, Heads, PlainDevice, array
 from mhaviz.cli.shared.parsing import number_or_auto, parsed
 from mhaviz.cli.shared.texts import Languages
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.registry import PAGE_SUFFIXES
 from mhaviz.processes import this_process
 from mhaviz.records.corpus_part import SUFFIX
-from mhaviz.views.formats import PAGE_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mhaviz.views.style import Style
 
 _T = TypeVar("_T")
-_CHANGES = "RdBu_r"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,7 +90,7 @@ class PairOptions:
 class ChangeOptions(PictureOptions):
     """How changes look."""
 
-    cmap: Annotated[str, look_option(help="A diverging colormap of matplotlib.")] = _CHANGES
+    cmap: Annotated[str, look_option(help="ink, blue to red for changes, or one of matplotlib's.")] = "ink"
     vmax: Annotated[
         Any,
         look_option(
@@ -157,7 +156,6 @@ def diff(
     ]
     if of_maps:
         raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")
-    style = replace(style, cmap="ink") if looks.cmap == _CHANGES else style
     one_layer = layer[0] if layer else None
     texts = corpus.corpus(delivery, None, pair.file)
 

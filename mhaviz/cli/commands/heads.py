@@ -13,8 +13,8 @@ from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
+from mhaviz.pages.registry import HEAD_SUFFIXES
 from mhaviz.records.corpus_part import SUFFIX
-from mhaviz.views.formats import HEAD_SUFFIXES
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 

@@ -8,7 +8,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, model_option
 from mhaviz.cli.shared.pooling import LongOptions
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
-from mhaviz.views.formats import MAP_SUFFIXES
+from mhaviz.pages.registry import MAP_SUFFIXES
 
 
 def heatmap(

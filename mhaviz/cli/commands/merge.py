@@ -12,8 +12,8 @@ from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.registry import HEAD_SUFFIXES
 from mhaviz.records.corpus_part import SUFFIX
-from mhaviz.views.formats import HEAD_SUFFIXES
 
 
 def merge(
@@ -42,8 +42,8 @@ def merge(
 
     from mhaviz.api.parts import merge_parts, result_of
     from mhaviz.files.parts import write_part
+    from mhaviz.pages.registry import entry_of
     from mhaviz.records.head_statistics import HeadStatistics
-    from mhaviz.views.showing import entry_of
 
     whole = merge_parts(parts)
     found = result_of(whole)

@@ -19,7 +19,7 @@ from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.pooling import PoolOptions
 from mhaviz.cli.shared.running import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.views.formats import HEAD_SUFFIXES, MAP_SUFFIXES
+from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.recording import Recording

@@ -9,7 +9,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import one
 from mhaviz.cli.shared.texts import OneSentence, Target, given_to
-from mhaviz.views.formats import PAGE_SUFFIXES
+from mhaviz.pages.registry import PAGE_SUFFIXES
 
 
 def report(

@@ -10,7 +10,7 @@ from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import ArrayKind, Heads, array_option
-from mhaviz.views.formats import MAP_SUFFIXES
+from mhaviz.pages.registry import MAP_SUFFIXES
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,8 +15,9 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.film import Film
 from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
+from mhaviz.pages.registry import RECORD_SUFFIXES
 from mhaviz.records.corpus_part import SUFFIX
-from mhaviz.views.formats import RECORD_SUFFIXES, check_outputs
+from mhaviz.views.formats import check_outputs
 
 if TYPE_CHECKING:
     from mhaviz.training.trainer import Trainer

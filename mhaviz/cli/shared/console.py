@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from mhaviz.errors import MhavizError
+from mhaviz.pages.labels import cut, visible
 from mhaviz.processes import this_process
-from mhaviz.views.labels import cut, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

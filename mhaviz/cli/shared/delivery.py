@@ -11,9 +11,10 @@ import typer
 
 from mhaviz.cli.shared.console import print_view, printing, say, working
 from mhaviz.errors import MhavizError
+from mhaviz.pages.registry import FIGURE_SUFFIXES, RECORD_SUFFIXES
 from mhaviz.processes import this_process
 from mhaviz.units import readable_bytes
-from mhaviz.views.formats import FIGURE_SUFFIXES, RECORD_SUFFIXES, check_outputs, save_all
+from mhaviz.views.formats import check_outputs, save_all
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,7 +12,7 @@ import typer
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.views.formats import RECORD_SUFFIXES
+from mhaviz.pages.registry import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.cli.shared.appearance import MapOptions

@@ -16,7 +16,7 @@ from mhaviz.files import texts
 from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models.pretrained.folder import is_file
-from mhaviz.views.formats import RECORD_SUFFIXES
+from mhaviz.pages.registry import RECORD_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.cli.shared.models import ModelOptions

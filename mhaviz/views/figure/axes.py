@@ -10,12 +10,12 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from mhaviz.errors import ArgumentError
-from mhaviz.pages.maps import scale_group
+from mhaviz.pages.attention import scale_group
+from mhaviz.pages.labels import cut
 from mhaviz.pages.panels import tile_titles
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import listed_colormap
-from mhaviz.views.labels import cut
 from mhaviz.views.style import Style
 
 _LABELLED = 40  # tokens that have names on an axis; more would run into one another

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-from mhaviz.pages.maps import attention_page
+from mhaviz.pages.attention import attention_page
 from mhaviz.pages.panels import INK
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis

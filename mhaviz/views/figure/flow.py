@@ -10,7 +10,6 @@ from mhaviz.pages.trace import costs_text, following_text, shape_text
 from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width, wrap
-from mhaviz.views.labels import quoting
 from mhaviz.views.style import Style
 
 WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
@@ -73,7 +72,7 @@ def flow_figure(trace: ShapeTrace, style: Style | None = None) -> Sheet:
     layout = decide_flow(trace.steps)
     width, height = layout.size
     followed = trace.followed
-    lines = following_text(followed, trace, quoting(fonts.shown)) if followed else ()
+    lines = tuple(map(fonts.shown, following_text(followed, trace))) if followed else ()
     wrapped = [part for line in lines for part in wrap(line, width, BODY, fonts.families)]
     over = MARGIN + (0.3 if title else 0.0)
     top = over + 0.32

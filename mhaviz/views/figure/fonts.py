@@ -1,13 +1,12 @@
 """Fonts that have what the tokens need, and escapes for what no font has."""
 
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mhaviz.views.labels import bare, cut, escape, position_suffixes, visible
+from mhaviz.pages.labels import JOINED_EMOJI, bare, cut, escape, position_suffixes, visible
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
@@ -17,10 +16,6 @@ _REGULAR, _BOLD = 400, 600  # weights
 LABEL_CELLS = 24  # a longer token is cut in its middle
 _VARIATION_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 """They choose a form of the character before them, and have none of their own."""
-
-
-_PICTURES = "\u2190-\u2bff\U0001f000-\U0001faff"
-_JOINED_EMOJI = re.compile(f"(?<=[\ufe0f{_PICTURES}])\u200d(?=[{_PICTURES}])")
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ class Fonts:
     def shown(self, text: str) -> str:
         """The text with what acts, and what no font has, escaped; a joined emoji is its parts side by side."""
         if not self.missing.intersection(text):
-            text = _JOINED_EMOJI.sub("", text)
+            text = JOINED_EMOJI.sub("", text)
         return "".join(
             escape(c) if c in self.missing else "" if c in _VARIATION_SELECTORS else c for c in visible(text)
         )

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Heads, Panels, Title
-from mhaviz.pages.maps import scale_group
+from mhaviz.pages.labels import harmless, title_places
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records.attention import AttentionMap
@@ -28,7 +29,6 @@ from mhaviz.views.figure.mosaic import (
 from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, MARGIN, QUIET, SMALL, Sheet, fit_text, snap, text_width, wrap
 from mhaviz.views.figure.sheet import TITLE as FULL
 from mhaviz.views.figure.table import TablePart, measure_table
-from mhaviz.views.labels import harmless, quoting, title_places
 from mhaviz.views.style import Style
 
 TITLE = 0.3  # inches over a mosaic
@@ -213,7 +213,7 @@ def decide_heads(
         layout = layout.spread(pitch)
     table = None
     if block.table is not None:
-        table = measure_table(block.table.make(quoting(fonts.shown)), fonts, card=len(block.tiles) == 1)
+        table = measure_table(block.table, fonts, card=len(block.tiles) == 1)
     text = block.cell_text(m.cells.pooled(*layout.cells)) if block.says_cell else ""
     return HeadsPart(block, block.title, layout, table, text, across=across)
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.blocks import Quote
 from mhaviz.pages.image import (
     image_title,
     left_out_text,
@@ -41,7 +40,6 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
-from mhaviz.views.labels import quoting
 from mhaviz.views.style import LayoutStyle, Style
 
 DARKER = 0.25
@@ -113,9 +111,8 @@ class _Tile:
 def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Sheet:
     quoted = [over.query, over.image_name, *(text for m in over.maps for text in (m.module, *m.special_texts))]
     fonts = Fonts.covering([*quoted, style.title or ""])
-    quote = quoting(fonts.shown)
-    title = style.titled(image_title(over, quote))
-    footnote, remark = style.small_print(over.source.footnote, _remark(over, quote))
+    title = style.titled(fonts.shown(image_title(over)))
+    footnote, remark = style.small_print(over.source.footnote, fonts.shown(_remark(over)))
     scale = style.image_scale([m.flat for m in over.maps])
     names = _Names.of(over, fonts)
     layout = _decide(over, style, names.room)
@@ -146,7 +143,7 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
         sheet.title(MARGIN + 0.1, title)
     _draw_photo(sheet, over, MARGIN, first, photo)
     lights: dict[tuple[int, int, int], NDArray[np.float64]] = {}
-    special = special_text(over, quote)
+    special = fonts.shown(special_text(over)) if special_text(over) else ""
     for tile in tiles:
         _draw_tile(sheet, over, tile, scale, lights, special)
     for y, row in headings:
@@ -159,11 +156,11 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     return sheet
 
 
-def _remark(over: ImageAttention, quote: Quote) -> str:
+def _remark(over: ImageAttention) -> str:
     parts = ["darker, by up to a quarter, where the image is dark"]
     if any(m.patch for m in over.maps):
         parts.append("outlined: the query")
-    if special := special_text(over, quote):
+    if special := special_text(over):
         share = np.concatenate([m.special for m in over.maps]).mean()
         parts.append(f"{share:.2g} goes to {special}, on average")
     parts += [over.quantity.remark, stretched_text(over), left_out_text(over), over.source.remark]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.limits import MOST_CELLS
+from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import CROSS, Panel, Scale
 from mhaviz.records.axis import Axis, cell_edges, even_cells
@@ -33,7 +34,6 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
-from mhaviz.views.labels import every
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels

@@ -15,8 +15,6 @@ from mhaviz.pages.blocks import (
     Legend,
     Page,
     Panels,
-    QuotedTable,
-    QuotedText,
     Table,
     Text,
     Title,
@@ -56,7 +54,6 @@ from mhaviz.views.figure.sheet import (
     wrap,
 )
 from mhaviz.views.figure.table import TablePart, measure_table
-from mhaviz.views.labels import quoting
 from mhaviz.views.style import LayoutStyle, Style
 
 _TITLE = 0.34  # inches
@@ -131,10 +128,11 @@ def _texts(page: Page) -> Iterator[str]:
             yield from written_texts(block)
         elif isinstance(block, Panels):
             yield from (*block.rows.tokens.texts, *block.columns.tokens.texts)
+        elif isinstance(block, Text):
+            yield from block.lines
         table = block.table if isinstance(block, Heads) else block
-        if isinstance(table, QuotedTable):
-            made = table.make(quoting(str))
-            yield from (text for row in made.limited(made.most_drawn)[0].texts() for text in row)
+        if isinstance(table, Table):
+            yield from (text for row in table.limited(table.most_drawn)[0].texts() for text in row)
 
 
 @dataclass(frozen=True)
@@ -193,12 +191,11 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             return decide_grid(block, _across(block), {scale: bars[scale] for bars in alike for scale in bars})
         if isinstance(block, Curves):
             return decide_curves(block)
-        if isinstance(block, QuotedText):
-            block = block.make(quoting(fonts.shown))
         if isinstance(block, Text):
-            return TextPart(block, _HEADING if block.style == "heading" else SMALL if explains else BODY)
+            shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
+            return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)
         assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
-        return measure_table(block.make(quoting(fonts.shown)) if isinstance(block, QuotedTable) else block, fonts)
+        return measure_table(block, fonts)
 
     def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
         def inside(block: Block | None) -> Part | None:

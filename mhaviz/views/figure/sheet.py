@@ -29,6 +29,7 @@ from rich.cells import cell_len
 from mhaviz.errors import ArgumentError
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import Title
+from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.direction import left_to_right
@@ -36,7 +37,6 @@ from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype, have_
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.pixels import CellImage
 from mhaviz.views.figure.vectors import Numbers, as_vectors, write_scaled
-from mhaviz.views.labels import cut, harmless, title_text
 from mhaviz.views.style import Style
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
+from mhaviz.pages.attention import attention_page, scale_group
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
 from mhaviz.pages.head_numbers import Measure, Order, known_measures
@@ -27,8 +28,8 @@ from mhaviz.pages.head_statistics import (
     weight_text,
 )
 from mhaviz.pages.head_statistics import title as averages_title
+from mhaviz.pages.labels import bare, cut, harmless, title_text, visible
 from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
-from mhaviz.pages.maps import attention_page, scale_group
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
@@ -47,7 +48,6 @@ from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
-from mhaviz.views.labels import bare, cut, harmless, quoting, title_text, visible
 from mhaviz.views.style import Style
 
 _MOST_MEASURED = 2**23  # weights of a head, through which the browser looks for its numbers
@@ -96,7 +96,7 @@ def _(record: Difference, style: Style) -> Contents:
         sides = [] if m.sides is None else list(zip(("before", "after"), m.sides, strict=True))
         maps.append([*sides, ("change", m.change)])
     numbers = [{"means": {"divergence": _numbers(m.divergence)}, "spreads": {}} for m in record.maps]
-    table = ranking_table(record, quoting())
+    table = ranking_table(record)
     changes = [m.change for m in record.maps]
     title = _title(changes, style)
     if not style.title:
@@ -175,7 +175,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
     if style.footnote is not None:
         about = about | {"reading": "", "footnote": harmless(style.footnote)}
     are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
-    weights, changes = (INK, style.cmap) if are_changes else (style.cmap, DIVERGING)
+    weights, changes = (INK, style.diverging) if are_changes else (style.cmap, DIVERGING)
     measures = [vars(measure) | {"meaning": measure.told()} for measure in OF_ONE_SENTENCE]
     document = {
         "mhaviz": __version__,

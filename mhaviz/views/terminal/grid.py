@@ -11,20 +11,20 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 
+from mhaviz.pages.labels import (
+    cut,
+    every,
+    position_suffixes,
+    quoted,
+    round_positions,
+    token_labels,
+    visible,
+)
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis, cell_edges, even_cells
-from mhaviz.views.labels import (
-    bare,
-    cut,
-    every,
-    position_suffixes,
-    round_positions,
-    token_labels,
-    visible,
-)
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.safe_console import SafeConsole
@@ -80,11 +80,6 @@ class Abilities:
     def blocks(self) -> Literal["half-blocks", "lines"]:
         """The smallest cells: two rows a line, or one."""
         return "half-blocks" if self.colour else "lines"
-
-
-def quote(token: str, cells: int) -> str:
-    """A token among words, in at most so many cells."""
-    return isolated(cut(visible(bare(token)), cells))
 
 
 @dataclass(frozen=True)
@@ -392,7 +387,7 @@ def _ends_are_bare(axis: Axis) -> bool:
 def _ends(name: str, axis: Axis) -> list[str]:
     """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
     tokens = axis.tokens.texts
-    first, last = (quote(token, _TOKEN) for token in (tokens[0], tokens[-1]))
+    first, last = (isolated(quoted(token, _TOKEN)) for token in (tokens[0], tokens[-1]))
     return [f"{name}:", f"{axis.start:,} {first}", "…", f"{axis.end - 1:,} {last}"]
 
 

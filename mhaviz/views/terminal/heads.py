@@ -9,14 +9,14 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.style import Style as RichStyle
 from rich.text import Text
 
+from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Heads, Panels
-from mhaviz.pages.maps import scale_group
+from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import even_cells
-from mhaviz.views.labels import cut, title_text, visible
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid, quote
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import table_lines
@@ -120,7 +120,7 @@ class HeadsView:
                 if block.says_cell and cell:
                     yield Text(cell, DIM)
             if block.table is not None:
-                table = block.table.make(quote)
+                table = block.table
                 first = replace(table, rows=table.rows[: len(grid.drawn.heads)])
                 yield from table_lines(first, self._console, self._options)
             yield Text()

@@ -15,13 +15,13 @@ from mhaviz.pages.image import (
     stretched_text,
     strongest_text,
 )
+from mhaviz.pages.labels import cut, harmless
 from mhaviz.pages.panels import Panel, values_beyond
 from mhaviz.pages.words import counted
 from mhaviz.records.axis import Axis
 from mhaviz.records.image import ImageAttention, ImageMap
-from mhaviz.views.labels import cut, harmless
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, quote
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 
 _STRONGEST = 3  # patches of a head that are named
@@ -38,7 +38,7 @@ class ImageView:
         over, abilities, width = self.over, Abilities.of(console, options), options.max_width
         used, left_maps, left_heads = 0, 0, 0
         scale = self.style.image_scale([m.flat for m in over.maps])
-        yield Text(cut(image_title(over, quote), 10 * width), BOLD)
+        yield Text(cut(image_title(over), 10 * width), BOLD)
         all_panels: list[Panel] = []
         for number, m in enumerate(over.maps):
             titles = head_titles(over, m)
@@ -60,7 +60,7 @@ class ImageView:
             used += 2 + grid.height(width, abilities) + shown
             yield Segment.line()
             if len(over.maps) > 1:
-                yield Text(map_title(m, quote), BOLD)
+                yield Text(map_title(m), BOLD)
             yield grid
             yield from (Text(line) for line in _lines(over, m, titles[:shown]))
             if left_heads:
@@ -85,7 +85,7 @@ class ImageView:
 
 def _lines(over: ImageAttention, m: ImageMap, titles: tuple[str, ...]) -> list[str]:
     """ "head 5: 5,7 0.12 · 5,8 0.1; 0.34 to token 0" of each head."""
-    special = special_text(over, quote) if m.special_texts else ""
+    special = special_text(over) if m.special_texts else ""
     lines = []
     for place, title in enumerate(titles):
         parts = [strongest_text(m, place, _STRONGEST) or "nothing to any patch"]

@@ -5,23 +5,21 @@ the labels of columns would change places. Isolates (Unicode Standard Annex #9, 
 """
 
 import re
-import unicodedata
 from collections.abc import Callable
 
 _FIRST_STRONG, _POP = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
-_ISOLATED = re.compile(f"({_FIRST_STRONG}[^{_FIRST_STRONG}{_POP}]*{_POP})")
-_RIGHT_TO_LEFT = {"R", "AL", "AN"}
+_RIGHT_TO_LEFT = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
+"""Letters that are read so, with their marks and their digits."""
+_WORD = re.compile(f"[{_RIGHT_TO_LEFT}]+")
+_ISOLATED = re.compile(f"({_FIRST_STRONG}{_WORD.pattern}{_POP})")
 
 
 def isolated(text: str) -> str:
-    """A label between isolates if some of it is read from right to left; blanks around it stay outside.
+    """The text with isolates around each word that is read from right to left.
 
     For what is ready to be printed: cut to its width, and escaped.
     """
-    if text.isascii() or not _has_right_to_left(text):
-        return text
-    word = text.strip(" ")
-    return text.replace(word, f"{_FIRST_STRONG}{word}{_POP}")
+    return text if text.isascii() else _WORD.sub(lambda word: f"{_FIRST_STRONG}{word[0]}{_POP}", text)
 
 
 def outside_isolates(escape: Callable[[str], str], text: str) -> str:
@@ -31,12 +29,5 @@ def outside_isolates(escape: Callable[[str], str], text: str) -> str:
     whose end is cut off would act on all that comes after it.
     """
 
-    def is_ours(part: str) -> bool:
-        return _ISOLATED.fullmatch(part) is not None and _has_right_to_left(part[1:-1])
-
-    others = [part[1:-1] if is_ours(part) else part for part in _ISOLATED.split(text)]
+    others = [part for place, part in enumerate(_ISOLATED.split(text)) if not place % 2]
     return text if all(escape(part) == part for part in others) else escape(text)
-
-
-def _has_right_to_left(text: str) -> bool:
-    return any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in text)

@@ -7,9 +7,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text
 
+from mhaviz.pages.labels import visible
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import places
-from mhaviz.views.labels import visible
 from mhaviz.views.terminal.cells import terminal_colours
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.ramps import ramp_characters

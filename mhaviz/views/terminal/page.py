@@ -15,21 +15,20 @@ from mhaviz.pages.blocks import (
     Legend,
     Page,
     Panels,
-    QuotedTable,
-    QuotedText,
     Table,
     Text,
     Title,
     leaves,
 )
+from mhaviz.pages.labels import harmless, title_text
 from mhaviz.pages.words import counted
-from mhaviz.views.labels import harmless, title_text
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, quote
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, panels_grid, panels_lines
+from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.ramps import HIDDEN
-from mhaviz.views.terminal.tables import table_lines
+from mhaviz.views.terminal.tables import side_by_side, table_lines
 
 _STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": "", "intro": BOLD}
 
@@ -59,7 +58,11 @@ class PageView:
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.more):
                 left_out += 1
             elif isinstance(block, Grid):
-                waiting += block.blocks[::-1]
+                tables = [one for one in block.blocks if isinstance(one, Table)]
+                if len(tables) == len(block.blocks):
+                    yield from side_by_side(tables, console, options)
+                else:
+                    waiting += block.blocks[::-1]
             elif isinstance(block, Heads):
                 if block is of_heads[0]:  # all together, in the order of the record
                     yield from heads.lines()
@@ -72,13 +75,11 @@ class PageView:
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
                 n_blocks = sum(isinstance(other, Panels) and other.more is not None for other in blocks)
                 yield from panels_lines(block, page.bars(block), n_blocks, console, options)
-            elif isinstance(block, (Text, QuotedText)):
-                block = block.make(quote) if isinstance(block, QuotedText) else block
-                yield from (Line(line, _STYLES[block.style]) for line in block.lines)
+            elif isinstance(block, Text):
+                yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:
                 assert not isinstance(block, Curves), "a terminal has no room for them"
-                table = block.make(quote) if isinstance(block, QuotedTable) else block
-                yield from table_lines(table, console, options)
+                yield from table_lines(block, console, options)
         if left_out:
             yield Line(f"and {counted(left_out, 'picture')} more: -o page.png has all", DIM)
         yield footnote(page.footnote)
@@ -87,7 +88,7 @@ class PageView:
         """Its tables and words; None if there is no table."""
         blocks = self.page.blocks
         words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels, Legend))]
-        if not any(isinstance(block, (Table, QuotedTable)) for block in words):
+        if not any(isinstance(block, Table) for block in words):
             return None
         return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words)))
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from mhaviz.views.labels import harmless
+from mhaviz.pages.labels import harmless
 from mhaviz.views.plain_text import PLAIN
 from mhaviz.views.terminal.isolates import outside_isolates
 

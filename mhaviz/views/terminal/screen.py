@@ -11,9 +11,6 @@ SCREENS = 3
 SCREENS_BESIDE_FILES = 2
 """A result that has been saved is shown, too, where it takes no more than so many."""
 
-MOST_MAPS = 100
-"""No more of them have room in a few screens."""
-
 _LINES, _LEAST_LINES = 40, 10  # of a screen whose height nobody knows, as of a file or a pipe; and however low one is
 
 

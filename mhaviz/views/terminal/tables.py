@@ -1,9 +1,10 @@
 """Tables that are split where the terminal is too narrow for them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from rich import box
+from rich.box import Box
+from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.style import Style as RichStyle
@@ -12,24 +13,25 @@ from rich.text import Text
 
 from mhaviz.pages.blocks import Table
 from mhaviz.views.terminal.grid import BOLD, DIM
+from mhaviz.views.terminal.isolates import isolated
 
 _NARROW_BAR = 6  # cells
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STYLES: dict[str, str | RichStyle] = {"plain": "", "bold": BOLD, "quiet": DIM}
-_TIGHT: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 
 
-def table_lines(table: Table, console: Console, options: ConsoleOptions, **style: Any) -> Iterator[RenderableType]:
+def table_lines(
+    table: Table, console: Console, options: ConsoleOptions, rules: Box | None = box.SIMPLE_HEAD
+) -> Iterator[RenderableType]:
     """A table with its heading, what is said of rows that it leaves out, and its notes.
 
     Where it is too wide, it is split into parts of about as many columns, each with those that tell the rows apart.
-    ``style``: as in ``draw_grid``.
     """
     table, left_out = table.limited(table.most_listed)
     if table.heading:
         yield Text(table.heading, BOLD)
     every = range(len(table.columns))
-    whole = draw_grid(table, every, **style)
+    whole = draw_grid(table, every, rules)
     if fits(whole, console, options):
         yield whole
     else:
@@ -37,11 +39,21 @@ def table_lines(table: Table, console: Console, options: ConsoleOptions, **style
         others = [place for place in every if place not in keys]
 
         def drawn(places: Sequence[int]) -> Grid:
-            return draw_grid(table, sorted([*keys, *places]), _NARROW_BAR, **style)
+            return draw_grid(table, sorted([*keys, *places]), rules, _NARROW_BAR)
 
         yield from map(drawn, _parts(others, lambda places: fits(drawn(places), console, options)))
     for text in filter(None, (left_out, table.notes)):
         yield Text(text, DIM)
+
+
+def side_by_side(tables: Sequence[Table], console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    """Matrices beside each other, where there is room for all; else one below the other."""
+    grids = [draw_grid(table, range(len(table.columns)), None) for table in tables]
+    if all(fits(grid, console, options) for grid in grids):
+        yield Columns(grids, padding=(0, 3))
+    else:
+        for table in tables:
+            yield from table_lines(table, console, options, None)
 
 
 def _parts(places: Sequence[int], fit: Callable[[Sequence[int]], bool]) -> list[Sequence[int]]:
@@ -66,16 +78,13 @@ def fits(grid: Grid, console: Console, options: ConsoleOptions) -> bool:
     return Measurement.get(console, options.update(max_width=1000), grid).maximum <= options.max_width
 
 
-def draw_grid(table: Table, columns: Sequence[int], widest_bar: int = 100, **style: Any) -> Grid:
-    """These columns of a table, whatever room there is; ``style``: options of rich's tables.
-
-    Where there is too little, words wrap and numbers do not.
-    """
-    grid = Grid(**(_TIGHT | style))
+def draw_grid(table: Table, columns: Sequence[int], rules: Box | None, widest_bar: int = 100) -> Grid:
+    """These columns of a table, whatever room there is: where there is too little, words wrap and numbers do not."""
+    grid = Grid(box=rules, pad_edge=False, padding=(0, 1, 0, 0))
     chosen, headings, texts = [table.columns[i] for i in columns], table.headings(), table.texts()
     for place, column in zip(columns, chosen, strict=True):
         grid.add_column(
-            Text(headings[place]),
+            Text(isolated(headings[place])),
             justify=column.align,
             no_wrap=column.align == "right",
             overflow="fold",
@@ -90,7 +99,7 @@ def draw_grid(table: Table, columns: Sequence[int], widest_bar: int = 100, **sty
                 cells[i] = bar(row[place], min(column.bar, widest_bar))
         if table.is_grouped and not begins:
             cells[0] = ""
-        grid.add_row(*(Text(text, _STYLES[column.style]) for text, column in zip(cells, chosen, strict=True)))
+        grid.add_row(*(Text(isolated(text), _STYLES[column.style]) for text, column in zip(cells, chosen, strict=True)))
     return grid
 
 

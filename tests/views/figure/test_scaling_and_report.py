@@ -22,7 +22,6 @@ from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.trace import TraceView
 
 
 def comparison(sentence="one two three", heads=(0,), **options):
@@ -175,6 +174,6 @@ def test_any_token_in_every_figure_and_view(show, tokens):
     style = Style(dpi=40)
     for sheet in (flow_figure(trace, style), figure_of(c, style), figure_of(report, style)):
         sheet.save(io.BytesIO(), "png")
-    for view in (TraceView(trace), view_of(c), view_of(report)):
+    for view in (view_of(trace), view_of(c), view_of(report)):
         shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view, 70, "truecolor"))
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)

@@ -21,7 +21,6 @@ from mhaviz.records.report import Report
 from mhaviz.records.source import Source
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.trace import TraceView
 
 FOOTNOTE = "random weights, seed 0, d_model 16, 2 heads, cpu"
 
@@ -51,19 +50,19 @@ def test_heatmap_in_ascii(show, golden, known_attention):
 @pytest.mark.parametrize("width", [60, 160])
 def test_trace(show, golden, width):
     trace = traced(RandomLayer(8, 4), WORKED_EXAMPLE)
-    golden(f"trace-{width}.txt", show(TraceView(replace(trace, followed=follow_element(trace, (0, 2, 5)))), width))
+    golden(f"trace-{width}.txt", show(view_of(replace(trace, followed=follow_element(trace, (0, 2, 5)))), width))
 
 
 def test_trace_in_ascii(show, golden):
     golden(
-        "trace-ascii.txt", show(TraceView(traced(RandomLayer(8, 4, causal=True), WORKED_EXAMPLE)), 80, encoding="ascii")
+        "trace-ascii.txt", show(view_of(traced(RandomLayer(8, 4, causal=True), WORKED_EXAMPLE)), 80, encoding="ascii")
     )
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_the_numbers_of_the_worked_example_take_a_few_screens(show, width):
     trace = traced(RandomLayer(8, 4, device_name="cpu"), WORKED_EXAMPLE, values=True)
-    lines = show(TraceView(trace), width, None).splitlines()
+    lines = show(view_of(trace), width, None).splitlines()
     numbers = lines[next(i for i, line in enumerate(lines) if line.startswith("E = ")) :]
     assert len(numbers) <= (100 if width == 100 else 220)
     assert max(map(len, lines)) <= width
@@ -74,7 +73,7 @@ def test_the_numbers_of_the_worked_example_take_a_few_screens(show, width):
 
 def test_trace_shows_small_values_and_not_large_ones(show):
     trace = traced(RandomLayer(8, 4, device_name="cpu"), ["one two"], values=True)
-    shown = show(TraceView(trace), 100)
+    shown = show(view_of(trace), 100)
     for number in trace.step("S").values.ravel():
         assert f"{number:.2f}" in shown
     large = traced(RandomLayer(64, 4, device_name="cpu"), [" ".join("abcdefghij")], values=True)

@@ -11,6 +11,8 @@ from rich.cells import cell_len
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
 
+_PICTURES = "\u2190-\u2bff\U0001f000-\U0001faff"
+JOINED_EMOJI = re.compile(f"(?<=[\ufe0f{_PICTURES}])\u200d(?=[{_PICTURES}])")
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -156,9 +158,9 @@ def cut(text: str, width: int) -> str:
     return f"{head}…{tail}"
 
 
-def quoting(shown: Callable[[str], str] = visible) -> Callable[[str, int], str]:
-    """How a page quotes a token, in at most so many cells; ``shown`` makes a text fit to be shown."""
-    return lambda token, cells: cut(shown(bare(token)), cells)
+def quoted(token: str, cells: int) -> str:
+    """A token among words, in at most so many cells; a joined emoji is its parts side by side."""
+    return cut(visible(JOINED_EMOJI.sub("", bare(token))), cells)
 
 
 def cut_words(words: Sequence[str], width: int) -> str:

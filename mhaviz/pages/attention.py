@@ -5,27 +5,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from mhaviz.pages.blocks import Heads, Legend, Page, QuotedTable
+from mhaviz.pages.blocks import Heads, Legend, Page
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import tile_titles
+from mhaviz.pages.registry import MAP_SUFFIXES, shown
 from mhaviz.records.attention import Attention, AttentionMap
 
 
-def attention_page(attention: Attention, most: int | None = None, can_choose: bool = True) -> Page:
+@shown(Attention, MAP_SUFFIXES)
+def attention_page(attention: Attention, can_choose: bool = True) -> Page:
     """The heads of every map; layers of one attention together.
 
-    ``most``: maps that are shown, the first. ``can_choose``: whether there are options that choose others.
+    ``can_choose``: whether there are options that choose others.
     """
-    maps = attention.maps[:most]
+    maps = attention.maps
     with_layer = _tells_layer(attention)
     own_scale = len(set(map(scale_group, maps))) > 1 or any(not m.is_whole or m.summary is not None for m in maps)
     blocks = [_heads(group, with_layer, own_scale) for group in by_attention(maps)]
     legend = Legend("none" if own_scale else "before")
     left_out = partial(left_out_text, attention.maps, can_choose)
-    shown = replace(attention, maps=maps)
-    return Page("", (*blocks, legend), attention.source.footnote, partial(reading_text, shown), left_out=left_out)
+    return Page("", (*blocks, legend), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
 
 
 def scale_group(m: AttentionMap) -> str:
@@ -107,7 +108,7 @@ def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool, is_ca
     with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
     title = map_title(m, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
-    table = None if m.summary is None else QuotedTable(partial(summary_table, m.heads, m.summary, name=m.quantity.name))
+    table = None if m.summary is None else summary_table(m.heads, m.summary, m.quantity.name)
     return Heads(
         title, (m,), tile_titles(m), None, cell, own_scale=own_scale, table=table, place=place, module=m.module
     )

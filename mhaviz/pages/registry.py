@@ -1,0 +1,74 @@
+"""Which page and which formats a result has: entered once, above the function that makes the page."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mhaviz.errors import MhavizError
+
+if TYPE_CHECKING:
+    from mhaviz.pages.blocks import Page
+
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+RECORD_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
+PAGE_SUFFIXES = (*RECORD_SUFFIXES, ".html")
+HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
+ABLATION_SUFFIXES = (*RECORD_SUFFIXES, ".csv")
+MAP_SUFFIXES = (*RECORD_SUFFIXES, ".safetensors", ".npz", ".csv", ".html")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How one type of result is shown.
+
+    Attributes:
+        page: makes its page.
+        formats: in which it can be saved, by the suffixes of files.
+        figure, view: what of ``mhaviz.views.figure`` and ``mhaviz.views.terminal`` draws it; "": the page is drawn.
+    """
+
+    page: "Callable[..., Page]"
+    formats: tuple[str, ...]
+    figure: str = ""
+    view: str = ""
+
+
+_ENTRIES: dict[type, Entry] = {}
+_MakePage = TypeVar("_MakePage", bound="Callable[..., Page]")
+
+
+def shown(
+    result: type, formats: tuple[str, ...] = RECORD_SUFFIXES, figure: str = "", view: str = ""
+) -> Callable[[_MakePage], _MakePage]:
+    """Enter the function below as the page of a result; see ``Entry``."""
+
+    def enter(make: _MakePage) -> _MakePage:
+        _ENTRIES[result] = Entry(make, formats, figure, view)
+        return make
+
+    return enter
+
+
+def entry_of(result: object) -> Entry:
+    """How the result is shown: one of ``records/scaling.py`` by its page in ``pages/scaling.py``, loaded on first use.
+
+    Raises:
+        MhavizError: nothing is entered for it.
+    """
+    kind = type(result)
+    if kind not in _ENTRIES:
+        name = f"{__package__}.{kind.__module__.rpartition('.')[2]}"
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+    if kind not in _ENTRIES:
+        raise MhavizError(f"expected a record that can be shown, got {kind.__name__}")
+    return _ENTRIES[kind]
+
+
+def page_of(result: object, **details: Any) -> "Page":
+    """The page of a result; ``details``: what its function takes beside it, such as the order of heads."""
+    return entry_of(result).page(result, **details)
