@@ -43,9 +43,7 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     def panels(kind: HeadEffects) -> Panels:
         means = {measure.name: kind.number(measure.name).mean for measure in measures}
         first = order.column if order.column in means else EFFECTS[0]
-        return layers_by_heads(
-            kind.kind, kind.layers, means, scales, first, len(means), _subtitle(ablation, kind), reading
-        )
+        return layers_by_heads(kind.kind, kind.layers, means, scales, first, len(means), _subtitle(ablation, kind))
 
     table = ranking_table(ablation.kinds, order, every, "", ablation.replicates, texts)
     blocks: tuple[Block, ...] = (*map(panels, ablation.kinds), table, *([Text(about, "quiet")] if about else []))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from mhaviz.pages.blocks import Heads, Legend, Page
+from mhaviz.pages.blocks import Heads, Page
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
@@ -22,11 +22,9 @@ def attention_page(attention: Attention, can_choose: bool = True) -> Page:
     """
     maps = attention.maps
     with_layer = _tells_layer(attention)
-    own_scale = len(set(map(scale_group, maps))) > 1 or any(not m.is_whole or m.summary is not None for m in maps)
-    blocks = [_heads(group, with_layer, own_scale) for group in by_attention(maps)]
-    legend = Legend("none" if own_scale else "before")
+    blocks = [_heads(group, with_layer) for group in by_attention(maps)]
     left_out = partial(left_out_text, attention.maps, can_choose)
-    return Page("", (*blocks, legend), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
+    return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
 
 
 def scale_group(m: AttentionMap) -> str:
@@ -73,11 +71,11 @@ def _tells_layer(attention: Attention) -> bool:
     return len({m.layer for m in attention.maps}) > 1 or any(isinstance(n, int) and n > 1 for n in counts)
 
 
-def _heads(maps: dict[int, AttentionMap], with_layer: bool, own_scale: bool) -> Heads:
+def _heads(maps: dict[int, AttentionMap], with_layer: bool) -> Heads:
     """One map, or several layers of an attention, or one layer in several forward passes."""
     names = [m.module for m in maps.values()]
     are_calls = len(set(names)) > 1 and calls_text(names).startswith("calls")
-    by_layer = tuple(_layer(place, m, with_layer, own_scale, are_calls) for place, m in maps.items())
+    by_layer = tuple(_layer(place, m, with_layer, are_calls) for place, m in maps.items())
     if len(maps) == 1:
         return by_layer[0]
     first = by_layer[0]
@@ -104,11 +102,9 @@ def _layer_or_call(m: AttentionMap, is_call: bool) -> str:
     return calls_text([m.module]) or ("call 1" if is_call else layers_text([m.layer]))
 
 
-def _layer(place: int, m: AttentionMap, with_layer: bool, own_scale: bool, is_call: bool) -> Heads:
+def _layer(place: int, m: AttentionMap, with_layer: bool, is_call: bool) -> Heads:
     with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
     title = map_title(m, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else summary_table(m.heads, m.summary, m.quantity.name)
-    return Heads(
-        title, (m,), tile_titles(m), None, cell, own_scale=own_scale, table=table, place=place, module=m.module
-    )
+    return Heads(title, (m,), tile_titles(m), None, cell, table=table, place=place, module=m.module)

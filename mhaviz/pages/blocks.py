@@ -199,7 +199,6 @@ class Heads:
         across: heads that belong side by side; None: as it fits.
         cell_text: what a cell of a picture is, if it is not a number between one query and one key.
         says_cell: whether that stands under this picture, and not with what else is said of all.
-        own_scale: whether a medium that has one scale for all pictures shows that of this one beside it.
         table: what each head does.
         place: of the first map in the record.
         by_layer: the same a layer at a time, for media that have no room for several rows of heads; empty where it is
@@ -215,7 +214,6 @@ class Heads:
     across: int | None
     cell_text: Callable[[Cells], str]
     says_cell: bool = False
-    own_scale: bool = False
     numbers: tuple[str, ...] = ()
     table: Table | None = None
     place: int = 0
@@ -238,11 +236,9 @@ class Panels:
             below it if both have no room on one line.
         is_main: whether this is what the page is of, whose title somebody may replace.
         rows, columns: of each.
-        first: the title of the one that stands first where there is no room for all.
         across: how many stand side by side.
         names: of the rows and the columns, where paper has room for them.
-        caption: how to read them, where it is not the page's remark.
-        more: what is said of so many that are left out for want of room; None: all are shown.
+        first: the title of the one that stands first where some have no room; "": all are shown.
         ids: of the rows, which paper writes before their labels; empty: they have none.
     """
 
@@ -250,11 +246,9 @@ class Panels:
     panels: tuple[Panel, ...]
     rows: Axis
     columns: Axis
-    first: str
     across: int
     names: tuple[str, str] = ("", "")
-    caption: str = ""
-    more: Callable[[int], str] | None = None
+    first: str = ""
     ids: tuple[int, ...] = ()
     subtitle: str = ""
     is_main: bool = True
@@ -269,18 +263,6 @@ class Panels:
     def scales(self) -> tuple[Scale, ...]:
         """Those that have a name, each once, in the order of the panels."""
         return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
-
-
-@dataclass(frozen=True)
-class Legend:
-    """Where a medium without margins shows the scale of all pictures above, and the page's remark.
-
-    ``scale``: "before" the remark, or "over" it on a line of its own; "none": each picture has its own.
-    """
-
-    where: ClassVar[Where] = "listed"
-
-    scale: Literal["before", "over", "none"]
 
 
 @dataclass(frozen=True)
@@ -300,7 +282,7 @@ class Grid:
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
-Block = Text | Table | Curves | Heads | Panels | Legend | Grid
+Block = Text | Table | Curves | Heads | Panels | Grid
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:

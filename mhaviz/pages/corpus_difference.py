@@ -35,7 +35,7 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
 def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale]) -> Panels:
     known = {_NAMES[name]: values for name, values in _numbers(kind).items() if not np.isnan(values).all()}
     named = {_NAMES[name]: scale for name, scale in scales.items()}
-    return layers_by_heads(kind.kind, kind.layers, known, named, "mean", len(known), _subtitle(kind), _reading_text(d))
+    return layers_by_heads(kind.kind, kind.layers, known, named, "mean", len(known), _subtitle(kind))
 
 
 def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import compress
 
-from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Legend, Page, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Table, Text
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title, one_text
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
@@ -27,7 +27,6 @@ def difference_page(d: Difference) -> Page:
     blocks: tuple[Block, ...] = (
         Text((heading(d),), "intro"),
         *(_heads(place, m, layers) for place, m in enumerate(d.maps)),
-        Legend("over"),
         ranking_table(d),
     )
     remark, left_out = partial(reading_text, changes), partial(left_out_text, changes, True)

@@ -74,7 +74,7 @@ def position_table_page(table: PositionTable) -> Page:
     features = Axis.of(map(str, range(d_model)))
     cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
     blocks: tuple[Block, ...] = (
-        Panels("", (panel,), positions, features, panel.title, 1),
+        Panels("", (panel,), positions, features, 1),
         cosines,
         Text(tuple(_turning_sentences(d_model))),
     )
@@ -104,14 +104,13 @@ def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -
         panels,
         Axis(e.tokens),
         Axis.of(map(str, range(parts[0].values.shape[1]))),
-        panels[0].title,
         len(panels),
         ids=e.tokens.ids,
     )
 
 
 def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
-    return Panels(title, panels, tokens, tokens, panels[0].title, len(panels))
+    return Panels(title, panels, tokens, tokens, len(panels))
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:

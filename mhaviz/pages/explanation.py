@@ -10,7 +10,6 @@ from mhaviz.pages.blocks import (
     Column,
     Drawn,
     Grid,
-    Legend,
     Page,
     Panels,
     Table,
@@ -58,7 +57,6 @@ def explanation_page(e: Explanation) -> Page:
                 ),
             )
         ),
-        Legend("none"),
     )
 
     def reading(drawn: Drawn) -> str:
@@ -72,7 +70,7 @@ def explanation_page(e: Explanation) -> Page:
 def _strips(name: str, values: NDArray[np.float32], labels: Sequence[str], *outlined: Outline) -> Panels:
     """Rows of features."""
     panel = Panel(name, values, Scale.around_zero(values, name), outlined=outlined)
-    return Panels("", (panel,), Axis.of(labels), Axis.of(map(str, range(values.shape[1]))), name, 1)
+    return Panels("", (panel,), Axis.of(labels), Axis.of(map(str, range(values.shape[1]))), 1)
 
 
 def _labels(e: Explanation, keys: Sequence[int]) -> list[str]:

@@ -40,4 +40,4 @@ def distribution_panels(
     scale = Scale(high=float(shares.max()) or 1.0, name=f"share of {sentence}s")
     panel, title = Panel(name, shares.astype(np.float32), scale), f"distribution of {name} over {sentence}s"
     title += f": {len(counts)} of {n_heads:,} heads" * (len(counts) < n_heads)
-    return Panels(title, (panel,), rows, columns, name, 1, is_main=False, where="drawn")
+    return Panels(title, (panel,), rows, columns, 1, is_main=False, where="drawn")

@@ -204,7 +204,6 @@ def layers_by_heads(
     first: str,
     across: int,
     subtitle: str,
-    caption: str,
     prefix: str = "",
 ) -> Panels:
     """A panel of each number, (n_layers, n_heads), of one kind of attention; the others are as in ``Panels``."""
@@ -212,10 +211,7 @@ def layers_by_heads(
     one = panels[0].values
     title = f"{prefix}{KIND_NAMES[kind]}: {counted(int(np.isfinite(one).sum()), 'head')}"
     rows, columns = Axis.of(map(str, layers)), Axis.of(map(str, range(one.shape[1])))
-    more = "-o page.png has {} more".format
-    return Panels(
-        title, panels, rows, columns, first, min(across, len(panels)), _SIDES, caption, more, subtitle=subtitle
-    )
+    return Panels(title, panels, rows, columns, min(across, len(panels)), _SIDES, first, subtitle=subtitle)
 
 
 def reading_text(numbers: Sequence[NDArray[np.float64]], blank: str = "no such head") -> str:

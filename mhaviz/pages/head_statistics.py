@@ -80,7 +80,7 @@ def weight_text(statistics: HeadStatistics) -> str:
 def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Scale], order: Order) -> Panels:
     known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
     across = _ACROSS if len(statistics.kinds) > 1 else _ACROSS_OF_ONE_KIND
-    about = _subtitle(statistics, kind), reading_text(statistics), _prefix(statistics)
+    about = _subtitle(statistics, kind), _prefix(statistics)
     return layers_by_heads(kind.kind, kind.layers, known, scales, order.column, across, *about)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mhaviz.pages.blocks import Drawn, Legend, Page, Panels, Text, Title
+from mhaviz.pages.blocks import Drawn, Page, Panels, Text, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
@@ -34,7 +34,7 @@ def masking_page(m: Masking) -> Page:
     def reading(drawn: Drawn) -> str:
         return "; ".join(filter(None, [READING, f"{drawn.hidden}: {_hidden_words(m)}", *drawn.pooled, m.source.remark]))
 
-    return Page(title, (Text(tuple(words), "quiet"), *pictures, Legend("none")), m.source.footnote, reading)
+    return Page(title, (Text(tuple(words), "quiet"), *pictures), m.source.footnote, reading)
 
 
 def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
@@ -55,7 +55,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
             panels.append(Panel("dropout(A)", left, weights, gone, marks=np.where(gone, CROSS, marks)))
     rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
     across = len(panels) // len(m.heads)
-    return Panels(_sentence_title(m, number), tuple(panels), rows, columns, panels[0].title, across, ("query", "key"))
+    return Panels(_sentence_title(m, number), tuple(panels), rows, columns, across, ("query", "key"))
 
 
 def _sentence_title(m: Masking, number: int) -> Title:

@@ -7,7 +7,7 @@ from itertools import groupby, zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Drawn, Grid, Legend, Page, Panels, Text, Where
+from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text, Where
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale
@@ -50,7 +50,6 @@ def matrices_page(m: LayerMatrices) -> Page:
         Grid(tuple(zip_longest(heads[::2], heads[1::2]))),
         Text((JOIN,), "heading"),
         Grid(_wholes(m, [m.joined, *filter(None, [m.output])], scales)),
-        Legend("none"),
     )
     about = others_text(m), left_out_text(m), m.source.remark
 
@@ -171,7 +170,7 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
 
 
 def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis, where: Where = "everywhere") -> Panels:
-    return Panels("", tuple(panels), rows, columns, panels[0].title, len(panels), where=where)
+    return Panels("", tuple(panels), rows, columns, len(panels), where=where)
 
 
 def _numbered(features: int) -> Axis:

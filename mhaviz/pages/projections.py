@@ -10,7 +10,6 @@ from mhaviz.pages.blocks import (
     Block,
     Column,
     Drawn,
-    Legend,
     Page,
     Panels,
     Table,
@@ -61,18 +60,16 @@ def projections_page(c: ProjectionComparison) -> Page:
         "divergence of heads", c.divergence.astype(np.float32), Scale(_DIVERGENCE, name="divergence, bits")
     )
     blocks: list[Block] = [
-        Panels(title, tuple(maps), tokens, tokens, maps[0].title, 4, _SIDES),
-        Panels("", tuple(results), tokens, features, results[0].title, 4),
+        Panels(title, tuple(maps), tokens, tokens, 4, _SIDES),
+        Panels("", tuple(results), tokens, features, 4),
         *([Text((_OUTLINED,), "quiet", "drawn")] if outlined else []),
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
-        Panels(
-            _split_text(c), of_heads, tokens, tokens, of_heads[0].title, min(len(of_heads), 4), _SIDES, is_main=False
-        ),
+        Panels(_split_text(c), of_heads, tokens, tokens, min(len(of_heads), 4), _SIDES, is_main=False),
     ]
     if len(c.heads) > 1:
-        blocks.append(Panels("", (divergence,), heads, heads, divergence.title, 1, names=("head", "head")))
-    blocks += [Text((_divergence_text(c),)), Legend("none")]
+        blocks.append(Panels("", (divergence,), heads, heads, 1, names=("head", "head")))
+    blocks.append(Text((_divergence_text(c),)))
 
     def reading(drawn: Drawn) -> str:
         return "; ".join(filter(None, [READING, *dict.fromkeys(drawn.pooled)]))

@@ -134,6 +134,6 @@ def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | T
         if len(c.heads) == 1:  # scores over weights
             panels, across = [panels[place] for place in (0, 2, 1, 3)], 2
         named = "" if blocks else title
-        blocks.append(Panels(named, tuple(panels), rows, columns, panels[0].title, across, ("query", "key")))
+        blocks.append(Panels(named, tuple(panels), rows, columns, across, ("query", "key")))
         blocks.append(statistics_table(c, i, rule))
     return tuple(blocks)

@@ -21,7 +21,7 @@ from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import registry
-from mhaviz.pages.blocks import Curves, Heads, Legend, Page, Panels, Table, Text, leaves
+from mhaviz.pages.blocks import Curves, Heads, Page, Panels, Table, Text, leaves
 from mhaviz.pages.registry import page_of
 from mhaviz.records.attention import Attention
 from mhaviz.records.complexity import Complexity, CostTerm, LongestInput
@@ -154,7 +154,7 @@ def said(block):
         return (block.title.head, *block.tiles)
     if isinstance(block, Panels):
         return (getattr(block.title, "head", block.title), *(panel.title for panel in block.panels))
-    return () if isinstance(block, (Curves, Legend)) else block.lines
+    return () if isinstance(block, Curves) else block.lines
 
 
 def test_a_page_without_blocks_has_its_title_and_footnote():

@@ -12,7 +12,6 @@ from mhaviz.pages.blocks import (
     Drawn,
     Grid,
     Heads,
-    Legend,
     Page,
     Panels,
     Table,
@@ -194,7 +193,6 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
         if isinstance(block, Text):
             shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
             return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)
-        assert not isinstance(block, Legend), "a sheet has its scales beside the pictures"
         return measure_table(block, fonts)
 
     def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:

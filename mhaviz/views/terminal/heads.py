@@ -37,7 +37,8 @@ class HeadsView:
 
     Attributes:
         n_maps: how many are shown; ``heads_left``: how many heads of the last of them are not.
-        scale: of the heads that have been shown last, for the legend.
+        share_scale: whether all heads have one scale; otherwise it stands below each picture.
+        scale: of the heads that have been shown last.
     """
 
     def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
@@ -46,6 +47,9 @@ class HeadsView:
         self._maps: list[AttentionMap] = []
         self._grids: list[MapGrid] = []
         self.n_maps, self.heads_left = 0, 0
+        every = [m for block in blocks for m in block.maps]
+        groups = {scale_group(m) for m in every}
+        self.share_scale = len(groups) == 1 and all(m.is_whole and m.summary is None for m in every)
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
         self._scales = style.scales(self._maps, [grid.drawn for grid in self._grids]) if self._maps else {}
         self._shown: list[Panel] = []
@@ -75,7 +79,7 @@ class HeadsView:
                 return
 
     def _grid(self, block: Heads, m: AttentionMap, with_values: bool, room: int | None) -> MapGrid:
-        if block.own_scale or block.says_cell:
+        if block.says_cell or not self.share_scale:
             return MapGrid.on_screen(m, self._console, self._options, block.tiles, room)
         grid = MapGrid(m, titles=block.tiles, with_values=with_values)
         return grid.limited(self._options.max_width, self._abilities, room)
@@ -84,7 +88,7 @@ class HeadsView:
         """Lines of a title, the grid and what stands below it."""
         lines = 1 + grid.coloured(Scale()).height(self._options.max_width, self._abilities)
         lines += len(self._title_lines(block))
-        if block.own_scale or block.says_cell:
+        if block.says_cell or not self.share_scale:
             lines += 1
         if block.table is not None:
             lines += _TABLE_LINES + len(grid.drawn.heads)
@@ -112,7 +116,7 @@ class HeadsView:
             yield from self._title_lines(block)
             yield heat
             cell = block.cell_text(grid.drawn.cells)
-            if block.own_scale:
+            if not self.share_scale:
                 beyond = values_beyond(panels, scale, with_below=scale.log or not grid.drawn.is_whole)
                 yield ScaleBar(scale, cell, beyond)
             else:
@@ -150,7 +154,7 @@ def panels_lines(
 
     ``n_blocks``: between which this room is shared.
     """
-    panels = sorted(block.panels, key=lambda p: p.title != block.first) if block.more else block.panels
+    panels = sorted(block.panels, key=lambda p: p.title != block.first) if block.first else block.panels
     grid = panels_grid(block, console, options)
     layout = grid.layout
     assert layout is not None
@@ -159,25 +163,24 @@ def panels_lines(
     else:
         yield Text(title_text(block.title, options.max_width), BOLD, no_wrap=True)
     shown = len(panels)
-    if block.more:
+    if block.first:
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
     yield replace(grid, panels=panels[:shown])
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
-    left_out = [block.more(len(panels) - shown)] if block.more and len(panels) > shown else []
-    if words := "; ".join(filter(None, [block.caption, *left_out])):
-        yield Text(words, DIM)
+    if block.first and len(panels) > shown:
+        yield Text(f"-o page.png has {len(panels) - shown} more", DIM)
     yield Text()
 
 
 def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> HeatGrid:
     """The grid of all panels, pooled where none is left out and they are more lines than a screen has room for."""
-    grid = HeatGrid(block.panels, block.rows, block.columns, with_values=not block.more)
+    grid = HeatGrid(block.panels, block.rows, block.columns, with_values=not block.first)
     abilities = Abilities.of(console, options)
     layout = grid.decide(options.max_width, abilities)
     if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers
         grid = replace(grid, with_values=False)
         layout = grid.decide(options.max_width, abilities)
-    if block.more or layout.cells == "values" or layout.height(len(block.panels)) <= _ALL_LINES:
+    if block.first or layout.cells == "values" or layout.height(len(block.panels)) <= _ALL_LINES:
         return replace(grid, layout=layout)
     together = 2 if layout.cells == "half-blocks" else 1
     most = max(_ALL_LINES * layout.per_line // len(block.panels) - 3, _LEAST_LINES) * together

@@ -12,7 +12,6 @@ from mhaviz.pages.blocks import (
     Drawn,
     Grid,
     Heads,
-    Legend,
     Page,
     Panels,
     Table,
@@ -42,7 +41,7 @@ class PageView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page, abilities = self.page.coloured(self.style.cmap, self.style.vmax), Abilities.of(console, options)
-        used = left_out = 0
+        used, left_out, is_read = 0, 0, False
         if isinstance(page.title, Title):
             yield Line(title_text(page.title, options.max_width), BOLD, no_wrap=True)
         elif page.title:
@@ -55,7 +54,7 @@ class PageView:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
             if block.where == "drawn":
                 continue
-            if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.more):
+            if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.first):
                 left_out += 1
             elif isinstance(block, Grid):
                 tables = [one for one in block.blocks if isinstance(one, Table)]
@@ -69,17 +68,20 @@ class PageView:
                     if page.left_out and (text := page.left_out(heads.n_maps, heads.heads_left)):
                         yield Line(text)
                         yield Line()
-            elif isinstance(block, Legend):
-                yield from self._legend(block, heads, abilities)
             elif isinstance(block, Panels):
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
-                n_blocks = sum(isinstance(other, Panels) and other.more is not None for other in blocks)
+                n_blocks = sum(isinstance(other, Panels) and other.first != "" for other in blocks)
                 yield from panels_lines(block, page.bars(block), n_blocks, console, options)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:
                 assert not isinstance(block, Curves), "a terminal has no room for them"
                 yield from table_lines(block, console, options)
+            others = any(isinstance(one, Panels) and one.where != "drawn" for one in leaves(waiting))
+            if isinstance(block, (Heads, Panels, Grid)) and not is_read and (of_heads or not others):
+                is_read = True
+                yield from self._remark(heads, abilities)
+                yield from [Line()] * bool(waiting)
         if left_out:
             yield Line(f"and {counted(left_out, 'picture')} more: -o page.png has all", DIM)
         yield footnote(page.footnote)
@@ -87,21 +89,16 @@ class PageView:
     def without_pictures(self) -> "PageView | None":
         """Its tables and words; None if there is no table."""
         blocks = self.page.blocks
-        words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels, Legend))]
+        words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels))]
         if not any(isinstance(block, Table) for block in words):
             return None
         return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words)))
 
-    def _legend(self, legend: Legend, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
-        """The scale of all heads above, and how to read them."""
+    def _remark(self, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
+        """How to read the pictures above, after the scale of all heads if they share one."""
         drawn = Drawn((), (), HIDDEN, self.style.ends if abilities.colour else None, heads.n_maps)
-        remark = self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn)
-        remark = harmless(remark)
-        if legend.scale == "before":
+        remark = harmless(self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn))
+        if heads.n_maps and heads.share_scale:
             yield ScaleBar(heads.scale, remark, heads.beyond)
-            return
-        if legend.scale == "over":
-            yield ScaleBar(heads.scale, beyond=heads.beyond)
-        yield Line(remark, DIM)
-        if legend.scale == "over":
-            yield Line()
+        elif remark:
+            yield Line(remark, DIM)
