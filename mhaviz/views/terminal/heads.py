@@ -13,6 +13,7 @@ from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
+from mhaviz.pages.words import counted
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import even_cells
 from mhaviz.views.style import Style
@@ -168,7 +169,7 @@ def panels_lines(
     yield replace(grid, panels=panels[:shown])
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
     if block.first and len(panels) > shown:
-        yield Text(f"-o page.png has {len(panels) - shown} more", DIM)
+        yield Text(f"and {counted(len(panels) - shown, 'panel')} more: -o page.png has all", DIM)
     yield Text()
 
 

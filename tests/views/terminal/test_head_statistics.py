@@ -103,7 +103,7 @@ def test_pictures_are_means_on_their_scales(show, random_heads):
 def test_what_is_left_out_is_said(show, random_heads):
     shown = words(show(head_statistics_view(random_heads(32, 32, too_long=3), order=Order("entropy", most=5)), 80))
     assert "heads by entropy, lowest first: 5 of 1,024" in shown
-    assert "rows are layers, columns heads; -o page.png has 8 more" in shown
+    assert "and 8 panels more: -o page.png has all" in shown
     assert "3 sentences were left out: longer than the model can read" in shown
 
 
