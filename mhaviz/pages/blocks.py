@@ -58,7 +58,6 @@ class Column:
     align: Literal["left", "right"] = "right"
     is_key: bool = False
     bar: int = 0
-    style: Literal["plain", "bold", "quiet"] = "plain"
 
     def write(self, value: object) -> str:
         """A value as text."""
@@ -74,29 +73,24 @@ class Table:
     Attributes:
         rows: a value a column; None: there is none.
         heading: stands over it.
-        most_drawn, most_listed: rows that paper, or a terminal, has room for.
-        more: what is said of so many rows that are left out.
+        most: rows that are shown; None: all.
         notes: what the rows and the columns mean.
-        is_grouped: whether rows that have the first column's value in common belong together.
         has_total: whether the last row sums up the others.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
     heading: str = ""
-    most_drawn: int | None = None
-    most_listed: int | None = None
-    more: Callable[[int], str] = str
+    most: int | None = None
     notes: str = ""
-    is_grouped: bool = False
     has_total: bool = False
     where: Where = "everywhere"
 
-    def limited(self, most: int | None) -> tuple["Table", str]:
-        """The first rows, at most so many, and what is said of the others."""
-        if most is None or len(self.rows) <= most:
+    def limited(self) -> tuple["Table", str]:
+        """The first rows, and what is said of the others."""
+        if self.most is None or len(self.rows) <= self.most:
             return self, ""
-        return replace(self, rows=self.rows[:most]), self.more(len(self.rows) - most)
+        return replace(self, rows=self.rows[: self.most]), f"and {len(self.rows) - self.most:,} more; .json has all"
 
     def headings(self) -> tuple[str, ...]:
         """Of all columns."""

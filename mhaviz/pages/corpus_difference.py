@@ -9,11 +9,10 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Panels, Table, Tex
 from mhaviz.pages.head_numbers import key_columns, layers_by_heads, reading_text
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import counted, left_out_text, more_heads
+from mhaviz.pages.words import bits_text, counted, left_out_text
 from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
 
 _MOST_ROWS = 16  # of the table
-_LEAST_BITS = 0.00005  # that four decimals can show
 
 _NAMES = {"mean": "mean", "spread": "spread", "largest": "largest row"}
 """What each number is called, over its panel and its column."""
@@ -91,9 +90,9 @@ def ranking_table(d: CorpusDifference) -> Table:
     columns = (
         *key_columns(several),
         Column("mean", _spread),
-        Column("largest row", _bits),
+        Column("largest row", bits_text),
         Column("where", _where, "left"),
-        *([Column("", str, "left", style="bold")] if d.limits.are_given else []),
+        *([Column("", str, "left")] if d.limits.are_given else []),
     )
     above = {(head.kind, head.layer, head.head) for head in d.above}
     rows = [
@@ -113,16 +112,12 @@ def ranking_table(d: CorpusDifference) -> Table:
         filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)])
     )
     notes = f"{_MEANING}; sentences and queries are counted from 0"
-    return Table(columns, tuple(rows), heading, _MOST_ROWS, _MOST_ROWS, more_heads, notes)
+    return Table(columns, tuple(rows), heading, _MOST_ROWS, notes)
 
 
 def _spread(head: HeadDivergence) -> str:
-    """ "0.1234 ± 0.0123"."""
-    return _bits(head.mean) + ("" if math.isnan(head.spread) else f" ± {_bits(head.spread)}")
-
-
-def _bits(divergence: float) -> str:
-    return f"{divergence:.1e}" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
+    """ "0.1234±0.0123"."""
+    return bits_text(head.mean) + ("" if math.isnan(head.spread) else f"±{bits_text(head.spread)}")
 
 
 def _where(head: HeadDivergence) -> str:

@@ -9,14 +9,13 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Tabl
 from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title, one_text
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.words import more_heads, position_text
+from mhaviz.pages.words import bits_text, position_text
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.difference import Difference, HeadDifference, MapDifference
 from mhaviz.records.quantity import WEIGHT, Cells
 
-_MOST_DRAWN, _MOST_LISTED = 24, 16  # rows of the table; a longer one scrolls the pictures away
-_LEAST_BITS = 0.00005  # that four decimals can show
+_MOST = 16  # rows of the table; a longer one scrolls the pictures away
 
 
 @shown(Difference, PAGE_SUFFIXES)
@@ -43,7 +42,7 @@ def _heads(place: int, difference: MapDifference, with_layer: bool) -> Heads:
     with_layer = with_layer and not m.quantity.through_layers  # which stands over its tile
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
     numbers = tuple(
-        "" if math.isnan(divergence) else f"{_bits(divergence)} bits" for divergence in difference.divergence
+        "" if math.isnan(divergence) else f"{bits_text(divergence)} bits" for divergence in difference.divergence
     )
     cell = partial(cell_text, m)
     module = _module_text(difference)
@@ -87,7 +86,7 @@ def ranking_table(d: Difference) -> Table:
     columns = (
         *([Column("map", ", ".join, "left", is_key=True)] if several else []),
         Column("head", is_key=True),
-        Column("divergence", _bits),
+        Column("divergence", bits_text),
         Column("worst row", _worst, "left"),
         Column("change", _signed),
         Column("before", "{:.3f}".format),
@@ -108,7 +107,7 @@ def ranking_table(d: Difference) -> Table:
         for head in d.ranking
     ]
     heading = "the heads that changed most" if _has_changed(d) else f"no {_name(d)} differs"
-    return Table(columns, tuple(rows), heading, _MOST_DRAWN, _MOST_LISTED, more_heads, _notes(d))
+    return Table(columns, tuple(rows), heading, _MOST, _notes(d))
 
 
 def _has_changed(d: Difference) -> bool:
@@ -178,16 +177,12 @@ def _of_no_shares(m: AttentionMap) -> str:
     return "largest weights of cells" if m.quantity.is_distribution else f"{m.quantity.name}s"
 
 
-def _bits(divergence: float) -> str:
-    return "<0.0001" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
-
-
 def _worst(head: HeadDifference) -> str:
     """ "0.6931 at 3 cat"."""
     if head.worst is None:
         return NOTHING
     m = head.map
-    return f"{_bits(head.worst.divergence)} at {_token(m.rows, head.worst.query)}"
+    return f"{bits_text(head.worst.divergence)} at {_token(m.rows, head.worst.query)}"
 
 
 def _where(head: HeadDifference) -> str:

@@ -27,7 +27,7 @@ _MANY = 1_000  # numbers; of more, a few that are far from all others do not mak
 _BEYOND = 0.01  # of so many numbers, the share that may have more than the last colour
 _NEAR = 3.0  # scales that end so near to each other, as a factor, are one
 _QUOTED = 24  # cells of a terminal
-_MOST_LISTED = 12  # tokens of a table
+_MOST = 12  # tokens of a table
 
 _CONSTANT = ("T", "U")  # symbols of what may be the same for every token
 
@@ -188,4 +188,4 @@ def _tokens_table(e: EmbeddedText) -> Table:
     )
     norms = [part.norms.tolist() for part in e.parts]
     rows = tuple(zip(range(len(e.tokens)), e.tokens.texts, e.tokens.ids, *norms, strict=True))
-    return Table(columns, rows, most_listed=_MOST_LISTED, more="and {:,} more".format, where="listed")
+    return Table(columns, rows, most=_MOST, where="listed")

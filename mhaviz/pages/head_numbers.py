@@ -17,7 +17,6 @@ from mhaviz.records.tokens import KIND_NAMES, Kind
 IN_MODEL_ORDER = "layer"
 CHANCE = "chance: of a head that weighs all keys alike"
 _SIDES = "layer", "head"
-_DRAWN = 16  # rows of the table on paper
 
 
 @dataclass(frozen=True)
@@ -179,8 +178,7 @@ def ranking_table(
     if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
         notes.append(f"±: standard deviation between {texts}")
     heading = ranking_heading(kinds, order, measures)
-    more = "and {:,} more".format
-    return Table(columns, tuple(map(tuple, rows)), heading, _DRAWN, more=more, notes="; ".join(notes), where=where)
+    return Table(columns, tuple(map(tuple, rows)), heading, notes="; ".join(notes), where=where)
 
 
 def key_columns(has_kind: bool) -> Iterator[Column]:

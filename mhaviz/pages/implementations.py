@@ -61,7 +61,7 @@ def _numbers(c: ImplementationComparison) -> Table:
         for n, length in enumerate(c.lengths)
         for way in c.implementations
     )
-    return Table(columns, rows, is_grouped=True, where="listed")
+    return Table(columns, rows, where="listed")
 
 
 _difference_text: Callable[[float], str] = "{:.1e}".format

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from mhaviz.pages.blocks import NOTHING, Column, Table
-from mhaviz.pages.words import counted, position_text
+from mhaviz.pages.words import position_text
 from mhaviz.records.quantity import WEIGHT
 from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
 
-_MOST_DRAWN = 32  # rows; a longer table is no picture any more
+_MOST = 32  # rows; a longer table is no picture any more
 
 
 def summary_table(numbers: Sequence[int], summary: MapSummary, name: str = WEIGHT.name) -> Table:
@@ -25,11 +25,7 @@ def summary_table(numbers: Sequence[int], summary: MapSummary, name: str = WEIGH
         (number, head, head.local, head.sinks, head.strongest, head)
         for number, head in zip(numbers, summary.heads, strict=True)
     ]
-    return Table(columns, tuple(rows), most_drawn=_MOST_DRAWN, more=_more, notes=_notes(summary, name))
-
-
-def _more(left_out: int) -> str:
-    return f"and {counted(left_out, 'head')} more"
+    return Table(columns, tuple(rows), most=_MOST, notes=_notes(summary, name))
 
 
 def _notes(summary: MapSummary, name: str) -> str:

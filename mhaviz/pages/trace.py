@@ -32,10 +32,10 @@ def trace_page(trace: ShapeTrace) -> Page:
 def steps_table(trace: ShapeTrace) -> Table:
     """A row a step."""
     columns = (
-        Column("step", align="left", is_key=True, style="bold"),
+        Column("step", align="left", is_key=True),
         Column("equation", align="left"),
         Column("shape", shape_text, "left"),
-        Column("axes", " × ".join, "left", style="quiet"),
+        Column("axes", " × ".join, "left"),
         Column("memory", align="left"),
         Column("parameters", readable_count),
         Column("FLOPs", readable_count),
@@ -136,7 +136,7 @@ def _number(value: float) -> str:
 def visits_table(followed: FollowedElement) -> Table:
     """Where an element is in each step, a row a step."""
     columns = (
-        Column("step", align="left", is_key=True, style="bold"),
+        Column("step", align="left", is_key=True),
         Column("coordinates", shape_text, "left"),
         Column("offset"),
         Column("number", align="left"),

@@ -21,9 +21,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing if number == 1 else several}"
 
 
-def more_heads(left_out: int) -> str:
-    """Under a table that is too long for its medium."""
-    return f"and {counted(left_out, 'head')} more; .json has all"
+_LEAST_BITS = 0.00005  # that four decimals can show
+
+
+def bits_text(divergence: float) -> str:
+    """ "0.1234", and "1.2e-05" of what four decimals would make nothing."""
+    return f"{divergence:.1e}" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
 def unnamed_text(tokens: Tokens) -> str:

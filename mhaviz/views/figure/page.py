@@ -131,7 +131,7 @@ def _texts(page: Page) -> Iterator[str]:
             yield from block.lines
         table = block.table if isinstance(block, Heads) else block
         if isinstance(table, Table):
-            yield from (text for row in table.limited(table.most_drawn)[0].texts() for text in row)
+            yield from (text for row in table.limited()[0].texts() for text in row)
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class TablePart:
 def measure_table(table: Table, fonts: Fonts, card: bool = False) -> TablePart:
     """Measure a table; as a card, without its first column, of a single row."""
     families = fonts.families
-    table, more = table.limited(table.most_drawn)
+    table, more = table.limited()
     rows = [tuple(text and fonts.shown(text) for text in row) for row in (table.headings(), *table.texts())]
     columns = list(zip(*rows, strict=True))
     right, keys = (tuple(flags) for flags in zip(*((c.align == "right", c.is_key) for c in table.columns), strict=True))

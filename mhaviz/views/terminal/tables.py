@@ -7,7 +7,6 @@ from rich.box import Box
 from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
-from rich.style import Style as RichStyle
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -17,7 +16,6 @@ from mhaviz.views.terminal.isolates import isolated
 
 _NARROW_BAR = 6  # cells
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_STYLES: dict[str, str | RichStyle] = {"plain": "", "bold": BOLD, "quiet": DIM}
 
 
 def table_lines(
@@ -27,7 +25,7 @@ def table_lines(
 
     Where it is too wide, it is split into parts of about as many columns, each with those that tell the rows apart.
     """
-    table, left_out = table.limited(table.most_listed)
+    table, left_out = table.limited()
     if table.heading:
         yield Text(table.heading, BOLD)
     every = range(len(table.columns))
@@ -89,17 +87,12 @@ def draw_grid(table: Table, columns: Sequence[int], rules: Box | None, widest_ba
             no_wrap=column.align == "right",
             overflow="fold",
         )
-    for number, (row, words) in enumerate(zip(table.rows, texts, strict=True)):
-        begins = not number or row[0] != table.rows[number - 1][0]
-        if table.is_grouped and number and begins:
-            grid.add_section()
+    for row, words in zip(table.rows, texts, strict=True):
         cells = [words[place] for place in columns]
         for i, (place, column) in enumerate(zip(columns, chosen, strict=True)):
             if column.bar:
                 cells[i] = bar(row[place], min(column.bar, widest_bar))
-        if table.is_grouped and not begins:
-            cells[0] = ""
-        grid.add_row(*(Text(isolated(text), _STYLES[column.style]) for text, column in zip(cells, chosen, strict=True)))
+        grid.add_row(*(Text(isolated(text)) for text in cells))
     return grid
 
 

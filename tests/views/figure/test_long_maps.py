@@ -347,7 +347,7 @@ def test_the_summary_of_one_head_stands_beside_it():
 def test_heads_beyond_the_table_are_counted():
     sheet = figure(long_map(32 + 8, cells=(16, 16), summary=True))
     assert texts(sheet).count("4.00 (50%)") == 32
-    assert "and 8 heads more" in texts(sheet)
+    assert "and 8 more; .json has all" in texts(sheet)
 
 
 def test_hostile_tokens_stand_in_the_table_and_are_read_literally():

@@ -126,7 +126,7 @@ def test_several_maps_and_heads_left_out(show, random_map):
     d = compare(*(Attention(Source("s"), side) for side in maps))
     shown = show(difference_view(d), 100)
     assert "sentence 0" in shown
-    assert "and 8 heads more; .json has all" in shown
+    assert "and 8 more; .json has all" in shown
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
