@@ -15,8 +15,8 @@ from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.cli.shared import console as console_module
 from mhaviz.cli.shared.console import working
 from mhaviz.models.single_layer import RandomLayer
+from mhaviz.pages import labels
 from mhaviz.records.report import Report
-from mhaviz.views import labels
 from mhaviz.views.figure import sheet as sheet_module
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import fit

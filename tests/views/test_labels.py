@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from mhaviz.pages import labels
 from mhaviz.pages.labels import cut_words
-from mhaviz.views import labels
 from mhaviz.views.plain_text import PLAIN
 
 any_text = st.text(st.characters(), max_size=60)

@@ -71,9 +71,9 @@ def as_json(record):
 def test_every_number_stands_in_its_row(show, comparison):
     rows = [line.split() for line in plain(show(view_of(comparison), 80)).splitlines()]
     assert ["16", "nested", "loops", "12.3", "ms", "1.00", "×", "196.0", "KiB", "7.0e-07"] in rows
-    assert ["fused", "kernel", "410", "µs", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
+    assert ["16", "fused", "kernel", "410", "µs", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
     assert ["256", "nested", "loops", "2.50", "s", "1.00", "×", "–", "4.2e-07"] in rows
-    assert ["fused", "kernel", "3.60", "ms", "694", "×", "4.5", "MiB", "3.0e-07"] in rows
+    assert ["256", "fused", "kernel", "3.60", "ms", "694", "×", "4.5", "MiB", "3.0e-07"] in rows
     assert ["1,024", "nested", "loops", "skipped", "–", "–", "–"] in rows
 
 
