@@ -50,7 +50,6 @@ class Loaded:
         name: as the user has given it.
         model: on its device.
         tokenizer: its own.
-        device: where it runs; of one that is spread over several, where what it reads must be.
         captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
             seen; if not, whatever functions of PyTorch it calls are recorded.
         attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
@@ -65,7 +64,6 @@ class Loaded:
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    device: torch.device
     captured: bool
     attention: str | None = None
     remarks: tuple[str, ...] = ()
@@ -83,6 +81,11 @@ class Loaded:
     def type(self) -> str:
         """What transformers calls models of its kind: "bert", "albert"."""
         return str(self.config.model_type)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs; of one that is spread over several, where what it reads must be."""
+        return input_device(self.model)
 
     @property
     def where(self) -> str:
@@ -211,14 +214,12 @@ def load_checkpoint(
         if kind is not usual and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
             model, missing = _model(usual, folder, name, options, spread, processes)
         _require_weights(model, missing, name, writes)
-        is_apart = spread is not None or processes > 1
-        if not is_apart:
+        if spread is None and processes == 1:
             nn.Module.to(model, device)
         return Loaded(
             name,
             nn.Module.eval(model),
             tokenizer,
-            input_device(model) if is_apart else device,
             bool(type(model)._can_set_attn_implementation()),
             remarks=tuple(_ignored_code(model, tokenizer)),
             processes=processes,

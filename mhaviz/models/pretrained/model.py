@@ -26,7 +26,6 @@ from mhaviz.models.pretrained.output_projection import mixed_of, output_grams
 from mhaviz.models.pretrained.pieces import cut
 from mhaviz.models.pretrained.reading import id_of
 from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
-from mhaviz.models.pretrained.spread import input_device
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder
@@ -139,11 +138,8 @@ class PretrainedModel(CorpusModel):
         half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
         advice = f"try {parameter('dtype')} float32, or take another copy of it" if half else "take another copy of it"
         last = max(site.number for site in chosen)
-        ran_last = False
 
         def hook(number: int, module: nn.Module, caught: Caught) -> None:
-            nonlocal ran_last
-            ran_last = ran_last or number == last
             site, call = sites.get(number), caught.call
             if site is None:
                 return
@@ -163,8 +159,7 @@ class PretrainedModel(CorpusModel):
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
             self._zero(number, module, caught)
 
-        run_hooked(self.loaded, self._reader.batch(texts), hook, last)
-        if not ran_last:
+        if run_hooked(self.loaded, self._reader.batch(texts), hook, last) is not None:  # it has not come so far
             raise form_of_its_own(self.loaded, "try a shorter text")
 
     @property
@@ -476,7 +471,7 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) ->
     name = str(model.name_or_path) or type(model).__name__
     captured = bool(type(model)._can_set_attn_implementation())
     attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
-    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, input_device(model), captured, attention)))
+    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, captured, attention)))
 
 
 def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
