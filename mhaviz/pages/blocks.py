@@ -312,7 +312,7 @@ class Page:
         title: stands over everything; "" where pictures have titles.
         blocks: in their order.
         footnote: where the numbers come from.
-        remark: what stands beside it on paper, or how to read maps as they have been drawn.
+        remark: how to read the pictures as they have been drawn; beside the footnote on paper, else below the pictures.
         left_out: what a medium says that shows so many maps, the first, and lacks so many heads of the last of them.
     """
 

@@ -6,10 +6,10 @@ from functools import partial
 from itertools import compress
 
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Table, Text
-from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title, one_text
+from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.words import bits_text, position_text
+from mhaviz.pages.words import bits_text, one_text, position_text
 from mhaviz.records.attention import AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.difference import Difference, HeadDifference, MapDifference
@@ -120,7 +120,7 @@ def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
     parts = [
         (
             f"pass {m.pass_number}",
-            f"{one_text(m)} {m.sentence}",
+            f"{one_text(is_recorded=m.is_recorded)} {m.sentence}",
             f"layer {m.layer}",
             m.kind,
             _quantity(m),

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from mhaviz.pages.blocks import Page
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.map_words import one_text
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import counted
+from mhaviz.pages.words import counted, one_text
 from mhaviz.records.image import ImageAttention, ImageMap
 
 _NAME = 40  # cells of a name that is quoted
@@ -46,7 +45,7 @@ def map_title(m: ImageMap) -> str:
 def input_text(m: ImageMap) -> str:
     """ "pass 100, example 2": which of several inputs it is of; nothing where there is one."""
     of_pass = "" if m.pass_number is None else f"pass {m.pass_number:,}"
-    of_batch = "" if m.sentence is None else f"{one_text(m)} {m.sentence}"
+    of_batch = "" if m.sentence is None else f"{one_text(is_recorded=m.is_recorded)} {m.sentence}"
     return ", ".join(filter(None, [of_pass, of_batch]))
 
 

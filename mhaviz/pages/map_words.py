@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Drawn, Title
-from mhaviz.pages.words import attention_title, counted
+from mhaviz.pages.words import attention_title, counted, one_text
 from mhaviz.records.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.records.axis import Axis
-from mhaviz.records.image import ImageMap
 from mhaviz.records.quantity import WEIGHT, Cells
 from mhaviz.records.tokens import OF_ONE_TEXT
 
@@ -56,7 +55,7 @@ def left_out_text(maps: Sequence[AttentionMap], can_choose: bool, n_maps: int, h
         if passes.isdisjoint(m.pass_number for m in shown):
             what.append(counted(len(passes), "pass"))
         elif sentences.isdisjoint(m.sentence for m in shown):
-            what.append(counted(len(sentences), one_text(rest[0])))
+            what.append(counted(len(sentences), one_text(is_recorded=rest[0].is_recorded)))
         else:
             what.append(counted(*((len(layers), "layer") if len(layers) == len(rest) else (len(rest), "map"))))
     if not what:
@@ -148,11 +147,6 @@ def passes_text(passes: Sequence[int | None]) -> str:
     if len(numbers) <= _MOST_LAYERS:
         return f"passes {', '.join(map(str, numbers))}"
     return f"{len(numbers):,} passes from {min(numbers):,} to {max(numbers):,}"
-
-
-def one_text(m: AttentionMap | ImageMap) -> str:
-    """What one of several texts that are seen at once is called; of a program it is an example of a batch."""
-    return "example" if m.is_recorded else "sentence"
 
 
 def _window_hides(m: AttentionMap) -> bool:

@@ -67,8 +67,8 @@ def rule_text(record: Explanation | ScalingComparison) -> str:
     return record.rule if len(record.rule) <= _RULE else "scaled"
 
 
-def one_text(probe: Probe | None, is_recorded: bool = False) -> str:
-    """What the means are over is called, one of it.
+def one_text(probe: Probe | None = None, is_recorded: bool = False) -> str:
+    """What one of several texts is called, as those that means are over.
 
     ``probe``: what the texts were made for; ``is_recorded``: whether a program has read them.
     """

@@ -29,13 +29,13 @@ from mhaviz.pages.head_statistics import (
 )
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.labels import bare, cut, harmless, title_text, visible
-from mhaviz.pages.map_words import layers_text, map_title, one_text, passes_text
+from mhaviz.pages.map_words import layers_text, map_title, passes_text
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
-from mhaviz.pages.words import counted, rule_text, unnamed_text
+from mhaviz.pages.words import counted, one_text, rule_text, unnamed_text
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.axis import Axis
 from mhaviz.records.difference import Difference
@@ -418,7 +418,7 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
     if len(kinds) > 1:
         title = replace(title, head=", ".join(KIND_NAMES[kind] for kind in kinds))
     if sentences > 1:
-        return f"{title.head} of {counted(sentences, one_text(first))}"
+        return f"{title.head} of {counted(sentences, one_text(is_recorded=first.is_recorded))}"
     sides = {axis.tokens for m in maps for axis in (m.rows, m.columns)}
     if last.is_recorded and len(sides) > len({last.rows.tokens, last.columns.tokens}):
         return title.head  # stages of other lengths
