@@ -1,11 +1,15 @@
 """Which of several processes this is, that ``torchrun`` or a scheduler has started to do one thing together."""
 
 import os
+import platform
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from mhaviz.errors import MhavizError, as_one_line, reason
@@ -17,6 +21,9 @@ _T = TypeVar("_T")
 
 _PATIENCE = timedelta(days=30)
 """A process may wait for others that have far more to do; if one of them ends, torchrun ends all."""
+
+_others: list[tuple[str, int]] = []
+"""The machine and the number of each process, in the order of their ranks, this one's too; known once connected."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ def _with_others() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo's and nccl's
-        raise MhavizError(f"another process has ended ({reason(error)})") from error
+        raise MhavizError(f"{_who_has_ended() or 'another process has ended'} ({reason(error)})") from error
 
 
 @cache
@@ -129,7 +136,54 @@ def connect() -> "distributed.ProcessGroup":
         if not distributed.is_initialized():
             distributed.init_process_group()
         group: distributed.ProcessGroup = distributed.new_group(backend="gloo", timeout=_PATIENCE)
-        distributed.barrier(group)
+        _others.extend([("", 0)] * this_process().count)
+        distributed.all_gather_object(_others, (platform.node(), os.getpid()), group=group)
         return group
     except (RuntimeError, ValueError) as error:
         raise MhavizError(f"cannot reach the other processes ({reason(error)}); start them with torchrun") from error
+
+
+@contextmanager
+def ended_together() -> Iterator[None]:
+    """Say which process was killed when torchrun, which then ends all others by SIGTERM, ends this one.
+
+    It is for a program to say so: signals of a program that imports mhaviz are its own.
+
+    Raises:
+        MhavizError: torchrun ends this process, as another has ended.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if who := _who_has_ended():
+            raise MhavizError(who)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _who_has_ended() -> str:
+    """Which other processes of this machine have ended; nothing if they all live, or are elsewhere."""
+    ranks = [str(rank) for rank, (node, pid) in enumerate(_others) if node == platform.node() and _is_dead(pid)]
+    if not ranks:
+        return ""
+    which = f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(ranks)}"
+    return f"{which} of {len(_others)} ended before the work was done"
+
+
+def _is_dead(process: int) -> bool:
+    """Whether a process of this machine is there no more, or waits to be forgotten; False where nobody tells."""
+    if os.name != "posix":  # elsewhere asking may kill it
+        return False
+    try:
+        os.kill(process, 0)
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        return status.rpartition(")")[2].split()[0] == "Z"
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it is somebody else's
+        return False

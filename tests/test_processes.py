@@ -1,7 +1,14 @@
+import os
+import platform
+import signal
+import subprocess
+import sys
+
 import pytest
 
+from mhaviz import processes
 from mhaviz.errors import MhavizError
-from mhaviz.processes import Process, this_process
+from mhaviz.processes import Process, ended_together, this_process
 
 
 @pytest.fixture
@@ -38,3 +45,18 @@ def test_devices():
     assert Process().device("auto") == "auto"
     several = Process(1, 2, 1)
     assert [several.device(name) for name in ("cpu", "cuda", "cuda:0")] == ["cpu", "cuda:1", "cuda:0"]
+
+
+def test_who_was_killed_is_said_by_those_that_torchrun_then_ends(monkeypatch):
+    """Whether torchrun has already asked what became of it, or not."""
+    before = signal.getsignal(signal.SIGTERM)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        here = [(platform.node(), os.getpid()), ("elsewhere", other.pid), (platform.node(), other.pid)]
+        monkeypatch.setattr(processes, "_others", here)
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        for _ in range(2):
+            with pytest.raises(MhavizError, match="process 2 of 3 ended before the work was done"), ended_together():
+                os.kill(os.getpid(), signal.SIGTERM)
+            other.wait()
+    assert signal.getsignal(signal.SIGTERM) == before
