@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
+from time import sleep
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -112,10 +113,21 @@ def wait_for_others() -> None:
 
 @contextmanager
 def _with_others() -> Iterator[None]:
+    with as_one_line("another process has ended"), told_who_has_ended():
+        yield
+
+
+@contextmanager
+def told_who_has_ended() -> Iterator[None]:
+    """Say of a RuntimeError, as gloo's and nccl's are, which process has ended. Raises MhavizError if one has."""
     try:
         yield
-    except RuntimeError as error:  # gloo's and nccl's
-        raise MhavizError(f"{_who_has_ended() or 'another process has ended'} ({reason(error)})") from error
+    except RuntimeError as error:
+        for _ in range(10):  # an end is seen by what it closes a moment before the process is gone
+            if who := _who_has_ended():
+                raise MhavizError(f"{who} ({reason(error)})") from error
+            sleep(0.02)
+        raise
 
 
 @cache
@@ -147,11 +159,14 @@ def connect() -> "distributed.ProcessGroup":
 def ended_together() -> Iterator[None]:
     """Say which process was killed when torchrun, which then ends all others by SIGTERM, ends this one.
 
-    It is for a program to say so: signals of a program that imports mhaviz are its own.
+    It is for a program to say so: signals of a program that imports mhaviz are its own. Alone it does nothing.
 
     Raises:
         MhavizError: torchrun ends this process, as another has ended.
     """
+    if this_process().is_alone:
+        yield
+        return
 
     def end(number: int, frame: FrameType | None) -> None:
         if who := _who_has_ended():

@@ -1,7 +1,7 @@
 """Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.errors import STANDARD_INPUT
-from mhaviz.processes import ended_together, this_process, wait_for_others
+from mhaviz.processes import this_process, wait_for_others
 from mhaviz.records.corpus_part import SUFFIX, part_beside
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class CorpusOptions:
         own, before = corpus.own_part, _file_at(corpus.own_part)
         kept = f"what was read is kept in {own}: go on with --resume"
         try:
-            with ended_together() if corpus.is_shared else nullcontext():
-                yield
+            yield
         except KeyboardInterrupt:
             if _file_at(own) == (None if self.resume else before):
                 raise
