@@ -237,10 +237,13 @@ class Recording(ContextDecorator):
         maps = []
         for number, pass_number, one, _, m in found:
             layer, site = layers[number], self._sites.all[number]
-            kind: Kind = "other" if site.is_block else site.kind
+            is_unplaced = pass_number in site.unplaced
+            kind: Kind = "other" if site.is_block or is_unplaced else site.kind
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
-            if site.is_block:
+            if site.is_block or is_unplaced:
                 queries = Tokens(tuple(f"row {place}" for place in range(len(queries))))
+            if is_unplaced:
+                keys = Tokens(tuple(f"row {place}" for place in range(len(keys))))
             maps.append(
                 replace(
                     m,

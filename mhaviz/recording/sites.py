@@ -6,7 +6,7 @@ steps are one pass.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from weakref import ref
 
@@ -49,6 +49,9 @@ class SeenSite:
         is_followed: whether the pass that goes on is looked at; of others steps are counted by their numbers of keys.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
+        unplaced: the passes that began with keys of which it is not known which tokens they are, by their numbers.
+        n_step: how many queries its last run had.
+        n_before: how many more keys than queries its first run had, such as learned keys.
         last: of its last run that was no step.
         is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
@@ -73,6 +76,9 @@ class SeenSite:
     forward: int = -1
     call: int = 0
     is_block: bool = False
+    unplaced: set[int] = field(default_factory=set)
+    n_step: int = 0
+    n_before: int = 0
     last: Order = NO_ORDER
     is_part: bool = False
     heads: frozenset[int] = frozenset()
@@ -178,6 +184,8 @@ class Sites:
 
     def _take_back(self, site: SeenSite, n_queries: int) -> None:
         n_queries = min(n_queries, site.length - 1)
+        if n_queries >= site.n_step > 0 and self._is_drawn(site):
+            self._miss(f"{site.name}: its cache gives back tokens of whole steps; what they were is not drawn")
         if n_queries > 0:
             site.length -= n_queries
             if site.kind != "cross":
@@ -221,8 +229,11 @@ class Sites:
             self._sites[*name, repeat] = site
             self._join_heads(site, beside, caught)
             self._join_list(site, place, caught)
+        was_drawn = self._is_drawn(site)
         site.passes, site.forward = site.passes + 1, place.forward
+        self._note_other_keys(site, caught, was_drawn)
         _, _, site.length, site.k_length = caught.call.shape
+        site.n_step = site.length
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.last, site.call = caught.order, place.call
         beside = [one for one in beside if place.is_module and one is not site]
@@ -230,6 +241,24 @@ class Sites:
         if self._is_some_examples(site, place) or self._is_slice(site, beside, caught):
             return None
         return Run(site, site.passes - 1, 0, caught)
+
+    def _note_other_keys(self, site: SeenSite, caught: Caught, was_drawn: bool) -> None:
+        """Note of a pass that begins with more keys than queries, others than those of the pass before; say so.
+
+        They may be those of a cache that has lost or moved some, or of another text.
+        """
+        q_length, k_length = caught.call.shape[2:]
+        site.n_before = k_length - q_length if site.passes == 1 else site.n_before
+        own, keys = caught.order.parts
+        is_known = own is not None and keys is not None and keys.is_first and own.of == keys.of
+        if site.kind not in OF_ONE_TEXT or k_length - q_length in (0, site.n_before) or is_known:
+            return
+        site.unplaced.add(site.passes - 1)
+        if was_drawn or self._is_drawn(site):
+            self._miss(
+                f"{site.name}: reads keys that are not those of the steps before, as of a cache that has lost or moved "
+                f"some, or of another text; a pass begins there, and which tokens its keys are is not known"
+            )
 
     def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], caught: Caught) -> None:
         """Note of which attention of the same call of a module these are other heads."""
@@ -371,7 +400,7 @@ class Sites:
 
     def _go_on(self, site: SeenSite, place: Place, q_length: int, caught: Caught) -> Run:
         run = Run(site, site.passes - 1, site.length, caught)
-        site.length, site.forward = site.length + q_length, place.forward
+        site.length, site.forward, site.n_step = site.length + q_length, place.forward, q_length
         return run
 
 

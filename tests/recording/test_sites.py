@@ -397,8 +397,65 @@ def test_texts_that_go_on_with_copies_of_a_cache_are_passes_of_their_own():
     first, second = (model.expected(torch.cat([prompt, text], dim=1)) for text in texts)
     for m, A in zip(recording.attention.maps, (first, second[:, 4:]), strict=True):
         np.testing.assert_allclose(m.weights, A, atol=1e-6)
-    assert list(recording.attention.maps[1].queries) == ["4", "5", "6"]
-    assert not recording.notices
+    assert [m.kind for m in recording.attention.maps] == ["masked", "other"]
+    assert list(recording.attention.maps[1].queries) == ["row 0", "row 1", "row 2"], "what the copy held is not known"
+    (line,) = recording.notices
+    assert "reads keys that are not those of the steps before" in line
+
+
+class Evicting(nn.Module):
+    """Keeps a cache of four keys: a ring, or the first one and the last ones."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.qkv, self.k, self.v = way, nn.Linear(8, 24), torch.zeros(1, 2, 0, 4), torch.zeros(1, 2, 0, 4)
+
+    def forward(self, x: Tensor, start: int) -> Tensor:
+        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        if self.way == "ring" and start >= 4:
+            self.k[:, :, start % 4], self.v[:, :, start % 4] = k[:, :, 0], v[:, :, 0]
+        else:
+            self.k, self.v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
+        self.weights = (q @ self.k.mT / 2).softmax(dim=-1)
+        H = self.weights @ self.v
+        if self.way != "ring" and self.k.shape[2] > 4:
+            kept = [0, *range(self.k.shape[2] - 3, self.k.shape[2])]
+            self.k, self.v = self.k[:, :, kept], self.v[:, :, kept]
+        return H
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("way", "n_new"), [("ring", 1), ("first and last", 1), ("first and last", 2)])
+def test_keys_of_a_cache_that_has_lost_some_are_named_after_no_token(way, n_new):
+    torch.manual_seed(0)
+    model, weights = Evicting(way), []
+    with record(model, passes="0-") as recording:
+        for start in range(0, 8, n_new):
+            model(torch.randn(1, n_new, 8), start)
+            weights.append(model.weights[0])
+    later = [m for m in recording.attention.maps if m.pass_number]
+    assert later
+    for m, A in zip(later, weights[-len(later) :], strict=True):
+        np.testing.assert_allclose(m.weights, A, atol=1e-6)
+        assert m.kind == "other"
+        assert {name.split()[0] for name in (*m.queries, *m.keys)} == {"row"}
+    assert "a pass begins there" in "".join(recording.notices)
+
+
+@torch.no_grad()
+def test_it_is_said_that_a_continuation_was_taken_back():
+    torch.manual_seed(0)
+    model, text = Drafting(), torch.randn(1, 7, 8)
+    with record(model) as recording:
+        model.begin()
+        model(text[:, :4])
+        for token in torch.randn(2, 1, 1, 8):
+            model(token)
+        model.cache.crop(-2)
+        for token in text[:, 4:].split(1, dim=1):
+            model(token)
+    np.testing.assert_allclose(recording.attention.maps[0].weights, model.expected(text), atol=1e-6)
+    assert recording.notices == ["Drafting: its cache gives back tokens of whole steps; what they were is not drawn"]
 
 
 @torch.no_grad()
