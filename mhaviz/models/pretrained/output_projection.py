@@ -79,6 +79,7 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
                 _write_numbers(mixed, number * _MOST)
 
     def read(name: str, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+        made = made[0] if isinstance(made, tuple) else made  # I-BERT's layers give a scale beside it
         if args and isinstance(getattr(module, "weight", None), Tensor) and isinstance(made, Tensor):
             number, rows = _numbers_in(args[0])
             if rows is not None and number in found:

@@ -230,6 +230,29 @@ def test_calls_of_a_model_that_runs_on_sdpa_without_the_interface(pretrained):
     assert model.require_outputs() == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_rule_that_is_not_known(monkeypatch, dtype):
+    """What Gemma 2's own eager function makes is not what its call says: the weights that it makes are recorded."""
+    from transformers.models.gemma2 import modeling_gemma2
+
+    model, tokenizer = made(Family("Gemma2Model", "Gemma2Config", WORDS | GROUPED | ENDS))
+    model = model.to(dtype)
+    assert model_in_memory(model, tokenizer).loaded.captured
+    own = modeling_gemma2.eager_attention_forward
+    monkeypatch.setattr(
+        modeling_gemma2,
+        "eager_attention_forward",
+        lambda module, query, *others, **given: own(module, query * 1.5, *others, **given),
+    )
+    source = model_in_memory(model, tokenizer)
+    assert not source.loaded.captured
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        attentions = model(torch.tensor([source.encode([TEXT]).texts[0].source.ids]), output_attentions=True).attentions
+    for m, A in zip(attend(source, [TEXT]).maps, attentions, strict=True):
+        np.testing.assert_allclose(m.weights, A[0].float(), atol=CLOSE)
+
+
 def test_a_bias_that_eager_attention_adds_twice():
     """As Falcon's does with ALiBi, in transformers 5.23: what runs is SDPA, whose outputs tell."""
     model, tokenizer = made(Family("FalconModel", "FalconConfig", BERT | {"alibi": True}))
