@@ -28,10 +28,6 @@ class ArgumentError(MhavizError, ValueError):
     status = 2
 
 
-class NoSuchItemError(ArgumentError, IndexError):
-    """A place that a record does not have."""
-
-
 class ChangedError(MhavizError):
     """Two attentions were compared, and differ by more than is allowed; the message says in which head, by how much."""
 

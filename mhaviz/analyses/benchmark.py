@@ -140,9 +140,7 @@ def check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
         ArgumentError: there is none, or one is below 1 or beyond all computers.
     """
     rising = tuple(sorted(set(lengths)))
-    if not rising:
-        raise ArgumentError(f"{parameter('lengths')}: expected at least one, got none")
-    for length in (rising[0], rising[-1]):
-        if not 1 <= length <= LONGEST:
-            raise ArgumentError(f"{parameter('lengths')}: expected tokens from 1 to {LONGEST:,}, got {counted(length)}")
+    if not rising or rising[0] < 1 or rising[-1] > LONGEST:
+        got = counted(rising[0] if rising[0] < 1 else rising[-1]) if rising else "none"
+        raise ArgumentError(f"{parameter('lengths')}: expected tokens from 1 to {LONGEST:,}, got {got}")
     return rising

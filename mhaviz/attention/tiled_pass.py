@@ -130,13 +130,8 @@ class TiledPass:
             largest = result.weights if result.largest is None else result.largest
             write_cells(largest[b, h, rows], block, sums.cell, sums.largest, 1.0, torch.maximum)
         queries = torch.arange(block.start, block.end, device=self._device) - self.wanted.span[0]
-        for whole, numbers in (
-            (result.entropy, sums.entropy),
-            (result.local, sums.local),
-            (result.totals, sums.totals),
-            (result.top_weights, sums.top_weights),
-            (result.top_keys, sums.top_keys),
-        ):
+        for name in ("entropy", "local", "totals", "top_weights", "top_keys"):
+            whole, numbers = getattr(result, name), getattr(sums, name)
             if whole is None or numbers is None:
                 continue
             of_head = whole[b, h] if numbers.ndim == 1 else whole[b, h, :, : numbers.shape[1]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, NoSuchItemError
+from mhaviz.errors import ArgumentError
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import WEIGHT, Cells, Quantity
@@ -247,10 +247,7 @@ class Attention(Shown):
 
     def __getitem__(self, place: int) -> AttentionMap:
         """The map of that place: of one sentence, the first layer's is 0."""
-        try:
-            return self.maps[place]
-        except IndexError:
-            raise NoSuchItemError(f"expected an index below {len(self.maps)}, of so many maps, got {place}") from None
+        return self.maps[place]
 
     def __iter__(self) -> Iterator[AttentionMap]:
         return iter(self.maps)

@@ -3,12 +3,22 @@
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
+
+import msgspec
 
 from mhaviz.errors import ArgumentError, parameter, quoted
 
 Message = Mapping[str, Any]
 """Of a chat: its ``role``, its ``content``, and what else a model's template reads of it."""
+
+
+class _Message(TypedDict):
+    role: str
+    content: str
+
+
+_Messages = Annotated[list[_Message], msgspec.Meta(min_length=1)]
 
 _TEXTS = ("sentences", "target", "generate")
 """The others are for models that have a tokenizer of their own."""
@@ -80,11 +90,9 @@ class Given:
         """Of what a method of a loaded model has been called with: texts, or all of it already.
 
         Raises:
-            ArgumentError: an option that there is not; messages or ids that are none; as the class does.
+            ArgumentError: messages or ids that are none; as the class does.
         """
         asked: dict[str, Any] = dict(options or {})
-        if unknown := sorted(asked.keys() - GivenOptions.__annotations__.keys()):
-            raise ArgumentError(f"expected options among {', '.join(GivenOptions.__annotations__)}, got {unknown[0]}")
         if isinstance(texts, Given):
             if target is not None or any(value is not None for value in asked.values()):
                 raise ArgumentError("what is given is whole; leave out what stands beside it")
@@ -116,24 +124,17 @@ def require_texts(texts: Any) -> Iterator[str]:
         yield text
 
 
-def require_messages(chat: object, of: str = "") -> tuple[Message, ...]:
+def require_messages(chat: Any, of: str = "") -> tuple[Message, ...]:
     """The messages of a chat. ``of``: what an error begins with.
 
     Raises ArgumentError if it is none: messages with a role and a content that are texts.
     """
-    expected = 'expected a list of messages such as {"role": "user", "content": "Hello"}'
-    if isinstance(chat, str | bytes | Mapping) or not isinstance(chat, Iterable):
-        raise ArgumentError(f"{of}{expected}, got {type(chat).__name__}")
-    messages = tuple(chat)
-    if not messages:
-        raise ArgumentError(f"{of}{expected}, got none")
-    for number, message in enumerate(messages, start=1):
-        if not isinstance(message, Mapping):
-            raise ArgumentError(f"{of}message {number}: {expected}, got {type(message).__name__}")
-        for name in ("role", "content"):
-            if not isinstance(message.get(name), str):
-                got = type(message[name]).__name__ if name in message else "none"
-                raise ArgumentError(f"{of}message {number}: expected a {name} that is a text, got {got}")
+    try:
+        messages = tuple(chat)
+        msgspec.convert(list(messages), _Messages)
+    except (TypeError, msgspec.ValidationError) as error:
+        expected = 'a list of messages such as {"role": "user", "content": "Hello"}'
+        raise ArgumentError(f"{of}expected {expected}: {error}") from None
     return messages
 
 

@@ -276,19 +276,13 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
                 f"{name}: the queries of {m.name} are no patches; expected a position from 0 to {n_queries - 1:,}, or "
                 f"a token, got {quoted(wanted)}"
             )
-        try:
-            row, column = map(operator.index, query)
-        except (TypeError, ValueError):
-            raise ArgumentError(f"{name}: expected a patch such as (5, 7), got {quoted(wanted)}") from None
+        row, column = map(operator.index, query)
         if not (0 <= row < rows and 0 <= column < columns):
             raise ArgumentError(
                 f"{name}: expected a patch from 0,0 to {rows - 1},{columns - 1}, got {counted(row)},{counted(column)}"
             )
         return [keys.patches[row * columns + column]], f"{row},{column}", (row, column)
-    try:
-        position = operator.index(query)
-    except TypeError:
-        raise ArgumentError(f"{name}: expected a patch, a position or a token, got {quoted(wanted)}") from None
+    position = operator.index(query)
     if not 0 <= position < n_queries:
         raise ArgumentError(f"{name}: expected a position from 0 to {n_queries - 1:,}, got {counted(position)}")
     if is_image and position in keys.patches:

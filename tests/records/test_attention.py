@@ -84,9 +84,8 @@ def test_a_place_without_a_map():
     attention = Attention(Source("test"), (made_map(names(2), names(2), np.eye(2, dtype=np.float32)[None]),))
     assert [attention[0], attention[-1]] == [*attention, *attention]
     for place in (1, -2):
-        with pytest.raises(ArgumentError, match=f"expected an index below 1, of so many maps, got {place}") as raised:
+        with pytest.raises(IndexError):
             attention[place]
-        assert isinstance(raised.value, IndexError), "as Python's own sequences raise"
 
 
 def test_records_print_themselves_in_a_line():

@@ -75,9 +75,6 @@ def test_a_special_token_by_its_position_or_its_text(query):
         ("-1", "a position from 0 to 6, got -1"),
         (10**80, "a position from 0 to 6, got a number of more than 60 digits"),
         ("cat", "a patch such as 5,7, a position from 0 to 6, or a token, got 'cat'"),
-        ((1, 2, 3), r"a patch such as \(5, 7\)"),
-        (("a", "b"), r"a patch such as \(5, 7\)"),
-        (1.5, "a patch, a position or a token, got 1.5"),
         ("x" * 5000, "got 'x{25,30}…x{25,30}'$"),
     ],
 )

@@ -13,7 +13,6 @@ from mhaviz.cli.shared.console import print_view, printing, say, working
 from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import FIGURE_SUFFIXES, RECORD_SUFFIXES
 from mhaviz.processes import this_process
-from mhaviz.units import readable_bytes
 from mhaviz.views.formats import check_outputs, save_all
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST_MAPS = 4_000
 """No more of them are drawn; a picture has room for fewer, and says so."""
-_MANY_LINES = 10**7  # which take some ten seconds to write
-_CSV_LINE = 64  # bytes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,16 +83,10 @@ class Delivery:
         """
         if not this_process().is_first:
             return
-        maps = getattr(record, "maps", ())
-        self.require_drawable(len(maps))
+        self.require_drawable(len(getattr(record, "maps", ())))
         from mhaviz.views.showing import fitted_style, view_of
 
         style = style or fitted_style(record)
-        if ".csv" in self.suffixes:
-            lines = sum(m.weights.size for m in maps)
-            if lines > _MANY_LINES:
-                size = readable_bytes(_CSV_LINE * lines)
-                self.tell(f"the CSV has {lines:,} lines, about {size}; Ctrl-C stops it")
         with self.working("writing"):
             notices = save_all(self.paths, record, style, **details)
         saved = [f"saved {path}" for path in self.paths]
