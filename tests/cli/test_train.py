@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from mhaviz.cli.shared.film import filmed_pair
+from mhaviz.cli.commands.train import filmed_pair
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.loading import load_checkpoint

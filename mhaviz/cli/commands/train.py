@@ -12,15 +12,22 @@ from mhaviz.cli.command import asked, given
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.film import Film
 from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
+from mhaviz.files.writing import write_whole
 from mhaviz.pages.registry import RECORD_SUFFIXES
 from mhaviz.records.corpus_part import SUFFIX
 from mhaviz.views.formats import check_outputs
 
 if TYPE_CHECKING:
+    from mhaviz.models.trained_model import TrainedModel
+    from mhaviz.records.attention import Attention
+    from mhaviz.training.corpus import Corpus, Pair
     from mhaviz.training.trainer import Trainer
+
+# Of an animation: what a class can read on a wall.
+_WORDS = 10
+_DPI = 80
 
 _training_option = partial(typer.Option, rich_help_panel="The training")
 
@@ -131,7 +138,7 @@ def _next_command(path: Path, sentence: str) -> str:
     return f"to see its maps: {shlex.join(['mhaviz', 'heatmap', '--model', shown, sentence])}"
 
 
-def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> None:
+def _train(trainer: "Trainer", path: Path, film: "Film | None", quiet: bool) -> None:
     """Take all steps, save at every milestone, and say what is left where that does not come to its end."""
     from mhaviz.training.checkpoint import SCORE
 
@@ -152,3 +159,35 @@ def _train(trainer: "Trainer", path: Path, film: Film | None, quiet: bool) -> No
         if isinstance(error, MhavizError):
             raise MhavizError(f"{error}; {kept}") from error
         raise StoppedError(f"interrupted; {kept}{', go on with --resume' if saved else ''}") from None
+
+
+class Film:
+    """The maps of one held-out sentence, from before the training on."""
+
+    def __init__(self, model: "TrainedModel", corpus: "Corpus") -> None:
+        self._model, self._pair = model, filmed_pair(corpus)
+        self._frames: list[Attention] = []
+        self.expose()
+
+    def expose(self) -> None:
+        """Add a frame."""
+        from mhaviz.analyses.weights import attention_weights
+
+        self._frames.append(attention_weights(self._model, self._model.inputs_of([self._pair], target_given=True)))
+
+    def save(self, path: Path) -> None:
+        """Write the file. Raises MhavizError."""
+        from mhaviz.views.animation import write_gif
+        from mhaviz.views.style import Style
+
+        write_whole([(path, partial(write_gif, frames=self._frames, style=Style(dpi=_DPI, numbers=False)))])
+
+
+def filmed_pair(corpus: "Corpus") -> "Pair":
+    """The longest held-out pair of those that are short enough to be read on a wall, or the shortest of all."""
+
+    def length(pair: "Pair") -> int:
+        return max(len(pair.source), len(pair.target))
+
+    short = [pair for pair in corpus.held_out if length(pair) <= _WORDS]
+    return max(short, key=length) if short else min(corpus.held_out, key=length)
