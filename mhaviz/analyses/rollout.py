@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, parameter
@@ -36,20 +37,14 @@ def rollout(model: Model, inputs: Inputs) -> Attention:
     n_heads, length = max(site.n_heads for site in drawn), inputs.longest
     matrices = (n_heads + n_layers + 4) * length**2  # of one layer's heads, and R of every layer
     require_memory(4 * matrices, torch.device("cpu"), "the rollout")
-    rolled: dict[tuple[int | None, Kind], Tensor] = {}  # R, (length, length)
-    maps: list[AttentionMap] = []
+    rollout = _Rollout()
 
     def on_attention(seen: SiteCall) -> None:
-        kind = seen.site.kind
-        if kind == "cross":
-            return
-        A = seen.call.weights()[0].float().mean(dim=0)  # length length
-        R = rolled[seen.sentence, kind] = _through(A, rolled.get((seen.sentence, kind)))
-        if seen.site in drawn:
-            maps.append(seen.map(R[None].cpu().numpy(), heads=(0,), reach=None, sink=False, quantity=ROLLOUT))
+        if seen.site.kind != "cross":
+            rollout.add(weight_map(seen), seen.site in drawn)
 
     through.run(inputs, on_attention)
-    return Attention(through.describe(inputs), tuple(maps))
+    return Attention(through.describe(inputs), tuple(rollout.maps))
 
 
 def rollout_of_maps(attention: Attention) -> Attention:
@@ -59,38 +54,44 @@ def rollout_of_maps(attention: Attention) -> Attention:
         ArgumentError: maps that are pooled, or of a part; nothing but cross attention; layers of different lengths, or
             of another kind between them.
     """
-    rolled: dict[tuple[int | None, int | None, Kind], Tensor] = {}
-    maps: list[AttentionMap] = []
+    rollout = _Rollout()
     for m in attention.maps:
-        if m.kind == "cross":
-            continue
         if m.kind == "other":
             raise ArgumentError(
                 f"a rollout goes through attention of tokens to themselves, and of layer {m.layer} that is not known"
             )
+        if m.kind != "cross":
+            rollout.add(m)
+    if not rollout.maps:
+        raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
+    return Attention(attention.source, tuple(rollout.maps))
+
+
+class _Rollout:
+    """The maps of the rollout up to each layer, of each sentence of each pass, to which those of layers are added."""
+
+    def __init__(self) -> None:
+        self.maps: list[AttentionMap] = []
+        self._rolled: dict[tuple[int | None, int | None, Kind], Tensor] = {}  # R, (length, length)
+
+    def add(self, m: AttentionMap, is_drawn: bool = True) -> None:
+        """Go through one layer more: R_l of the mean weights A_l, and of R_{l−1}, where there is a layer before it."""
         if not m.is_whole:
             raise ArgumentError(
                 f"a rollout goes through single tokens, got pooled cells in layer {m.layer}; take a shorter input or a "
                 f"larger {parameter('size')}"
             )
         of = m.pass_number, m.sentence, m.kind
-        A, before = torch.from_numpy(m.weights).mean(dim=0), rolled.get(of)
+        A, before = torch.from_numpy(m.weights).mean(dim=0), self._rolled.get(of)
         length = A.shape[1] if before is None else len(before)
         if A.shape != (length, length):
             raise ArgumentError(
                 f"a rollout goes through layers of one length, got {length} tokens, and {len(A)} in layer {m.layer}; "
                 f"choose others by {parameter('layer')}"
             )
-        R = rolled[of] = _through(A, before)
-        maps.append(replace(m, weights=R[None].numpy(), heads=(0,), reach=None, sink=False, quantity=ROLLOUT))
-    if not maps:
-        raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
-    maps = [replace(m, queries_and_keys=None, summary=None) for m in maps]
-    return Attention(attention.source, tuple(maps))
-
-
-def _through(A: Tensor, before: Tensor | None) -> Tensor:
-    """R_l of the mean weights of layer l, and of R_{l−1}; None: of the first layer. All are (length, length)."""
-    A = A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)  # of a sink's rows the rest is gone
-    mixed = A if before is None else A @ before
-    return (mixed + (torch.eye(len(A)).to(A) if before is None else before)) / 2
+        A = A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)  # of a sink's rows the rest is gone
+        mixed, before = (A, torch.eye(length)) if before is None else (A @ before, before)
+        R = self._rolled[of] = (mixed + before) / 2
+        if is_drawn:
+            alone = replace(m, summary=None, queries_and_keys=None, reach=None, sink=False, quantity=ROLLOUT)
+            self.maps.append(replace(alone, weights=R[None].numpy(), heads=(0,)))

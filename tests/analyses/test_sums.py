@@ -19,6 +19,9 @@ class Means(Study):
     def shapes(self, n_heads):
         return MEAN | {"mean": (n_heads, 3), "deviations": (n_heads, 3)}
 
+    def read(self, *batch):
+        raise NotImplementedError
+
     def result(self, source, too_long=0):
         return None
 

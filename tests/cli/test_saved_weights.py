@@ -140,10 +140,8 @@ def test_without_sentence_and_input_there_is_nothing_to_show(mhaviz, folder, com
 
 def test_sweeps_and_bare_sizes_take_no_weights(mhaviz, folder):
     result = mhaviz("compare-scaling", "a b", "--sweep", *WEIGHTS)
-    assert (result.status, "--sweep goes through d_key with random weights; leave out --model" in result.err) == (
-        2,
-        True,
-    )
+    refused = "--sweep goes through d_key with random weights, in curves of one head; leave out --model"
+    assert (result.status, refused in result.err) == (2, True)
     result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
     assert (result.status, result.err.endswith("leave out --model\n")) == (2, True)
 

