@@ -28,6 +28,6 @@ def extents_inside(sheet, renderer):
     for text, extent in zip(sheet.page.texts, extents, strict=True):
         assert extent.x0 >= -1, text
         assert extent.y0 >= -1, text
-        assert extent.x1 <= sheet.width * sheet.dpi + 1, text
-        assert extent.y1 <= sheet.height * sheet.dpi + 1, text
+        assert extent.x1 <= sheet.bbox.width + 1, text
+        assert extent.y1 <= sheet.bbox.height + 1, text
     return extents

@@ -66,9 +66,9 @@ def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
 def flow_figure(trace: ShapeTrace, style: Style | None = None) -> Sheet:
     """Draw the trace; where an element is followed, its coordinates stand in the boxes that it passes."""
     style = style or Style()
-    fonts = Fonts.covering([style.title or "", *(token for tokens in trace.tokens for token in tokens)])
     title = style.titled("shapes on the way through multi-head attention")
     footnote, remark = style.small_print(trace.source.footnote, f"altogether {costs_text(trace.steps)}")
+    fonts = Fonts.covering([title, footnote, *(token for tokens in trace.tokens for token in tokens)])
     layout = decide_flow(trace.steps)
     width, height = layout.size
     followed = trace.followed

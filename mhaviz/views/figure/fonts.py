@@ -1,6 +1,5 @@
 """Fonts that have what the tokens need, and escapes for what no font has."""
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
-_REGULAR, _BOLD = 400, 600  # weights
+_REGULAR = 400  # weight
 LABEL_CELLS = 24  # a longer token is cut in its middle
 _VARIATION_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 """They choose a form of the character before them, and have none of their own."""
@@ -71,23 +70,6 @@ class Fonts:
         names = ", ".join(f"{c} (U+{ord(c):04X})" for c in some)
         more = f" and {len(self.missing) - len(some)} more" if len(self.missing) > len(some) else ""
         return f"no installed font has {names}{more}: shown as escapes; install one that has, such as Noto"
-
-
-def needed_families(text: str, families: tuple[str, ...]) -> tuple[str, ...]:
-    """The families for a text, which may need no other than the first."""
-    if text.isascii() or all(map(_is_in_default, set(text))):
-        return families[:1]
-    return families
-
-
-@cache
-def _is_in_default(character: str) -> bool:
-    return unicodedata.category(character) == "Cf" or _has_glyph(_default_font(), character)
-
-
-def have_bold(families: tuple[str, ...]) -> bool:
-    """Whether all have a bold face: a text is of one weight."""
-    return all(family == DEFAULT_FAMILY or _has_bold(family) for family in families)
 
 
 @lru_cache(maxsize=4)
@@ -168,15 +150,6 @@ def _installed_fonts() -> tuple[tuple[str, str], ...]:
 
     plain.sort(key=plainness)
     return tuple({entry.name: entry.fname for entry in reversed(plain)}.items())[::-1]
-
-
-@cache
-def _has_bold(family: str) -> bool:
-    from matplotlib.font_manager import fontManager
-
-    _installed_fonts()  # which adds those that matplotlib has not seen
-    faces = (entry for entry in fontManager.ttflist if entry.name == family and entry.style == "normal")
-    return any(_weight(entry) >= _BOLD for entry in faces)
 
 
 def _weight(entry: Any) -> int:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Protocol
 
 from mhaviz.pages.panels import Scale
-from mhaviz.views.figure.heads import PanelsPart, scale_width
+from mhaviz.views.figure.heads import MosaicPart, scale_width
 from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE, bar_height, draw_scale
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.figure.table import TablePart
@@ -59,12 +59,12 @@ class GridPart:
         return self._parts_width + BESIDE * bool(self.bars) + sum(map(scale_width, self.bars))
 
     @property
-    def pictures(self) -> Iterator[PanelsPart]:
+    def pictures(self) -> Iterator[MosaicPart]:
         """Those of grids in it included."""
         for part in (part for row in self.rows for part in row):
             if isinstance(part, GridPart):
                 yield from part.pictures
-            elif isinstance(part, PanelsPart):
+            elif isinstance(part, MosaicPart):
                 yield part
 
     def _places(self) -> tuple[list[Place], float]:
@@ -76,10 +76,10 @@ class GridPart:
             last = max(map(_last_cells, (part for part, _ in parts)))
             for part, i in parts:
                 x, room = sum(widths[:i]) + _BETWEEN * i, widths[i]
-                top = y + last - _last_cells(part) if isinstance(part, (PanelsPart, TablePart)) else y
+                top = y + last - _last_cells(part) if isinstance(part, (MosaicPart, TablePart)) else y
                 placed.append((part, x, top, room))
                 end = max(end, top + part.height(room))
-            y = end + max(_BELOW if isinstance(part, PanelsPart) else part.after for part, _ in parts)
+            y = end + max(_BELOW if isinstance(part, MosaicPart) else part.after for part, _ in parts)
         return placed, end
 
     def height(self, _: float) -> float:
@@ -93,13 +93,13 @@ class GridPart:
             part.draw(sheet, x + dx, y + dy, room)
         left = x + self._parts_width + BESIDE
         for scale, beyond in self.bars.items():
-            draw_scale(sheet, left, y + TILE_TITLE, bar_height(bottom - TILE_TITLE), scale, scale.name, beyond)
+            draw_scale(sheet, left, y + TILE_TITLE, bar_height(bottom - TILE_TITLE), scale, beyond)
             left += scale_width(scale)
 
 
 def _last_cells(part: Part) -> float:
     """Inches from the top to the end of the last row of cells, or of a table."""
-    if isinstance(part, PanelsPart):
+    if isinstance(part, MosaicPart):
         return part.height(0.0) - part.layout.keys.room
     return part.rows_height if isinstance(part, TablePart) else 0.0
 
@@ -108,7 +108,7 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bo
     """Parts of which the pictures of a column begin at the same place, with the labels that no neighbour has."""
     labelled = [[part and _in_line(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
     rooms = [
-        max((part.layout.queries.room for part in column if isinstance(part, PanelsPart)), default=0.0)
+        max((part.layout.queries.room for part in column if isinstance(part, MosaicPart)), default=0.0)
         for column in zip_longest(*labelled)
     ]
     return GridPart(tuple(tuple(map(_begun, row, rooms)) for row in labelled), bars)
@@ -117,22 +117,22 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bo
 def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:
     """The same, a picture without labels of rows that one to the left has, and of columns that one below has; a table
     with a row beside each of theirs."""
-    before = [other for other in rows[row][:column] if isinstance(other, PanelsPart)]
+    before = [other for other in rows[row][:column] if isinstance(other, MosaicPart)]
     if isinstance(part, TablePart) and before:
         return part.beside(before[-1].layout.queries.cells, before[-1].layout.queries.cell)
-    if not isinstance(part, PanelsPart):
+    if not isinstance(part, MosaicPart):
         return part
-    below = [other for line in rows[row + 1 :] for other in line[column : column + 1] if isinstance(other, PanelsPart)]
+    below = [other for line in rows[row + 1 :] for other in line[column : column + 1] if isinstance(other, MosaicPart)]
     queries, keys = part.layout.queries, part.layout.keys
-    if any(part.block.rows.are_same(other.block.rows) for other in before):
+    if any(part.rows.are_same(other.rows) for other in before):
         queries = replace(queries, marks=(), room=0.0)
-    if any(part.block.columns.are_same(other.block.columns) for other in below):
+    if any(part.columns.are_same(other.columns) for other in below):
         keys = replace(keys, marks=(), room=0.0)
     return replace(part, layout=replace(part.layout, queries=queries, keys=keys))
 
 
 def _begun(part: Part | None, room: float) -> Part | None:
     """The same, with so many inches to the left of its cells if it is a picture."""
-    if not isinstance(part, PanelsPart):
+    if not isinstance(part, MosaicPart):
         return part
     return replace(part, layout=replace(part.layout, queries=replace(part.layout.queries, room=room)))

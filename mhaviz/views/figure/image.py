@@ -1,7 +1,7 @@
 """Attention laid over an image, as a figure: the image, and a picture of every head in the colours of all maps."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,7 @@ _LINE, _CASING = 1.2, 2.6  # points of the outline of the query, and of what set
 _FINE, _FINE_CASING = 0.8, 1.8  # the same of patches that are smaller than
 _SMALL_PATCH = 0.1  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
+_WHOLE = np.ones((1, 1), np.bool_)  # of a picture: all of it is visible
 
 
 def image_figure(over: ImageAttention, style: Style | None = None) -> Sheet:
@@ -110,9 +111,9 @@ class _Tile:
 
 def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Sheet:
     quoted = [over.query, over.image_name, *(text for m in over.maps for text in (m.module, *m.special_texts))]
-    fonts = Fonts.covering([*quoted, style.title or ""])
+    footnote, remark = style.small_print(over.source.footnote, _remark(over))
+    fonts = Fonts.covering([*quoted, style.title or "", footnote, remark])
     title = style.titled(fonts.shown(image_title(over)))
-    footnote, remark = style.small_print(over.source.footnote, fonts.shown(_remark(over)))
     scale = style.image_scale([m.flat for m in over.maps])
     names = _Names.of(over, fonts)
     layout = _decide(over, style, names.room)
@@ -125,7 +126,7 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     across = right + _BESIDE / 2 + _SCALE + MARGIN
     if style.width is None:
         longest = max(text_width(title, TITLE, fonts.families, bold=True) if title else 0.0, 0.0)
-        wanted = max(min(longest * DRAWN_WIDER, _SLIDE[0]), min(foot_width(footnote), _SLIDE[0]))
+        wanted = max(min(longest * DRAWN_WIDER, _SLIDE[0]), min(foot_width(footnote, fonts), _SLIDE[0]))
         across = max(across, wanted + 2 * MARGIN)
     elif across > style.width + 0.15:
         margins = 2 * (MARGIN - _LEAST_MARGIN)
@@ -136,7 +137,7 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
         )
     else:
         across = style.width
-    foot = foot_height(across, footnote, remark)
+    foot = foot_height(across, footnote, remark, fonts)
     height = bottom + 0.16 + (foot + MARGIN if foot else MARGIN - 0.1)
     sheet = Sheet(snap(across, style.dpi), snap(height, style.dpi), style.dpi, fonts, zoom, crop)
     if title:
@@ -149,9 +150,9 @@ def _sheet(over: ImageAttention, style: Style, zoom: float, crop: float) -> Shee
     for y, row in headings:
         names.draw(sheet, left, y, row)
     panels = [Panel("", weights, scale) for m in over.maps for weights in m.weights]
-    name = over.quantity.drawn_name + (", log" if scale.log else "")
+    scale = replace(scale, name=over.quantity.drawn_name + (", log" if scale.log else ""))
     bar = min(max(bottom - first, _LEAST_BAR), _MOST_BAR)
-    draw_scale(sheet, right + _BESIDE / 2, first, bar, scale, name, values_beyond(panels, scale, scale.log))
+    draw_scale(sheet, right + _BESIDE / 2, first, bar, scale, values_beyond(panels, scale, scale.log))
     sheet.foot(footnote, remark)
     return sheet
 
@@ -276,12 +277,12 @@ def _pictures(over: ImageAttention, row: Sequence[ImageMap]) -> Iterator[tuple[I
 
 def _draw_photo(sheet: Sheet, over: ImageAttention, x: float, y: float, size: tuple[float, float]) -> None:
     """The image as it is, stretched to its patches."""
-    x, y = snap(x, sheet.dpi), snap(y, sheet.dpi)
+    x, y = snap(x, sheet.pixels), snap(y, sheet.pixels)
     height, width = size
     m = over.maps[0]
-    pixels = _resized(over.image, round(height * sheet.dpi), round(width * sheet.dpi))
-    sheet.picture(x, y, width, height, pixels).set_label("image")
-    sheet.frames_around([(x, y, width, height)])
+    pixels = _resized(over.image, round(height * sheet.pixels), round(width * sheet.pixels))
+    sheet.image(x, y, width, height, pixels).set_label("image")
+    sheet.outline(_WHOLE, (width, height), [(x, y)])
     if m.patch:
         _outline(sheet, x, y, width / m.grid[1], m.patch)
     sheet.write(x, y - 0.04, f"{m.grid[0]} × {m.grid[1]} patches", SMALL, vertical="bottom", colour=QUIET)
@@ -295,15 +296,15 @@ def _draw_tile(
     lights: dict[tuple[int, int, int], NDArray[np.float64]],
     special: str,
 ) -> None:
-    m, dpi = tile.m, sheet.dpi
+    m, dpi = tile.m, sheet.pixels
     rows, columns = m.grid
     side = round(tile.patch * dpi)
     if (rows, columns, side) not in lights:
         lights[rows, columns, side] = _resized(over.image, rows * side, columns * side).mean(axis=-1) / 255
     height, width = rows * tile.patch, columns * tile.patch
     pixels = painted(m.weights[tile.head], lights[rows, columns, side], scale)
-    sheet.picture(tile.x, tile.y, width, height, pixels).set_label(f"layer {m.layer}, head {m.heads[tile.head]}")
-    sheet.frames_around([(tile.x, tile.y, width, height)])
+    sheet.image(tile.x, tile.y, width, height, pixels).set_label(f"layer {m.layer}, head {m.heads[tile.head]}")
+    sheet.outline(_WHOLE, (width, height), [(tile.x, tile.y)])
     if m.patch:
         _outline(sheet, tile.x, tile.y, tile.patch, m.patch)
     title = fit_text(tile.title, width + _GAP / 2, SMALL, bold=True)

@@ -1,7 +1,6 @@
 """Many heads as one picture: tiles on one sheet, one scale, labels or positions on the outer edges only."""
 
 import math
-import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,27 +9,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.limits import MOST_CELLS
 from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import CROSS, Panel, Scale
-from mhaviz.records.axis import Axis, cell_edges, even_cells
+from mhaviz.records.axis import Axis, cell_edges
 from mhaviz.records.tokens import Tokens
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.sheet import (
     ACCENT,
     FAINT,
     INK,
-    MOST_PIXELS,
     POINTS,
     QUIET,
     SECOND,
     SMALL,
     Sheet,
     fit_text,
-    most_dpi,
     snap,
     text_width,
 )
@@ -40,30 +35,25 @@ LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
-_LEAST_LABEL, _MOST_LABEL = 5.0, 8.0  # font sizes in points
+_LEAST_LABEL, _LEAST_UPRIGHT, MOST_LABEL = 5.0, 6.0, 8.0  # font sizes in points: rather small than turned
 _LINE = 0.22  # inches from one position to the next, down
 _MOST_POSITIONS = 20  # along a side; more are clutter
 _BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
 _LEAST_VALUE, _MOST_VALUE, _OF_HEIGHT = 4.5, 9.0, 0.5  # font sizes of numbers, and the share of a cell's height
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
-# Of maps of a part or of pooled cells:
-_LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile: whole pixels for sizes often asked for
-_LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # tiles on a sheet
-_EMPTY = 2.0  # large tiles in few columns make towers; rather leave a place empty
-_LEAST_TILE = 1.2  # inches, unless its cells would be larger than
-_LARGEST_CELL = 0.5
-_LEAST_PITCH = 0.1  # inches between two labels
-_MOST_HEIGHT = 48.0  # inches of a sheet, before cells share pixels
+_LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile of more cells than have labels,
+_LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # of so many tiles on a page
+_LEAST_SIDE = 1.2  # inches of a tile, unless its cells would be larger than those of a short text
+MOST_HEIGHT = 48.0  # inches of a page, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
 _NAME = 0.2  # inches for the name of a side
-_SLIDE_SHAPE, _WIDE = 1.5, 5.0  # width by height; inches of a page from which on it is no narrow one
+PAGE_SHAPE = 1.5  # width by height
+_EMPTY = 4.0  # how much worse a page would be if all its places were empty
 _OF_NUMBERS = 0.36  # inches of a cell with a number
-_MOST_LARGER = 2.0  # times as large as usual, to fill a width
 _LEAST_MARK, _INSET = 0.05, 0.3  # inches of a cell that has room for a mark; the share that a cross leaves free
 _OUTLINE, _HALO, _FINE = 1.4, 3.2, 0.6  # points: an outline, the paper around it, an outline of what is small
 _OUTLINES = {"black": INK, "orange": ACCENT, "blue": SECOND}
 _HATCH = "#b4b4b4"
-_AROUND = 1.5  # inches around mosaics, for titles, margins, the scale
 
 
 Mark = tuple[float, str, str]
@@ -178,29 +168,29 @@ class Space:
         dpi: pixels an inch; cells are whole pixels.
         columns: tiles side by side; None: as it fits.
         width, height: inches, as long as tiles do not get too small for it.
+        page: width by height of the whole, where the columns are chosen.
         least_tile: inches, from which on no side of a tile gets smaller.
-        stacked: how many such mosaics share the page, one above the other.
-        fills: whether ``width`` is that of the whole mosaic, and not just a limit.
+        larger: how many times as large as usual cells get to fill the width.
         cell: inches that no side of a cell exceeds; None: as it comes.
         shape: height and width of a cell, in inches; None: as it comes.
         left: least inches for the labels of the queries.
         names: of the sides; "": none.
-        same_labels: whether labels are of the same size in cells of any size: there are fewer of them instead.
+        least_label: points, the least size of labels: there are fewer of them instead.
     """
 
     fonts: Fonts
     dpi: float
     columns: int | None = None
     width: float = MOST_WIDTH
-    height: float = math.inf
+    height: float = MOST_HEIGHT
+    page: float = PAGE_SHAPE
     least_tile: float = 0.3
-    stacked: int = 1
-    fills: bool = False
+    larger: float = 1.0
     cell: float | None = None
     shape: tuple[float, float] | None = None
     left: float = 0.0
     names: tuple[str, str] = ("query", "key")
-    same_labels: bool = False
+    least_label: float = _LEAST_LABEL
 
     @property
     def beside_name(self) -> float:
@@ -209,7 +199,7 @@ class Space:
 
     def label_size(self, pitch: float) -> float:
         """The font size of labels that are so many inches apart."""
-        return _MOST_LABEL if self.same_labels else label_size(pitch)
+        return min(max(pitch * POINTS * 0.8, self.least_label), MOST_LABEL)
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
@@ -221,8 +211,10 @@ def decide_mosaic(
 ) -> MosaicLayout:
     """Lay out ``n_tiles`` maps of these axes, their cells on whole pixels.
 
-    All tokens of a whole map have labels, thinned where there are many. So have those of a part that is not pooled, if
-    it is short; along other parts, and along cells of several tokens, positions stand instead.
+    Cells get fewer pixels, down to one, as far as the mosaic would not keep to its space; then cells of the map share
+    one of the picture: always equally many, as unequal cells of mass would be stripes. All tokens of a whole map have
+    labels, thinned where there are many. So have those of a part that is not pooled, if it is short; along other parts,
+    and along cells of several tokens, positions stand instead.
 
     Args:
         n_tiles: of all heads, and of all layers that are drawn together.
@@ -231,91 +223,105 @@ def decide_mosaic(
         text_length: characters of the longest number in a cell.
         numbers: write them into the cells; None: where there are few tokens.
     """
-    if all(axis.cells is None or _is_labelled(axis) for axis in (queries, keys)):
-        return _decide_tokens(n_tiles, queries, keys, space, text_length, numbers)
-    return _decide_cells(n_tiles, queries, keys, space)
+    lengths, share = (len(queries), len(keys)), 1
+    if space.shape is not None:
+        sides = zip(lengths, space.shape, strict=True)
+        cells = [_even(length, int(length * side * space.dpi)) for length, side in sides]
+        return _lay_out(n_tiles, (queries, keys), (cells[0], cells[1]), space, text_length, numbers)
+    if queries.cells is None:
+        share = math.ceil(max(lengths) / (_tile_of(n_tiles) * space.dpi))
+    while True:
+        room = -(-max(lengths) // share)
+        cells = [_even(length, room) for length in lengths]
+        layout = _lay_out(n_tiles, (queries, keys), (cells[0], cells[1]), space, text_length, numbers)
+        fits = layout.width <= space.width and layout.height <= space.height
+        if fits or min(layout.queries.cell, layout.keys.cell) * space.dpi > 1.5 or room <= _LEAST_SHARED * space.dpi:
+            return layout
+        share += 1
 
 
-def _is_labelled(axis: Axis) -> bool:
-    """Whether each cell is a token that has room for a label."""
-    return len(axis.tokens) == len(axis) <= LABELS_UP_TO
+def _even(length: int, most: int) -> int:
+    """The number of cells, at most so many, of equally many tokens."""
+    return -(-length // -(-length // max(most, 1)))
 
 
-def _decide_tokens(
-    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int, numbers: bool | None
+def _has_labels(axis: Axis) -> bool:
+    """Whether its tokens have labels, and not positions."""
+    is_short = len(axis.tokens) == len(axis) <= LABELS_UP_TO
+    return (axis.cells is None or is_short) and not axis.are_positions
+
+
+def _lay_out(
+    n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], space: Space, text_length: int, numbers: bool | None
 ) -> MosaicLayout:
-    """A cell a token, or, where that would be less than a pixel, a pixel a cell.
-
-    The mosaic keeps to its space as long as no side of a tile falls below ``space.least_tile``.
-    """
-    q_length, k_length, dpi = len(queries.tokens), len(keys.tokens), space.dpi
-    query_labels, key_labels = (space.fonts.labels(axis.tokens.texts, axis.start) for axis in (queries, keys))
-    height, width = space.shape or _ideal_cell(q_length, k_length, has_numbers=bool(numbers))
-    if space.cell is not None:
-        height, width = (min(side, space.cell) for side in (height, width))
-    columns = space.columns
-    if columns is None:
-        tile = k_length * width + GAP, space.stacked * (q_length * height + GAP + TILE_TITLE)
-        columns = choose_columns(n_tiles, *tile, space.width, fills=space.fills)
-    columns = min(columns, n_tiles)
+    """The mosaic of tiles of so many cells, down and across."""
+    dpi, (q_cells, k_cells) = space.dpi, cells
+    labelled = [axis for axis in sides if _has_labels(axis)]
+    texts = [
+        space.fonts.labels(axis.tokens.texts, axis.start) if axis in labelled else (f"{axis.end - 1:,}",)
+        for axis in sides
+    ]
+    height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells, has_numbers=bool(numbers))
+    height, width = (min(max(side, 1 / dpi), space.cell or side) for side in (height, width))
+    most = n_tiles if labelled else max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # of a pixel a cell
+    tile = k_cells * width + GAP, q_cells * height + GAP + TILE_TITLE
+    columns = min(space.columns or choose_columns(n_tiles, *tile, space.page, most), n_tiles)
     rows = -(-n_tiles // columns)
-    if space.fills:
-        larger = min(max(_room_of_tile(space, query_labels, height, columns) / (k_length * width), 1), _MOST_LARGER)
-        height, width = height * larger, width * larger
-    beside = _room_of_tile(space, query_labels, height, columns)
-    below = (space.height - space.widest(key_labels, space.label_size(width))) / rows - TILE_TITLE - GAP
-    least = space.least_tile
-    shrink = min(1.0, max(beside, least) / (k_length * width), max(below, least) / (q_length * height))
-    q_cells, height = whole_pixels(q_length, height * shrink, dpi)
-    k_cells, width = whole_pixels(k_length, width * shrink, dpi)
+    left = max(space.widest(texts[0], space.label_size(height)) + space.beside_name, space.left)
+    beside = (space.width - left + GAP) / columns - GAP
+    below = (space.height - space.widest(texts[1], space.label_size(width))) / rows - TILE_TITLE - GAP
+    scale = min(
+        space.larger,
+        max(beside, space.least_tile) / (k_cells * width),
+        max(below, space.least_tile) / (q_cells * height),
+    )
+    height, width = (max(math.floor(side * scale * dpi + 1e-6), 1) / dpi for side in (height, width))
 
-    query_pitch, key_pitch = q_cells * height / q_length, k_cells * width / k_length  # inches a token
-    pitches = (query_pitch, key_pitch)
-    of_tokens = [pitch for axis, pitch in zip((queries, keys), pitches, strict=True) if not axis.are_positions]
-    size = space.label_size(min(of_tokens or pitches))
-    size = size if of_tokens else max(size, SMALL)
-    down = _marks(queries, queries.start + cell_edges(q_length, q_cells), height, size, space.fonts, upright=True)
-    across = _marks(keys, keys.start + cell_edges(k_length, k_cells), width, size, space.fonts, upright=False)
-    key_side = Side(k_cells, width, 0.0, across)
+    pitches = [n * cell / len(axis.tokens) for axis, n, cell in zip(sides, cells, (height, width), strict=True)]
+    size = space.label_size(min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0))
+    down = _marks(sides[0], q_cells, height, size, space.fonts, upright=True)
+    across = _marks(sides[1], k_cells, width, size, space.fonts, upright=False)
     value_size = min(width * POINTS * 1.08 / max(text_length, 4), height * POINTS * _OF_HEIGHT, _MOST_VALUE)
-    has_room = numbers or (numbers is None and max(q_length, k_length) <= VALUES_UP_TO)
+    are_tokens = all(axis.cells is None or axis in labelled for axis in sides)
+    has_room = are_tokens and (numbers or (numbers is None and max(map(len, sides)) <= VALUES_UP_TO))
     with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
-    texts = [text for _, text, _ in across] or [""]
-    size = _upright_size(texts, size, key_side.pitch, space)
-    key_widest = space.widest(texts, size)
-    turned = key_widest > key_side.pitch
-    left = max(space.widest([text for _, text, _ in down], size) + space.beside_name, space.left)
-    bottom = _label_room(key_widest, size, turned) + space.beside_name
+    widest = space.widest([text for _, text, _ in across] or [""], size)
+    keys = Side(k_cells, width, 0.0, across)
+    smaller = size * (keys.pitch - _BESIDE_LABEL) / widest
+    if widest > keys.pitch and smaller >= max(_LEAST_UPRIGHT, space.least_label):
+        size, widest = smaller, keys.pitch
+    turned = widest > keys.pitch
+    left = max(space.widest([text for _, text, _ in down] or [""], size) + space.beside_name, space.left)
+    bottom = (widest if turned else size * 1.2 / POINTS) + 0.06 + space.beside_name
+    pooled = pooled_text(len(sides[0]), len(sides[1]), q_cells, k_cells) if sides[0].cells is None else ""
     return MosaicLayout(
         columns,
         rows,
         Side(q_cells, height, snap(left, dpi), down),
-        replace(key_side, room=snap(bottom, dpi)),
+        replace(keys, room=snap(bottom, dpi)),
         size,
         turned,
         value_size if with_values else None,
         names=space.names,
-        pooled=pooled_text(q_length, k_length, q_cells, k_cells),
+        pooled=pooled,
     )
 
 
-def _marks(
-    axis: Axis, edges: NDArray[np.int64], cell: float, size: float, fonts: Fonts, upright: bool
-) -> tuple[Mark, ...]:
+def _marks(axis: Axis, cells: int, cell: float, size: float, fonts: Fonts, upright: bool) -> tuple[Mark, ...]:
     """The labels along one side, every how many-th has room: tokens, or, of many cells of a part, round positions.
 
     Args:
         axis: the tokens.
-        edges: where each drawn cell begins, and the last one ends.
+        cells: how many are drawn.
         cell: inches of one.
         size: of the labels, in points.
         fonts: for them.
         upright: whether it is the side of the queries.
     """
     line = size * 1.05 / POINTS
-    if axis.are_positions or not (axis.cells is None or _is_labelled(axis)):
-        return _position_marks(edges, cell, size, upright)
-    labels, length, cells = fonts.labels(axis.tokens.texts, axis.start), len(axis.tokens), len(edges) - 1
+    if not _has_labels(axis):
+        return _position_marks(axis.pooled(cells).edges, cell, size, upright)
+    labels, length = fonts.labels(axis.tokens.texts, axis.start), len(axis.tokens)
     step, special = every(length, int(cells * cell / line)), set(axis.tokens.special)
     chosen = row_starts(axis.tokens, length * line / (cells * cell)) if step > 1 else None
     places = thinned_places(length, step, cells, chosen)
@@ -336,142 +342,22 @@ def _position_marks(edges: NDArray[np.int64], cell: float, size: float, upright:
     return tuple(mark for mark, more in zip(marks, beyond, strict=True) if more <= GAP / 2)
 
 
-def _decide_cells(n_tiles: int, queries: Axis, keys: Axis, space: Space) -> MosaicLayout:
-    """A whole number of pixels for each cell of a part, or of a pooled map.
-
-    Where the page would be too wide or too high, cells get fewer pixels, down to one. Where that is not enough, cells
-    of the map share one of the picture: always equally many, as unequal cells of mass would be stripes. But where the
-    columns are given, as those of layers are, small tiles may make a wider page of not too many pixels. No tile is
-    larger than that of as many tokens in as many cells as there are if nobody asks for fewer.
-    """
-    sides, dpi = (queries, keys), space.dpi
-    ideal = _ideal_tile(n_tiles * space.stacked) * dpi
-    most_high, most_wide = _tile_by_default(n_tiles, sides, space)
-    longest, share = max(map(len, sides)), 0
-    while True:
-        share += 1
-        room = -(-longest // share)
-        q_cells, k_cells = (-(-len(axis) // -(-len(axis) // room)) for axis in sides)
-        is_smallest = room <= _LEAST_SHARED * dpi
-        if (q_cells > most_high or k_cells > most_wide) and not is_smallest:
-            continue
-        most = min(round(ideal / max(q_cells, k_cells)), most_high // q_cells, most_wide // k_cells)
-        for common in range(max(most, 1), 0, -1):
-            side = common * max(q_cells, k_cells)
-            layout = _lay_out_cells(n_tiles, sides, (q_cells, k_cells), common, side, space)
-            width, height = layout.width, space.stacked * layout.height
-            if width <= space.width and height <= _MOST_HEIGHT:
-                return layout
-        is_small = room <= _SMALL * dpi and dpi <= most_dpi(width + _AROUND, height + _AROUND)
-        if (is_small and space.columns) or is_smallest:
-            return layout
-
-
-def _tile_by_default(n_tiles: int, sides: tuple[Axis, Axis], space: Space) -> tuple[int, int]:
-    """Height and width, in pixels, of a tile of as many tokens if nobody asks for a number of cells."""
-    lengths = [len(axis.tokens) for axis in sides]
-    by_default = [even_cells(length, MOST_CELLS) for length in lengths]
-    if not any(len(axis) < usual for axis, usual in zip(sides, by_default, strict=True)):
-        return MOST_PIXELS, MOST_PIXELS
-    if max(lengths) <= MOST_CELLS:
-        usual = [Axis(axis.tokens) for axis in sides]
-    else:
-        edges = map(cell_edges, lengths, by_default)
-        usual = [Axis(axis.tokens, cells) for axis, cells in zip(sides, edges, strict=True)]
-    layout = decide_mosaic(n_tiles, usual[0], usual[1], space)
-    return round(layout.tile_height * space.dpi), round(layout.tile_width * space.dpi)
-
-
-def _ideal_tile(n_tiles: int) -> float:
-    if n_tiles <= _LARGE_UP_TO:
-        return _LARGE
-    return _SMALL if n_tiles <= _SMALL_UP_TO else _TINY
-
-
-def _lay_out_cells(
-    n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], common: int, longest: int, space: Space
-) -> MosaicLayout:
-    """The mosaic of tiles of so many cells, each of ``common`` pixels; ``longest``: pixels of the longer side."""
-    dpi = space.dpi
-    pitches = [_pixels(axis, n, common, longest, dpi) / dpi for axis, n in zip(sides, cells, strict=True)]
-    labelled = (pitch for axis, pitch in zip(sides, pitches, strict=True) if _is_labelled(axis))
-    size = space.label_size(min(labelled, default=math.inf))
-    turned, drawn = False, []
-    for axis, n, pitch, upright in zip(sides, cells, pitches, (True, False), strict=True):
-        marks = _marks(axis, axis.pooled(n).edges, pitch, size, space.fonts, upright)
-        widest = space.widest([text for _, text, _ in marks] or [""], size)
-        turned = not upright and widest > pitch and _is_labelled(axis)
-        room = widest if upright else _label_room(widest, size, turned)
-        drawn.append(Side(n, pitch, snap(room + space.beside_name, dpi), marks))
-    down, across = drawn
-    columns = space.columns
-    if columns is None:
-        tile_width, tile_height = across.length + GAP, down.length + GAP + TILE_TITLE
-        most = max(int((space.width - down.room) / tile_width), 1)
-        columns = choose_columns(n_tiles, tile_width, space.stacked * tile_height, space.width, most, _EMPTY)
-    columns = min(columns, n_tiles)
-    return MosaicLayout(columns, -(-n_tiles // columns), down, across, size, turned, names=space.names)
-
-
-def _pixels(axis: Axis, cells: int, common: int, longest: int, dpi: float) -> int:
-    """Of a cell: ``common``, as many as on the other side, unless this one would be too short to be seen."""
-    if _is_labelled(axis):
-        return max(common, math.ceil(_LEAST_PITCH * dpi))
-    least = min(_LEAST_TILE, _LARGEST_CELL * cells) * dpi
-    return max(common, min(math.ceil(least / cells), longest // cells))
-
-
-def label_size(pitch: float) -> float:
-    """The font size of labels that are so many inches apart."""
-    return min(max(pitch * POINTS * 0.8, _LEAST_LABEL), _MOST_LABEL)
-
-
-def _upright_size(labels: Sequence[str], size: float, pitch: float, space: Space) -> float:
-    """A smaller size, if labels of a grid or of Chinese, Japanese or Korean need then not be turned; else the same."""
-    widest = space.widest(labels, size)
-    smaller = size * (pitch - _BESIDE_LABEL) / widest
-    is_needed = widest > pitch and (space.shape is not None or any(map(_has_wide, labels)))
-    return smaller if is_needed and smaller >= _LEAST_LABEL else size
-
-
-def _has_wide(label: str) -> bool:
-    """Whether it has characters that are as wide as high, and hard to read on their side."""
-    return any(unicodedata.east_asian_width(c) in "WF" for c in label)
-
-
-def _label_room(widest: float, size: float, turned: bool) -> float:
-    """Inches under a tile for labels of its keys."""
-    return (widest if turned else size * 1.2 / POINTS) + 0.06
-
-
-def whole_pixels(length: int, cell: float, dpi: float) -> tuple[int, float]:
-    """How many cells, of how many inches: a cell a token, or, where that is less than a pixel, a pixel a cell."""
-    pixels = cell * dpi + 1e-6
-    if pixels >= 1:
-        return length, math.floor(pixels) / dpi
-    return max(math.floor(length * pixels), 1), 1 / dpi
-
-
 def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: Sequence[Panel]) -> None:
     """Draw the panels with the mosaic's top left corner at (x, y)."""
-    corners = [(snap(x + dx, sheet.dpi), snap(y + dy, sheet.dpi)) for dx, dy in map(layout.tile, range(len(panels)))]
-    tiles: list[tuple[float, float, float, float]] = []
+    offsets = map(layout.tile, range(len(panels)))
+    corners = [(snap(x + dx, sheet.pixels), snap(y + dy, sheet.pixels)) for dx, dy in offsets]
     alike: dict[bytes, tuple[NDArray[np.bool_], list[tuple[float, float]]]] = {}  # tiles with the same cells hidden
     for (left, top), panel in zip(corners, panels, strict=True):
         pooled = panel.pooled(*layout.cells)
         hidden = np.isnan(pooled.values)
-        if hidden.any():
-            alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
-        else:
-            tiles.append((left, top, layout.tile_width, layout.tile_height))
-        image = sheet.image(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
+        alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
+        image = sheet.cells(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
         image.set_label(panel.title)
         title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
         sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     for hidden, places in alike.values():
         if not hidden.all():
-            sheet.fill(outline(~hidden, (layout.keys.cell, layout.queries.cell), sheet.thin_line), places)
-    sheet.frames_around(tiles)
+            sheet.outline(~hidden, (layout.keys.cell, layout.queries.cell), places)
     if layout.value_size:
         height = layout.queries.cell
         _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
@@ -503,23 +389,21 @@ def draw_scale(
     y: float,
     height: float,
     scale: Scale,
-    name: str,
     open_ends: tuple[bool, bool] = (False, False),
 ) -> None:
     """An upright colour bar with its ends, its middle, or the powers of ten between them, and its name.
 
     ``open_ends``: whether some values lie below, and above.
     """
-    width = snap(0.12, sheet.dpi)
-    x, y, height = snap(x, sheet.dpi), snap(y, sheet.dpi), snap(height, sheet.dpi)
+    width = snap(0.12, sheet.pixels)
+    x, y, height = snap(x, sheet.pixels), snap(y, sheet.pixels), snap(height, sheet.pixels)
     gradient = np.array([scale.value(share) for share in np.linspace(1, 0, 256)], np.float32)[:, None]
     bar = sheet.image(x, y, width, height, gradient, scale)
-    bar.is_gradient = True
-    bar.set_label(f"scale of {name}")
+    bar.set_label(f"scale of {scale.name}")
     sheet.frames([(x, y, width, height)])
     for place, vertical, text in _scale_labels(scale, height, open_ends):
         sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
-    sheet.write(x, y - 0.04, name, SMALL, vertical="bottom", colour=QUIET)
+    sheet.write(x, y - 0.04, scale.name, SMALL, vertical="bottom", colour=QUIET)
 
 
 def _scale_labels(
@@ -545,53 +429,34 @@ def _between(scale: Scale, height: float) -> list[float]:
     return [share for share in shares if clear < share < 1 - clear] or [0.5]
 
 
-def _room_of_tile(space: Space, labels: Sequence[str], height: float, columns: int) -> float:
-    """Inches for the cells of a tile, so that so many columns keep to the width."""
-    left = max(space.widest(labels, space.label_size(height)) + space.beside_name, space.left)
-    return (space.width - left + GAP) / columns - GAP
+def _tile_of(n_tiles: int) -> float:
+    """Inches of a tile of more cells than have labels."""
+    return _LARGE if n_tiles <= _LARGE_UP_TO else _SMALL if n_tiles <= _SMALL_UP_TO else _TINY
 
 
-def _ideal_cell(q_length: int, k_length: int, has_numbers: bool = False) -> tuple[float, float]:
+def _ideal_cell(n_tiles: int, q_length: int, k_length: int, has_numbers: bool) -> tuple[float, float]:
     """Height and width in inches: a square, unless one side of the tile would then be too short to see."""
-    side = min(_ideal_side(q_length), _ideal_side(k_length))
-    if has_numbers:
-        side = max(side, _OF_NUMBERS)
-    height, width = (max(side, min(_ideal_side(n), 0.6 / n)) for n in (q_length, k_length))
+
+    def ideal(length: int) -> float:
+        """Room for a number up to 12 tokens, for a label up to 60."""
+        if length <= VALUES_UP_TO:
+            return min(max(2.4 / length, 0.36), 0.9)
+        return max(2.8 / length, 0.1) if length <= LABELS_UP_TO else _tile_of(n_tiles) / length
+
+    side = max(min(ideal(q_length), ideal(k_length)), _OF_NUMBERS * has_numbers)
+    height, width = (max(side, min(ideal(n), _LEAST_SIDE / n)) for n in (q_length, k_length))
     return height, width
 
 
-def _ideal_side(length: int) -> float:
-    """Room for a number up to 12 tokens, for a label up to 60; then 6 inches for all of them."""
-    if length <= VALUES_UP_TO:
-        return min(max(2.4 / length, 0.36), 0.9)
-    return max(2.8 / length, 0.1) if length <= 60 else 6 / length
-
-
-def choose_columns(
-    n_tiles: int,
-    width: float,
-    height: float,
-    most_width: float,
-    most: int | None = None,
-    empty: float = 6.0,
-    fills: bool = False,
-) -> int:
-    """The number of columns, up to ``most``, that makes the page most like a slide, 3 : 2, with few empty places.
-
-    ``empty``: how much worse the page would be if all its places were. ``fills``: the page is as wide as it may be; one
-    that is narrow is rather high than full of tiny tiles.
-    """
-    wanted = _SLIDE_SHAPE if not fills else min(max(most_width / _WIDE, 0.6), _SLIDE_SHAPE)
+def choose_columns(n_tiles: int, width: float, height: float, page: float, most: int) -> int:
+    """The number of columns, up to ``most``, that makes the page most like ``page``, with few empty places."""
 
     def distance(columns: int) -> float:
         rows = -(-n_tiles // columns)
-        shape = abs(math.log(columns * width / (rows * height) / wanted))
-        if fills:
-            return shape + empty * (rows * columns - n_tiles) / n_tiles
-        too_wide = max(math.log(columns * width / most_width), 0)
-        return shape + 0.3 * too_wide + empty * (rows * columns - n_tiles) / n_tiles
+        empty = (rows * columns - n_tiles) / n_tiles
+        return abs(math.log(columns * width / (rows * height) / page)) + _EMPTY * empty
 
-    return min(range(1, min(n_tiles, most or n_tiles) + 1), key=distance)
+    return min(range(1, min(n_tiles, most) + 1), key=distance)
 
 
 def _write_values(
@@ -675,10 +540,7 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
     for left, top in lowest.values():
         y = top + layout.tile_height + 0.05
         for place, label, colour in layout.keys.marks:
-            fits = not layout.turned or (
-                _has_wide(label) and text_width(label, size, sheet.fonts.families) <= layout.keys.cell
-            )
-            if fits:
+            if not layout.turned:
                 sheet.write(left + place, y, label, size, align="center", vertical="top", colour=colour)
             else:  # it ends at its cell, and is read from below
                 sheet.write(left + place, y, label, size, align="right", rotation=90, colour=colour)

@@ -25,8 +25,7 @@ from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.grid import GridPart, Part, Place, line_up
 from mhaviz.views.figure.heads import (
-    HeadsPart,
-    PanelsPart,
+    MosaicPart,
     choose_scales,
     decide_heads,
     decide_panels,
@@ -82,7 +81,8 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         if any(isinstance(block, Panels) for block in leaves(page.blocks)):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
     page = page.coloured(style.cmap, style.vmax)
-    fonts, asked = Fonts.covering([*_texts(page), style.title or ""]), style.dpi
+    remark = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
+    fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
     plan = _plan(page, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
@@ -102,9 +102,8 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         sheet.notices.append(fewer_pixels_notice(style.dpi / zoom, asked / zoom))
     if plan.title:
         sheet.title(MARGIN + 0.1, plan.title)
-    heads = iter(choose_scales([part for part, *_ in plan.places if isinstance(part, HeadsPart)], style))
     for part, x, y, room in plan.places:
-        (next(heads) if isinstance(part, HeadsPart) else part).draw(sheet, x, y, room)
+        part.draw(sheet, x, y, room)
     sheet.foot(page.footnote, plan.remark)
     return sheet
 
@@ -175,14 +174,16 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     length = number_length([m for block in stacked for m in block.maps], style)
     explains = any(isinstance(block, (Curves, Panels)) for block in leaves(blocks))
 
+    def in_line(block: Heads) -> MosaicPart:
+        like = [alone[other.place] for other in stacked if _stand_in_line(block, other)]
+        return decide_heads(block, fonts, style, len(stacked), length, like) if len(like) > 1 else like[0]
+
     alone = {block.place: decide_heads(block, fonts, style, len(stacked), length) for block in stacked}
+    heads = choose_scales([in_line(block) for block in stacked], style)
 
     def decide(block: Block) -> Part:
         if isinstance(block, Heads):
-            like = [part for part in alone.values() if _stand_in_line(alone[block.place], part)]
-            if len(like) < 2:
-                return alone[block.place]
-            return decide_heads(block, fonts, style, len(stacked), length, like)
+            return heads[block.place]
         if isinstance(block, Panels):
             return decide_panels(block, fonts, style, page.bars(block))
         if isinstance(block, Grid):
@@ -208,8 +209,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
         return line_up([[one] for row in part.rows for one in row if one], bars) if is_broken else part
 
     parts = [decide(block) for block in blocks]
-    of_panels = [part for part in parts if isinstance(part, PanelsPart)]
-    return [part.aligned(of_panels) if isinstance(part, PanelsPart) else part for part in parts]
+    of_panels = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.block, Panels)]
+    return [part.aligned(of_panels) if part in of_panels else part for part in parts]
 
 
 def _across(block: Block | None) -> int:
@@ -222,14 +223,14 @@ def _across(block: Block | None) -> int:
 _MUCH_LONGER = 3  # times as many tokens, beside which cells of the same size would be lost
 
 
-def _stand_in_line(one: HeadsPart, other: HeadsPart) -> bool:
+def _stand_in_line(one: Heads, other: Heads) -> bool:
     """Whether heads stand above each other, in cells of the same size.
 
     Not where one has positions alone, nor where stages of a program that ran have other lengths and numbers of heads.
     """
     if one is other:
         return True
-    first, second = one.block.first, other.block.first
+    first, second = one.first, other.first
     if not (first.is_whole and second.is_whole):
         return False
     if not (first.is_recorded and second.is_recorded):
@@ -255,18 +256,16 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     title, parts = _titled(page.title, _decide_parts(page, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
-    has_pictures = any(isinstance(part, (HeadsPart, PanelsPart, GridPart, CurvesPart)) for part in parts)
+    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
+    has_pictures = any(isinstance(part, (MosaicPart, GridPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
-    titles = [title, *(part.title for part in parts if isinstance(part, (HeadsPart, PanelsPart)))]
-    later = [part for part in parts if isinstance(part, PanelsPart)][1:]
-    across = max([0.0, *(part.width for part in parts), *(title_width(part.title, fonts) for part in later)])
+    across = max([0.0, *(part.width for part in parts)])
     width = 2 * MARGIN + max(
         across,
-        *(min(title_width(one, fonts), widest_title) for one in titles if one),
-        *(min(part.module_width(fonts), widest_title) for part in parts if isinstance(part, HeadsPart)),
-        *(foot_width(text) * DRAWN_WIDER for text in (page.footnote, remark)),
+        *(min(wide, widest_title) for wide in (title_width(title, fonts), *(p.title_width(fonts) for p in mosaics))),
+        *(foot_width(text, fonts) * DRAWN_WIDER for text in (page.footnote, remark)),
         0.0 if has_pictures else _LEAST_WIDTH,
-        _LEAST_BESIDE_PANELS if any(isinstance(part, PanelsPart) for part in parts) else 0.0,
+        _LEAST_BESIDE_PANELS if any(isinstance(part.block, Panels) for part in mosaics) else 0.0,
     )
     if style.width is not None:
         needed = 2 * MARGIN + across
@@ -278,9 +277,8 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
                 f"{parameter('columns')}"
             )
         width = style.width
-    parts = [part.titled(width - 2 * MARGIN, fonts) if isinstance(part, PanelsPart) else part for part in parts]
     places, bottom = _place(parts, MARGIN + (_TITLE if title else 0.0), width - MARGIN)
-    foot = foot_height(width, page.footnote, remark)
+    foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot + MARGIN if foot else 0.0)
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
 
@@ -291,15 +289,15 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
     notices: list[str] = []
     room = math.inf if style.width is None else style.width - 2 * MARGIN
     for part in parts:
-        table = part if isinstance(part, TablePart) else part.table if isinstance(part, HeadsPart) else None
-        if table is not None and table.width > room:
-            notices.append("the table is wider than the picture, and left out; a .json file has its numbers")
-            if isinstance(part, HeadsPart):
-                kept.append(replace(part, table=None))
+        table = part if isinstance(part, TablePart) else part.table if isinstance(part, MosaicPart) else None
+        if table is None or table.width <= room:
+            kept.append(part)
             continue
-        kept.append(part)
-    of_heads = [part for part in kept if isinstance(part, HeadsPart)]
-    if style.numbers and any(part.layout.value_size is None for part in of_heads):
+        notices.append("the table is wider than the picture, and left out; a .json file has its numbers")
+        if isinstance(part, MosaicPart):
+            kept.append(replace(part, table=None))
+    mosaics = [part for part in kept if isinstance(part, MosaicPart)]
+    if style.numbers and any(part.layout.value_size is None for part in mosaics):
         notices.append(f"cells are too small for numbers; give a larger {parameter('width')}, or fewer heads")
     return kept, list(dict.fromkeys(notices))
 
@@ -308,23 +306,11 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
     """The title of the page and its parts, with the title that the user wants; None: with their own."""
     if wanted is None:
         return title, parts
-    if not wanted and title:
-        return "", parts
-    if not wanted:
-        return "", [_with_title(part, "") for part in parts]
-    main = [
-        part for part in parts if isinstance(part, HeadsPart) or (isinstance(part, PanelsPart) and part.block.is_main)
-    ]
-    if title or len(main) != 1:
+    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
+    titled = [part for part in mosaics if part.is_main] if wanted else mosaics
+    if title or (wanted and len(titled) != 1):
         return wanted, parts
-    return "", [_with_title(part, wanted) if part is main[0] else part for part in parts]
-
-
-def _with_title(part: Part, title: str) -> Part:
-    """The same with this title, "" for none; words and tables have none."""
-    if isinstance(part, HeadsPart):
-        return replace(part, title=title)
-    return replace(part, wanted=title) if isinstance(part, PanelsPart) else part
+    return "", [replace(part, title=wanted, subtitle="") if part in titled else part for part in parts]
 
 
 def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
@@ -341,15 +327,17 @@ def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place],
             bottom, x, y = end, x + part.free[0], y + part.free[1]
         else:
             y = end
-    ends_with_pictures = bool(parts) and isinstance(parts[-1], (HeadsPart, PanelsPart, GridPart))
+    ends_with_pictures = bool(parts) and isinstance(parts[-1], (MosaicPart, GridPart))
     return places, max(y, bottom) + (0.0 if ends_with_pictures else _UNDER)
 
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """What became of the maps of the page."""
-    heads = [part for part in parts if isinstance(part, HeadsPart)]
-    pooled = tuple(part.layout.pooled for part in heads for m in part.block.maps[:1] if m.is_whole)
-    grids = (part for part in parts if isinstance(part, GridPart))
-    pictures = [*(part for part in parts if isinstance(part, PanelsPart)), *(one for g in grids for one in g.pictures)]
-    pooled += tuple(part.layout.pooled for part in pictures)
-    return Drawn(tuple(part.cells for part in heads), pooled, ends=style.ends)
+    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
+    mosaics += [one for part in parts if isinstance(part, GridPart) for one in part.pictures]
+    heads = [(part, part.block.first) for part in mosaics if isinstance(part.block, Heads)]
+    pooled = tuple(
+        part.layout.pooled for part in mosaics if isinstance(part.block, Panels) or part.block.first.is_whole
+    )
+    cells = (m.cells if m.is_whole else m.cells.pooled(*part.layout.cells) for part, m in heads)
+    return Drawn(tuple(cells), pooled, ends=style.ends)

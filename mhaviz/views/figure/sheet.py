@@ -18,10 +18,11 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.image import AxesImage
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.textpath import TextPath
-from matplotlib.transforms import Affine2D, IdentityTransform, TransformedPath
+from matplotlib.transforms import Affine2D, IdentityTransform, Transform, TransformedPath
 from numpy.typing import NDArray
 from PIL import Image
 from rich.cells import cell_len
@@ -32,11 +33,11 @@ from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
+from mhaviz.views.figure.artists import Cells, Numbers
 from mhaviz.views.figure.direction import left_to_right
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype, have_bold, needed_families
+from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
 from mhaviz.views.figure.notebook import notebook, show_in_cell
-from mhaviz.views.figure.pixels import CellImage
-from mhaviz.views.figure.vectors import Numbers, as_vectors, write_scaled
+from mhaviz.views.figure.outline import outline
 from mhaviz.views.style import Style
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
@@ -57,7 +58,6 @@ TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE = 0.16  # inches
 _FRAME = 0.5  # points
 DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
-_SMALLER = 0.1  # points
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
 _LONGEST_LINE = 400  # cells of a title or of a line of the foot; what is longer fits on no sheet
 
@@ -77,8 +77,8 @@ class Sheet(Figure):
         page: these axes.
         fonts: the fonts for text that comes from users.
         notices: what the reader of the picture should be told, a line each.
-        zoom: how much larger it is saved than it is laid out: letters, lines and cells alike.
-        crop: inches of its margins that are cut off on every side.
+        zoom: how much larger it is drawn than it is laid out: letters, lines and cells alike.
+        pixels: an inch of the layout.
         heading: what a PDF or an SVG is called: the whole of the first title.
         shown_in_cell: the number of the notebook's cell that has shown it last.
     """
@@ -87,15 +87,15 @@ class Sheet(Figure):
         self, width: float, height: float, dpi: float, fonts: Fonts | None = None, zoom: float = 1.0, crop: float = 0.0
     ) -> None:
         allowed = most_dpi(width, height)
-        size = width - 2 * crop, height - 2 * crop
-        super().__init__(figsize=size, dpi=min(dpi, allowed), facecolor="white")
+        size = zoom * (width - 2 * crop), zoom * (height - 2 * crop)
+        self.pixels, self.zoom = min(dpi, allowed), zoom
+        super().__init__(figsize=size, dpi=self.pixels / zoom, facecolor="white")
         FigureCanvasAgg(self)
         self.suppressComposite = True  # else matplotlib makes a page of pixels for every image of an SVG or a PDF
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(crop, width - crop), ylim=(height - crop, crop))
         self.page.set_axis_off()
         self.fonts = fonts or Fonts()
-        self.zoom, self.crop, self.heading = zoom, crop, ""
-        self._numbers: list[Numbers] = []
+        self.heading = ""
         self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
         if dpi > allowed:
             self.notices.append(fewer_pixels_notice(allowed, dpi))
@@ -127,9 +127,10 @@ class Sheet(Figure):
             if suffix == "png":
                 self._save_png(stream)
             else:
-                with as_vectors(self.page, self._numbers):
-                    title = {"Title": self.heading} if self.heading else {}
-                    write_scaled(self, stream, suffix, self.zoom, {_DATES[suffix]: None, **title})
+                file = io.BytesIO()  # of a disk that is full matplotlib raises an error of zlib
+                title = {"Title": self.heading} if self.heading else {}
+                self.savefig(file, format=suffix, dpi=self.dpi, metadata={_DATES[suffix]: None, **title})
+                stream.write(file.getbuffer())
         notice = "no installed font can join some of the characters: they are drawn as boxes"
         if notice not in self.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
             self.notices.append(notice)
@@ -140,8 +141,8 @@ class Sheet(Figure):
         canvas.draw()  # type: ignore[no-untyped-call]
         pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
         self.set_canvas(before)
-        dpi = self.dpi / self.zoom, self.dpi / self.zoom
-        Image.fromarray(pixels).convert("RGB").save(stream, "png", compress_level=_COMPRESSION, dpi=dpi)
+        image = Image.fromarray(pixels).convert("RGB")
+        image.save(stream, "png", compress_level=_COMPRESSION, dpi=(self.dpi, self.dpi))
 
     def write(
         self,
@@ -155,7 +156,6 @@ class Sheet(Figure):
         align: Literal["left", "center", "right"] = "left",
         vertical: Literal["top", "center", "bottom", "baseline"] = "center",
         rotation: float = 0.0,
-        fonts: Fonts | None = None,
     ) -> Text:
         """Put text, read literally, at a place: all texts of users and of files stand on a sheet by this.
 
@@ -167,7 +167,7 @@ class Sheet(Figure):
             x,
             y,
             text,
-            fontproperties=_face(text, (fonts or self.fonts).families, size, bold),
+            fontproperties=_font(self.fonts.families, size * self.zoom, bold),
             color=colour,
             ha=align,
             va=vertical,
@@ -182,91 +182,60 @@ class Sheet(Figure):
         """What the picture is of, in a smaller size or shortened where the sheet is narrow; nothing if it is ""."""
         if not title:
             return
-        shorten = _shortening(title, self.fonts)
-        longest = shorten(_LONGEST_LINE)
+        shorten, families = _shortening(title, self.fonts), self.fonts.families
+        longest, room = shorten(_LONGEST_LINE), self.width - 2 * MARGIN
         self.heading = self.heading or harmless(longest)
-        families, room = self.fonts.families, self.width - 2 * MARGIN
         whole = text_width(longest, TITLE, families, bold=True)
-        if whole > room + _HAIR:  # letters of another size are drawn this much wider than they measure, at most
-            room *= 0.99
-        size = max(TITLE * min(room / whole, 1), BODY)  # rather small than cut
-        while size > BODY and text_width(longest, size, families, bold=True) > room + _HAIR:
-            size = max(size - _SMALLER, BODY)  # letters of some sizes are wider than the sizes say
+        size = TITLE if whole <= room + _HAIR else max(0.98 * TITLE * room / whole, BODY)  # rather small than cut
+        room *= 0.99 if size == BODY else 1.0  # such letters are drawn a little wider
         self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
-        """Where the numbers come from, and a remark beside it or, where there is no room, above it.
-
-        Both may quote files of the user's: they are in fonts that have what they need.
-        """
-        bottom = self.height - MARGIN
-        for text in (footnote, remark):
-            notice = _foot_text(text)[1].notice
-            if notice and notice not in self.notices:
-                self.notices.append(notice)
-        if _is_one_line(self.width, footnote, remark):
-            sides: tuple[tuple[str, float, Literal["left", "right"]], ...]
-            sides = (footnote, MARGIN, "left"), (remark, self.width - MARGIN, "right")
-            for text, x, align in (side for side in sides if side[0]):
-                shown, fonts = _foot_text(text)
-                self.write(x, bottom, shown, SMALL, colour=QUIET, vertical="bottom", align=align, fonts=fonts)
-            return
-        for i, (line, fonts) in enumerate(reversed(_foot_lines(self.width, footnote, remark))):
-            y = bottom - i * FOOT_LINE
-            self.write(MARGIN, y, line, SMALL, colour=QUIET, vertical="bottom", fonts=fonts)
+        """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
+        for i, (left, right) in enumerate(reversed(_foot_lines(self.width, footnote, remark, self.fonts))):
+            y = self.height - MARGIN - i * FOOT_LINE
+            self.write(MARGIN, y, left, SMALL, colour=QUIET, vertical="bottom")
+            if right:
+                self.write(self.width - MARGIN, y, right, SMALL, colour=QUIET, vertical="bottom", align="right")
 
     def image(
+        self, x: float, y: float, width: float, height: float, values: NDArray[Any], scale: Scale | None = None
+    ) -> AxesImage:
+        """Numbers in the colours of a scale, or pixels, (rows, columns, 3), that fill the rectangle; NaN is paper."""
+        return self._image(AxesImage, (x, y, width, height), values, scale)
+
+    def cells(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
-    ) -> CellImage:
-        """A matrix as coloured cells that fill the rectangle, its first row on top; NaN is paper."""
-        image = CellImage(
-            self.page,
-            cmap=listed_colormap(scale.colormap),
-            norm=(LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log),
-            interpolation="nearest",
-            origin="upper",
-            extent=(x, x + width, y + height, y),
-        )
+    ) -> AxesImage:
+        """The same of numbers that are cells: shapes in an SVG and in a PDF."""
+        return self._image(Cells, (x, y, width, height), values, scale)
+
+    def _image(
+        self, kind: type[AxesImage], box: tuple[float, float, float, float], values: NDArray[Any], scale: Scale | None
+    ) -> AxesImage:
+        x, y, width, height = box
+        colours: dict[str, Any] = {"interpolation_stage": "rgba"}
+        if scale is not None:
+            norm = (LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log)
+            colours = {"cmap": listed_colormap(scale.colormap), "norm": norm}
+        extent = x, x + width, y + height, y
+        image = kind(self.page, interpolation="nearest", origin="upper", extent=extent, **colours)
         image.set_data(values)
         self.page.add_image(image)
         return image
 
-    def picture(self, x: float, y: float, width: float, height: float, pixels: NDArray[np.uint8]) -> CellImage:
-        """Pixels, (rows, columns, 3), that fill the rectangle; they stay pixels in an SVG and in a PDF."""
-        image = CellImage(
-            self.page,
-            interpolation="nearest",
-            origin="upper",
-            extent=(x, x + width, y + height, y),
-            interpolation_stage="rgba",
-        )
-        image.is_gradient = True
-        image.set_data(pixels)
-        self.page.add_image(image)
-        return image
-
-    def frames_around(self, rectangles: Sequence[tuple[float, float, float, float]]) -> None:
-        """``frames`` that cover nothing of what is in them, where a cell may be as thin as a line.
-
-        Agg draws a line of an odd number of pixels from the pixel boundary on, one of an even number on both its sides.
-        """
-        pixels = round(self.thin_line * self.dpi)
-        out, before = pixels / 2 / self.dpi, pixels % 2 / 2 / self.dpi
-        self.frames([(x - out - before, y - out - before, w + 2 * out, h + 2 * out) for x, y, w, h in rectangles])
-
-    @property
-    def thin_line(self) -> float:
-        """Inches of a thin line that is whole pixels thick."""
-        return max(round(_FRAME / POINTS * self.dpi), 1) / self.dpi
-
-    def fill(
-        self, rectangles: Sequence[tuple[float, float, float, float]], places: Sequence[tuple[float, float]]
+    def outline(
+        self, visible: NDArray[np.bool_], cell: tuple[float, float], places: Sequence[tuple[float, float]]
     ) -> None:
-        """The same filled rectangles, (x, y, width, height), at each of these places, with no pixel half covered."""
-        x, y, width, height = np.array(rectangles).T
+        """A thin line around visible cells, each of so many inches, at each of these places of their top left corner.
+
+        It covers nothing that is in it, where a cell may be as thin as a line, and no pixel by half.
+        """
+        line = max(round(_FRAME / POINTS * self.pixels), 1) / self.pixels
+        x, y, width, height = np.array(outline(visible, cell, line)).T
         corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)]
         vertices = np.array(corners).transpose(2, 0, 1).reshape(-1, 2) * (1, -1)  # inches grow upwards here
-        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(rectangles)
+        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(x)
         filled = PathCollection(
             [Path(vertices, codes)],
             offsets=places,
@@ -275,7 +244,7 @@ class Sheet(Figure):
             linewidths=0,
             antialiaseds=False,
         )
-        filled.set_transform(self.dpi_scale_trans)
+        filled.set_transform(self._inches)
         self.page.add_collection(filled, autolim=False)
 
     def frames(
@@ -283,12 +252,12 @@ class Sheet(Figure):
     ) -> None:
         """Thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
-        self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line), autolim=False)
+        self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line * self.zoom), autolim=False)
 
     def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
         """Thin straight lines, (x, y, x, y) from end to end, and no farther."""
         lines = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in ends]
-        marks = LineCollection(lines, colors=colour, linewidths=_FRAME, capstyle="butt")
+        marks = LineCollection(lines, colors=colour, linewidths=_FRAME * self.zoom, capstyle="butt")
         self.page.add_collection(marks, autolim=False)
 
     def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:
@@ -296,18 +265,18 @@ class Sheet(Figure):
         groups: dict[tuple[str, str], list[int]] = {}
         for i, group in enumerate(zip(texts, colours, strict=True)):
             groups.setdefault(group, []).append(i)
+        font = _font((DEFAULT_FAMILY,), size * self.zoom, False)
         for (text, colour), members in groups.items():
-            outlines = PathCollection(
-                [_outline(text, size)],
-                offsets=places[members],
-                offset_transform=self.page.transData,
-                facecolors=colour,
-                linewidths=0,
+            numbers = Numbers(
+                _outline(text, size), text, colour, font, places[members], offset_transform=self.page.transData
             )
-            outlines.set_transform(self.dpi_scale_trans)
-            outlines.set_label(f"numbers {text}")
-            self.page.add_collection(outlines, autolim=False)
-            self._numbers.append(Numbers(outlines, text, places[members], colour, size))
+            numbers.set_transform(self._inches)
+            self.page.add_collection(numbers, autolim=False)
+
+    @property
+    def _inches(self) -> Transform:
+        """From inches of the layout, growing upwards."""
+        return Affine2D().scale(self.zoom) + self.dpi_scale_trans
 
     def plot_axes(self, x: float, y: float, width: float, height: float, title: str = "") -> Axes:
         """Axes for a plot in the rectangle, and what stands over them."""
@@ -334,7 +303,7 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     text = left_to_right(harmless(text))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph ")  # told when the sheet is saved
-        width, _, _ = _ruler().get_text_width_height_descent(text, _face(text, families, size, bold), ismath=False)
+        width, _, _ = _ruler().get_text_width_height_descent(text, _font(families, size, bold), ismath=False)
     return float(width) / _RULER_DPI
 
 
@@ -369,56 +338,41 @@ def most_dpi(width: float, height: float) -> int:
 def redraw_coarser(draw: Callable[[Style], Sheet], style: Style) -> Sheet:
     """What ``draw`` makes at the style's dpi, or at as many as a picture of allowed size has."""
     sheet = draw(style)
-    while sheet.dpi < style.dpi:  # the cells were laid out for other pixels
-        if sheet.dpi < LEAST_DPI:
+    while sheet.pixels < style.dpi:  # the cells were laid out for other pixels
+        if sheet.pixels < LEAST_DPI:
             size = " × ".join(f"{inches * LEAST_DPI:,.0f}" for inches in (sheet.width, sheet.height))
             raise ArgumentError(
                 f"expected a picture of {PAGE_LIMIT}, got at least {size}; choose fewer sentences or heads, or save "
                 f"them as .json"
             )
-        notices, style = sheet.notices, replace(style, dpi=int(sheet.dpi))
+        notices, style = sheet.notices, replace(style, dpi=int(sheet.pixels))
         sheet = draw(style)
         sheet.notices = notices
     return sheet
 
 
-def foot_height(width: float, footnote: str, remark: str) -> float:
+def foot_height(width: float, footnote: str, remark: str, fonts: Fonts) -> float:
     """Inches that the foot of a sheet takes: a line, or several where it is narrow."""
-    if _is_one_line(width, footnote, remark):
-        return FOOT_LINE if footnote or remark else 0.0
-    return FOOT_LINE * len(_foot_lines(width, footnote, remark))
+    return FOOT_LINE * len(_foot_lines(width, footnote, remark, fonts))
 
 
-def _is_one_line(width: float, footnote: str, remark: str) -> bool:
-    between = 0.3 if footnote and remark else 0.0
-    return foot_width(footnote) + foot_width(remark) + between < width - 2 * MARGIN + _HAIR
-
-
-def _foot_lines(width: float, footnote: str, remark: str) -> list[tuple[str, Fonts]]:
-    """The remark, then the footnote, broken between words."""
-    texts = [_foot_text(text) for text in (remark, footnote) if text]
+def _foot_lines(width: float, footnote: str, remark: str, fonts: Fonts) -> list[tuple[str, str]]:
+    """What stands on the left and on the right of each: both texts, or the remark, then the footnote, in lines."""
     room = width - 2 * MARGIN
-    return [(line, fonts) for text, fonts in texts for line in wrap(text, room, SMALL, fonts.families)]
+    widths = [foot_width(text, fonts) for text in (footnote, remark)]
+    if sum(widths) + 0.3 * all(widths) < room + _HAIR:
+        return [(_foot_text(footnote, fonts), _foot_text(remark, fonts))] if any(widths) else []
+    texts = [_foot_text(text, fonts) for text in (remark, footnote) if text]
+    return [(line, "") for text in texts for line in wrap(text, room, SMALL, fonts.families)]
 
 
-def foot_width(text: str) -> float:
+def foot_width(text: str, fonts: Fonts) -> float:
     """Inches that a line of the foot asks for: less than all of it where it is very long."""
-    shown, fonts = _foot_text(text)
-    return text_width(shown, SMALL, fonts.families)
+    return text_width(_foot_text(text, fonts), SMALL, fonts.families)
 
 
-@cache
-def _foot_text(text: str) -> tuple[str, Fonts]:
-    """A line of the foot as it is shown, and its fonts."""
-    text = cut(text, _LONGEST_LINE)
-    fonts = Fonts.covering([text])
-    return (fonts.shown(text) if text else ""), fonts
-
-
-def _face(text: str, families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
-    """The font for a text, of one weight: most fonts of other scripts have no bold face."""
-    families = needed_families(text, families)
-    return _font(families, size, bold and have_bold(families))
+def _foot_text(text: str, fonts: Fonts) -> str:
+    return fonts.shown(cut(text, _LONGEST_LINE)) if text else ""
 
 
 @cache
@@ -450,29 +404,15 @@ def fit(
 ) -> str:
     """What ``shorten`` makes of at most ``cells`` characters, and as many fewer as ``width`` inches ask for.
 
-    The longest that fits is looked for near the length that the width of the whole tells, then by halves: measuring
-    takes as long as the text is.
+    Lengths are tried by halves, as measuring takes as long as the text is.
     """
 
-    def measured(length: int) -> float:
-        return text_width(shorten(length), size, families, bold)
+    def fits(length: int) -> bool:
+        return text_width(shorten(length), size, families, bold) <= width + _HAIR
 
-    room, whole = width + _HAIR, measured(cells)
-    if whole <= room:
+    if fits(cells):
         return shorten(cells)
-    if not whole:  # no length fits in less than nothing
-        return shorten(cells)
-    fitting, too_long = 0, cells
-    trial, step = min(max(int(cells * room / whole), 1), cells - 1), 1
-    while fitting < trial < too_long:
-        if measured(trial) <= room:
-            fitting, trial = trial, trial + step
-        else:
-            too_long, trial = trial, trial - step
-        step *= 4
-    shorter = range(too_long - 1, fitting, -1)
-    place = bisect_left(shorter, True, key=lambda length: measured(length) <= room)
-    return shorten(shorter[place] if place < len(shorter) else max(fitting, 1))  # no text is shorter than that
+    return shorten(cells - bisect_left(range(cells - 1), True, key=lambda fewer: fits(cells - fewer)))
 
 
 def wrap(

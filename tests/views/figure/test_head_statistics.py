@@ -61,7 +61,7 @@ def test_a_block_for_every_kind_without_what_has_no_meaning(random_heads):
     masked = [name for name in KNOWN if name != "next"]
     assert names == [*KNOWN, *masked, "entropy", "first", "separators", "sink", "entropy"]
     for title in ("self-attention", "masked self-attention", "source-target attention"):
-        assert any(text.startswith(f"{title}: 4 heads, means over 10 sentences, 50 tokens") for text in texts(sheet))
+        assert f"{title}: 4 heads" in texts(sheet)
 
 
 @pytest.mark.parametrize("heads", [2, 20])
@@ -140,7 +140,7 @@ def test_a_title_that_is_too_long_for_one_line_is_whole(random_heads):
     written = [text for text in sheet.page.texts if text.get_text() in (name, counts)]
     assert len(written) == 2
     assert written[0].get_position()[1] < written[1].get_position()[1]
-    assert sheet.heading == panels.whole_title == f"{name}, {counts}"
+    assert sheet.heading == name
     renderer = sheet.canvas.get_renderer()
     assert all(text.get_window_extent(renderer).x1 < sheet.bbox.width for text in written)
 
@@ -151,7 +151,7 @@ def test_the_title_that_is_wanted_or_none(random_heads):
         head_statistics_figure(statistics, style=style)
         for style in (Style(), Style(title="heads, as I want them", footnote=""), Style(title=""))
     )
-    title = "self-attention: 4 heads, means over 10 sentences, 50 tokens"
+    title = "self-attention: 4 heads"
     assert title in texts(own)
     assert "heads, as I want them" in texts(wanted)
     assert not {title, "rows are layers, columns heads"} & set(texts(wanted))
@@ -194,18 +194,9 @@ def test_no_number_of_a_row_is_cut(random_heads, kinds):
 
 def test_of_several_pictures_the_title_of_the_first_is_replaced(random_heads):
     page = head_statistics_page(random_heads(2, 2))
-    title = "self-attention: 4 heads, means over 10 sentences, 50 tokens"
+    title = "self-attention: 4 heads"
     assert title in texts(draw_page(page))
     wanted = texts(draw_page(page, Style(title="wanted")))
     assert "wanted" in wanted
     assert title not in wanted
     assert "distribution of entropy over sentences" in wanted
-
-
-def test_a_comma_does_not_cut_a_title(random_heads):
-    page = head_statistics_page(random_heads(1, 1))
-    panels = replace(page.blocks[0], title="one, two " + 6 * "of many words ", subtitle="three, four")
-    sheet = draw_page(replace(page, blocks=(replace(panels, panels=panels.panels[:1]),)))
-    lines = [text for text in texts(sheet) if text.startswith(("one", "three"))]
-    assert lines[0].startswith("one, two of many words")
-    assert lines[1] == "three, four"

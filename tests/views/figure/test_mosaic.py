@@ -215,7 +215,7 @@ def test_labels_of_pooled_maps_do_not_overlap():
     layout = laid_out(1, 2000, 2000)
     assert layout.turned
     assert len(layout.keys.marks) * layout.label_size / 72 < layout.tile_width * 1.1
-    assert layout.pooled == "each cell is the strongest of up to 3 × 3"
+    assert layout.pooled == "each cell is the strongest of up to 2 × 2"
 
 
 def test_the_colour_bar_has_its_high_end_on_top(random_attention):

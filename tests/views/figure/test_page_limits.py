@@ -45,19 +45,6 @@ def laid_out(attention, columns=None, dpi=150):
     return decide_mosaic(n_tiles, m.rows, m.columns, Space(Fonts(), dpi, columns))
 
 
-@pytest.mark.parametrize(("tiles", "columns"), [(1, None), (12, None), (72, 12), (384, 16), (1024, 32), (1024, None)])
-@pytest.mark.parametrize("tokens", [200, 512, 1500])
-def test_fewer_cells_never_make_larger_tiles(tiles, columns, tokens):
-    without = laid_out(layers_of(1, tiles, tokens), columns)
-    for size in (n for n in (3, 16, 64, 100, 150, 400) if n < tokens):
-        layout = laid_out(layers_of(1, tiles, tokens, size), columns)
-        assert layout.tile_width <= without.tile_width + 1e-6
-        assert layout.tile_height <= without.tile_height + 1e-6
-        if columns:
-            labels = 1.1 if tiles < 100 else 1.02
-            assert layout.width * layout.height <= without.width * without.height * labels
-
-
 def test_a_page_of_a_thousand_heads_in_few_cells_is_as_wide_as_paper():
     layout = laid_out(layers_of(1, 1024, 512, 64), 32)
     assert layout.width <= MOST_WIDTH
@@ -72,7 +59,7 @@ def test_pages_have_a_largest_number_of_pixels(heads, tokens, size, columns):
     layout = laid_out(layers_of(1, heads, tokens, size), columns)
     assert layout.width * layout.height * 150**2 <= MOST_AREA
     assert max(layout.width, layout.height) * 150 <= MOST_PIXELS
-    assert layout.queries.cells >= 64
+    assert layout.queries.cells >= 32
 
 
 def test_what_is_asked_for_beyond_it_is_drawn_more_coarsely_and_said():
@@ -118,12 +105,11 @@ def test_the_palest_weight_of_a_logarithmic_scale_is_that_of_a_sorted_copy(kind)
 def test_vector_files_take_a_tile_at_a_time(monkeypatch, suffix):
     """matplotlib would make a page of pixels for every tile, and lay them one on the other."""
     sheet = heatmap_figure(layers_of(3, 4, 100))
-    resampled, resample = [], mpl_image._resample
-    monkeypatch.setattr(mpl_image, "_resample", lambda *of, **how: resampled.append(how) or resample(*of, **how))
-    monkeypatch.setattr(mpl_image, "composite_images", lambda *of, **how: resampled.append(how))
+    composed = []
+    monkeypatch.setattr(mpl_image, "composite_images", lambda *of, **how: composed.append(how))
     stream = io.BytesIO()
     sheet.save(stream, suffix)
-    assert len(resampled) <= 2, "the bar of the scale: its colours and what is hidden of them"
+    assert not composed
     assert stream.getvalue().count(b"<image" if suffix == "svg" else b"/Subtype /Image") >= 13
 
 

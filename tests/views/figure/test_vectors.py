@@ -1,4 +1,4 @@
-"""SVG and PDF: read by pypdf and by an XML parser, as programs that find and edit texts would."""
+"""SVG and PDF, read by pypdf and by an XML parser as programs that find and edit texts would, and PNG."""
 
 import io
 import xml.etree.ElementTree as ET
@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from made import made_map
+from PIL import Image
 from pypdf import PdfReader
 from shown import heatmap_figure
 
@@ -80,14 +81,20 @@ def test_saving_changes_nothing_of_the_figure():
     assert saved(sheet, "png").getvalue() == before
 
 
-@pytest.mark.parametrize("zoom", [0.5, 1.0, 2.0])
-def test_zoom_makes_the_page_and_its_letters_larger(zoom):
-    sheet = sheet_of(3)
-    sheet.zoom = zoom
+@pytest.mark.parametrize("font_size", [4, 8, 16])
+def test_letters_of_another_size_make_the_page_larger(font_size):
+    sheet, zoom = sheet_of(3, font_size=font_size), font_size / 8
+    width, height = 72 * zoom * sheet.width, 72 * zoom * sheet.height
     page = PdfReader(saved(sheet, "pdf")).pages[0]
-    assert (page.mediabox.width, page.mediabox.height) == pytest.approx(
-        (72 * zoom * sheet.width, 72 * zoom * sheet.height), abs=1
-    )
+    assert (page.mediabox.width, page.mediabox.height) == pytest.approx((width, height), abs=1)
     root = ET.parse(saved(sheet, "svg")).getroot()
-    assert float(root.get("width").removesuffix("pt")) == pytest.approx(72 * zoom * sheet.width, abs=1)
+    assert float(root.get("width").removesuffix("pt")) == pytest.approx(width, abs=1)
     assert root.get("viewBox").startswith("0 0 ")
+    label = next(text for text in root.iter(f"{SVG}text") if text.text == "word0")
+    assert f"{font_size}px" in label.get("style")
+
+
+def test_a_png_has_no_alpha_and_knows_its_size():
+    picture = Image.open(saved(sheet_of(3, dpi=100), "png"))
+    assert picture.mode == "RGB"
+    assert picture.info["dpi"] == pytest.approx((100, 100), abs=0.1)

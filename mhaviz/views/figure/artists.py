@@ -1,0 +1,85 @@
+"""Cells and numbers, quick to draw as pixels, and what a reader expects in an SVG or a PDF: shapes and texts.
+
+A file of more cells gets so large that programs open it slowly, and more texts take a minute: then both stay as they
+are for pixels.
+"""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
+from matplotlib.collections import PathCollection, PolyCollection
+from matplotlib.font_manager import FontProperties
+from matplotlib.image import AxesImage
+from matplotlib.path import Path
+from matplotlib.text import Text
+from numpy.typing import NDArray
+
+MOST_CELLS, MOST_NUMBERS = 20_000, 10_000
+_OVERLAP = 1 / 360  # inches that a cell goes under the next ones, or paper would shine through between them
+
+
+class Cells(AxesImage):
+    """A matrix as coloured cells, its first row on top; NaN is paper."""
+
+    def draw(self, renderer: RendererBase) -> None:
+        """See ``Artist.draw``."""
+        alike = (image.get_size() for image in _page(self).images if type(image) is Cells)
+        if not renderer.option_scale_image() or sum(rows * columns for rows, columns in alike) > MOST_CELLS:
+            super().draw(renderer)
+            return
+        left, right, bottom, top = self.get_extent()
+        colours = self.to_rgba(np.ma.asarray(self.get_array()), bytes=True)  # rows columns 4
+        row, column = np.nonzero((colours[..., :3] < 255).any(axis=-1))
+        height, width = (bottom - top) / colours.shape[0], (right - left) / colours.shape[1]
+        x0, y0 = left + column * width, top + row * height
+        x1, y1 = np.minimum(x0 + width + _OVERLAP, right), np.minimum(y0 + height + _OVERLAP, bottom)
+        corners = np.stack([x0, y0, x1, y0, x1, y1, x0, y1], axis=1).reshape(-1, 4, 2)
+        shapes = PolyCollection(
+            list(corners), facecolors=colours[row, column] / 255, linewidths=0, antialiaseds=False
+        )  # fmt: skip
+        _draw_in_place(shapes, self, renderer)
+
+
+class Numbers(PathCollection):
+    """The same number in many cells: on pixels as outlines, which are drawn four times as fast as texts.
+
+    Args:
+        outline: of the number, its middle at (0, 0).
+        number, colour: of the text.
+        font: of the text.
+        places: (cells, 2), the middle of each.
+        options: of ``PathCollection``.
+    """
+
+    def __init__(
+        self, outline: Path, number: str, colour: str, font: FontProperties, places: NDArray[np.float64], **options: Any
+    ) -> None:
+        super().__init__([outline], offsets=places, facecolors=colour, linewidths=0, **options)
+        self.number, self.colour, self.font, self.places = number, colour, font, places
+        self.set_label(f"numbers {number}")
+
+    def draw(self, renderer: RendererBase) -> None:
+        """See ``Artist.draw``."""
+        alike = [one for one in _page(self).collections if isinstance(one, Numbers)]
+        if not renderer.option_scale_image() or sum(len(one.places) for one in alike) > MOST_NUMBERS:
+            super().draw(renderer)
+            return
+        for x, y in self.places:
+            text = Text(x, y, self.number, color=self.colour, ha="center", va="center_baseline", parse_math=False)
+            text.set_fontproperties(self.font)
+            _draw_in_place(text, self, renderer)
+
+
+def _page(artist: Artist) -> Axes:
+    assert isinstance(artist.axes, Axes)
+    return artist.axes
+
+
+def _draw_in_place(artist: Artist, of: Artist, renderer: RendererBase) -> None:
+    page = _page(of)
+    artist.set_figure(page.figure)
+    artist.set_transform(page.transData)
+    artist.draw(renderer)
