@@ -186,8 +186,9 @@ class Sheet(Figure):
         longest, room = shorten(_LONGEST_LINE), self.width - 2 * MARGIN
         self.heading = self.heading or harmless(longest)
         whole = text_width(longest, TITLE, families, bold=True)
-        size = TITLE if whole <= room + _HAIR else max(0.98 * TITLE * room / whole, BODY)  # rather small than cut
-        room *= 0.99 if size == BODY else 1.0  # such letters are drawn a little wider
+        size = TITLE
+        if whole > room + _HAIR:  # rather small than cut; letters are drawn a little wider than they measure
+            size, room = max(0.98 * TITLE * room / whole, BODY), 0.99 * room
         self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
