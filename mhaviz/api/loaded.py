@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
+from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import choose_token
 from mhaviz.api.corpora import Corpus, Texts
-from mhaviz.api.head_statistics import head_statistics
+from mhaviz.api.examples import watched, with_examples
 from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
@@ -27,7 +28,7 @@ from mhaviz.records.attention import Attention
 from mhaviz.records.embeddings import EmbeddedText
 from mhaviz.records.explanation import Explanation
 from mhaviz.records.given import Given, GivenOptions
-from mhaviz.records.head_statistics import HeadStatistics
+from mhaviz.records.head_statistics import SHOWN, HeadStatistics
 from mhaviz.records.masking import Masking
 from mhaviz.records.matrices import LayerMatrices
 from mhaviz.records.probes import Probe
@@ -487,12 +488,21 @@ class LoadedModel:
             MhavizError: it can read none of them; a part that is of something else; a text that has changed; norms of
                 a model whose W_O cannot be found.
         """
+        require_shown(show, ShownNumbers)
         model = self.corpus_model(layer, kind)
         if without := tuple(without):
             model = without_heads(self.corpus_model(), without).select(model.layers, model.kind)
         model = model.speaking(source_language, target_language)
-        corpus, bootstrap = Corpus.of(texts), Bootstrap(replicates, seed)
-        return head_statistics(model, corpus, examples, probe, bootstrap, on_notice, on_progress, show)
+        source = model.describe()
+        if show == "norms":
+            model, source = model.with_norms(), replace(source, details={**source.details, SHOWN: show})
+        corpus, bootstrap, needle = Corpus.of(texts).probed(model, probe, Bootstrap(replicates, seed))
+        shown: list[Sentence] = []
+        is_first = not corpus.is_shared or corpus.own_shard.number == 1
+        corpus = replace(corpus, texts=watched(corpus.sentences, model, examples * is_first, shown))
+        study = HeadStudy(bootstrap, probe, needle, show)
+        found = corpus.read(study, [model], source, on_notice, on_progress)
+        return with_examples(found, model, shown, on_notice)
 
     def ablate(
         self,
