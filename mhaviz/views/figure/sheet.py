@@ -188,7 +188,7 @@ class Sheet(Figure):
         whole = text_width(longest, TITLE, families, bold=True)
         size = TITLE
         if whole > room + _HAIR:  # rather small than cut; letters are drawn a little wider than they measure
-            size, room = max(0.98 * TITLE * room / whole, BODY), 0.99 * room
+            size, room = max(0.96 * TITLE * room / whole, BODY), 0.97 * room
         self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
