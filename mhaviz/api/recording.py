@@ -646,7 +646,9 @@ class Recording(ContextDecorator):
             why = self._what_is_not_there() or next(iter(self._watch.missed), "")
             return f"{seen}{which}, and none that was asked for{': ' if why else ''}{why}"
         forked = "; processes that were forked are not followed" * self._watch.has_forked
-        missed = next(iter(self._watch.missed), f"no softmax of queries times keys was multiplied by values{forked}")
+        missed = next(
+            iter(self._watch.missed), f"no softmax of queries times keys was seen to be multiplied by values{forked}"
+        )
         return f"{seen}no attention; {missed}"
 
     def _what_is_not_there(self) -> str:

@@ -18,7 +18,7 @@ from mhaviz.recording.descent import UNKNOWN, Axes
 from mhaviz.recording.functions import COPIES, VIEWS, axis_after, functions
 from mhaviz.recording.looks import Done, Follow, Look, guarded, unseen
 from mhaviz.recording.products import PRODUCTS, product_of
-from mhaviz.recording.stages import Mark, Scores, Weights
+from mhaviz.recording.stages import SAMPLED, Mark, Scores, Weights
 from mhaviz.recording.weights import POOLS, WeightsByHand
 
 
@@ -51,6 +51,7 @@ class ByHand:
             (SOFTMAXES, self._softmax),
             (PRODUCTS, self._product),
             ([F.linear], self._linear),
+            ([F.grid_sample], self._sample),
         ):
             looks |= dict.fromkeys(several, guarded(follow, self._on_error))
         return looks
@@ -105,10 +106,14 @@ class ByHand:
         if is_tensor and self._fixed.root(done.args[1]) is None and self._layouts.are_made(done.args[1]):
             self._marks.set(done.result, Scores(UNKNOWN, mapped=_LINEAR))
 
+    def _sample(self, done: Done) -> None:
+        """What was read at points that a program has chosen, as deformable attention does."""
+        self._marks.set(done.result, Scores(UNKNOWN, mapped=SAMPLED))
+
     def _softmax(self, done: Done) -> None:
         x = done.args[0] if done.args else done.kwargs.get("input")
         axis = _axis((x, *done.args[1:]), done.kwargs)
-        if axis is not None and isinstance(x, Tensor) and isinstance(done.result, Tensor) and done.result.ndim > 1:
+        if axis is not None and isinstance(x, Tensor) and isinstance(done.result, Tensor) and done.result.ndim:
             scores, visible = self._weights.of(x) or self._scores(x), None
             is_plain = type(x) is Tensor and not x.is_nested and done.func is not F.softmin
             if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):

@@ -83,13 +83,13 @@ class Watch:
         self.inputs = SeenInputs()
         self._axes = Layouts(self.inputs)
         self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
-        self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self.fixed.begins)
+        self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
         self._merging = Merging(on_merged, on_weighed, self._axes)
         weights = WeightsByHand(self._caught_weights, self._unmet, self._unseen, self.fixed, self._axes)
         self._by_hand = ByHand(weights, self._merging.add_sums, self._failed)
         self._fused = Fused(self._caught_call, self._is_passed_over, self._failed)
         self._flex = guarded(partial(follow_flex, self._caught_call), self._failed)
-        self._operators = Operators(self._caught_call, self.miss, self._failed)
+        self._operators = Operators(self._caught_call, self.miss, self._unseen, self._failed)
         self.followers = [
             (one.may_follow, safely(one.follow, self._failed)) for one in (self.fixed, self._axes, self._merging)
         ]
@@ -176,6 +176,11 @@ class Watch:
                 yield
 
         return within
+
+    def _begins(self, module: nn.Module) -> None:
+        self.fixed.begins(module)
+        if isinstance(module, torch.jit.ScriptModule) and (place := self._modules.place()) is not None:
+            self.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
 
     def _unseen(self, what: str) -> None:
         """Say, once, what looks like attention and is not shown."""

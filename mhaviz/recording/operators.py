@@ -27,15 +27,24 @@ class Operators:
     Args:
         on_ran: see ``OnRan``.
         miss: is told what is not seen, in a line.
+        on_unseen: is told what looks like attention where it runs, and is not shown.
         on_error: is told what goes wrong here.
     """
 
-    def __init__(self, on_ran: OnRan, miss: Callable[[str], None], on_error: Callable[[Exception], None]) -> None:
-        self._on_ran, self._miss, self._on_error = on_ran, miss, on_error
+    def __init__(
+        self,
+        on_ran: OnRan,
+        miss: Callable[[str], None],
+        on_unseen: Callable[[str], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._on_ran, self._miss, self._on_unseen, self._on_error = on_ran, miss, on_unseen, on_error
 
     def look_for(self, func: Any) -> Look | None:
         """What runs this function; None: it is no such operator."""
         name, schema = _name_and_schema(func)
+        if name in _SOFTMAXES:
+            return guarded(lambda done: self._on_unseen(f"a softmax by the operator {name}"), self._on_error)
         if not _LOOKS_LIKE.search(name) or _IS_OTHER.search(name):
             return None
         form = next((form for pattern, form in _FORMS if re.fullmatch(pattern, name)), None)
@@ -117,6 +126,9 @@ _IS_OTHER = re.compile(
     r"backward|bwd|mask|rope|rotary|norm|merge|combine|metadata|schedul|reshape|copy|cache_kernel|choice", re.IGNORECASE
 )
 """In the names of operators that attention needs beside itself."""
+
+_SOFTMAXES = {"aten::softmax", "aten::_softmax"}
+"""As in what ``torch.export`` has made; the products beside them are not followed."""
 
 _QUERY, _KEY, _VALUE = ("query", "q"), ("key", "k"), ("value", "v")
 _STARTS_Q = ("cu_seqlens_q", "cum_seq_q", "cu_seq_q", "seqstart_q")

@@ -164,12 +164,13 @@ _ROW, _SHARED, _COLUMN = "x", "y", "z"
 
 
 def _of_matrices(a: Tensor, b: Tensor) -> Product | None:
-    if a.ndim < 2 or b.ndim < 2:
+    """A product of matrices, or of one and a vector."""
+    if not a.ndim or not b.ndim:
         return None
-    batch = _BATCH[: max(a.ndim, b.ndim) - 2]
-    axes = (f"{batch[len(batch) - x.ndim + 2 :]}{end}" for x, end in ((a, _ROW + _SHARED), (b, _SHARED + _COLUMN)))
-    first, second = axes
-    return Product((a, b), (first, second), f"{batch}{_ROW}{_COLUMN}")
+    batch = _BATCH[: max(a.ndim, b.ndim, 2) - 2]
+    first, second = (batch[max(len(batch) - x.ndim + 2, 0) :] for x in (a, b))
+    row, column = _ROW * (a.ndim > 1), _COLUMN * (b.ndim > 1)
+    return Product((a, b), (f"{first}{row}{_SHARED}", f"{second}{_SHARED}{column}"), f"{batch}{row}{column}")
 
 
 def product_of(done: Done) -> Product | None:
@@ -217,8 +218,8 @@ _DOTS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ADDING = frozenset(functions("addmm baddbmm"))
 """Functions that add something, their first argument, to a product."""
 
-_NAMES = ["input", "other", "mat1", "mat2", "batch1", "batch2", "tensor2"]
+_NAMES = ["input", "other", "mat1", "mat2", "batch1", "batch2", "tensor2", "vec"]
 """What arguments are called, in their order."""
 
-PRODUCTS = frozenset([*functions("matmul bmm mm baddbmm"), torch.linalg.matmul, torch.einsum])
+PRODUCTS = frozenset([*functions("matmul bmm mm mv baddbmm"), torch.linalg.matmul, torch.einsum])
 """The functions of PyTorch that multiply matrices."""

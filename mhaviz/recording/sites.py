@@ -329,7 +329,9 @@ class Sites:
             if own is None or (one.last.parts[1] == keys and (is_one or one.last.parts[0] != own))
         ]
         if others:
-            self.leave_out((*others, site), "runs for slices of its queries in turn, which are not joined")
+            self.leave_out(
+                (*others, site), "runs for parts of its queries, heads or examples in turn, which are not joined"
+            )
         return bool(others)
 
     def merge(self, numbers: Iterable[int]) -> None:

@@ -10,6 +10,9 @@ from mhaviz.recording.axes import Layout
 from mhaviz.recording.descent import Axes
 from mhaviz.recording.parts import Parts
 
+SAMPLED = "grid_sample"
+"""What made values at points of an image, which have no scores."""
+
 
 @dataclass(frozen=True)
 class Scores:

@@ -26,7 +26,7 @@ from mhaviz.recording.marks import Marks
 from mhaviz.recording.order import place_of_queries
 from mhaviz.recording.parts import Parts
 from mhaviz.recording.products import Product, Weighing
-from mhaviz.recording.stages import Made, Mark, Scores, Weights
+from mhaviz.recording.stages import SAMPLED, Made, Mark, Scores, Weights
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,8 @@ class WeightsByHand:
             return
         if done.func in COPIES or done.func in DROPOUTS:
             self._set(made, replace(mark, drops=mark.drops or (done.func in DROPOUTS and _drops(done))))
+        elif done.func in _MULTIPLIES and any(_are_sampled(self.marks.get(x)) for x in done.each()):
+            self.on_unseen("a softmax weighs what grid_sample has read at some points")
         elif done.func in _MULTIPLIES and (of_tokens := self._weighed(mark, source, done.args, made)):
             self.marks.set(made, Scores(Axes(dict.fromkeys(of_tokens, frozenset({0})), (None,)), stage="weighed"))
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
@@ -214,6 +216,11 @@ class WeightsByHand:
                 self.on_unseen(POOLS)
             return
         sides, alone, unclear = self._sides(made, how), how.alone, ""
+        if A.ndim == 1:
+            made.forget_unmet()
+            if not sides.why:
+                self.on_unseen("a softmax of one query times keys is multiplied by values, query by query")
+            return
         if (layout := self.layouts.get(A)) is not None:
             try:
                 how = replace(how, query=place_of_queries(layout, alone, how.places[-2], how.axis))
@@ -305,6 +312,10 @@ _MULTIPLIES = frozenset(functions("mul multiply"))
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))
+
+
+def _are_sampled(mark: Mark | None) -> bool:
+    return isinstance(mark, Scores) and mark.mapped == SAMPLED
 
 
 def _is_reordered(view: Callable[[Tensor], Tensor], source: Tensor, mark: Weights) -> bool:

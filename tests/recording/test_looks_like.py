@@ -269,6 +269,66 @@ NOTHING = {
 }
 
 
+def _by_vector(q, k, v):
+    return torch.stack([v[0, 0].T.mv(k[0, 0].mv(one).softmax(0)) for one in q[0, 0]]).expand(*q.shape[:-1], -1)
+
+
+def _vector_first(q, k, v):
+    return torch.stack([(k[0, 0] @ one).softmax(0) @ v[0, 0] for one in q[0, 0]]).expand(*q.shape[:-1], -1)
+
+
+def _by_operators(q, k, v):
+    return torch.ops.aten.matmul(torch.ops.aten._softmax(q @ k.mT, -1, False), v)
+
+
+def _at_points(q, k, v):
+    """Deformable attention (Zhu et al. 2021, arXiv 2010.04159)."""
+    A = F.linear(q.flatten(0, 1), torch.ones(3, D)).softmax(-1)[:, None]
+    points = F.linear(q.flatten(0, 1), torch.ones(6, D)).tanh().unflatten(-1, (3, 2))
+    read = F.grid_sample(v.flatten(0, 1).mT[..., None], points, align_corners=False)
+    return (read * A).sum(-1).mT.view_as(v)
+
+
+def _expected(q, k, v):
+    return (q @ k.mT).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("other", [_by_vector, _vector_first, _by_operators, _at_points])
+def test_it_is_said_of_what_no_product_of_matrices_weighs(other):
+    model, x = _Both(other), torch.randn(B, T, H * D)
+    if other is not _at_points:
+        q, k, v = torch.randn(3, 1, 1, T, D)
+        torch.testing.assert_close(other(q, k, v), _expected(q, k, v))
+    seen, _ = watch(lambda model, x: model(model(x)), model, x)
+    assert seen.names == ["attend", "attend"]
+    (line,) = seen.missed
+    assert line.startswith("other: ")
+    assert line.endswith("looks like attention and is not drawn")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("compile_", [torch.jit.script, lambda layer: torch.jit.trace(layer, torch.randn(B, T, D))])
+def test_it_is_said_of_what_torch_has_compiled_before(compile_):
+    class Attend(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.matmul(torch.softmax(torch.matmul(x, x.transpose(-1, -2)), dim=-1), x)
+
+    model = nn.Sequential(compile_(Attend()))
+    seen, _ = watch(model, torch.randn(B, T, D))
+    assert seen.missed == ["0: runs compiled by torch.jit, and is not seen"]
+
+
+def test_it_is_said_of_what_was_exported():
+    class Attend(nn.Module):
+        def forward(self, x):
+            return (x @ x.mT).softmax(-1) @ x
+
+    x = torch.randn(B, T, D)
+    seen, _ = watch(torch.export.export(Attend(), (x,)).module(), x)
+    (line,) = seen.missed
+    assert "a softmax by the operator aten::softmax" in line
+
+
 def test_learned_slots_that_compete_for_tokens_are_said():
     """The softmax runs over fixed rows, and yet tokens are weighed."""
 

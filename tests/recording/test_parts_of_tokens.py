@@ -458,7 +458,8 @@ def test_slices_of_queries_are_no_layers(attend):
         for _ in range(2):
             layer(torch.randn(B, T, H * D))
     assert any(
-        "runs for slices of its queries in turn, which are not joined; not shown" in n for n in recording.notices
+        "runs for parts of its queries, heads or examples in turn, which are not joined; not shown" in n
+        for n in recording.notices
     )
     with pytest.raises(mhaviz.MhavizError, match="none that was asked for"):
         _ = recording.attention
