@@ -390,12 +390,14 @@ class Recording(ContextDecorator):
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
         heads = tuple(sorted(run.caught.heads or run.site.heads)) or tuple(range(n_heads))
         self._heads[run.site.number] = heads
-        site = Site(run.site.kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
+        is_unplaced = run.pass_number in run.site.unplaced
+        kind: Kind = "other" if is_unplaced else run.site.kind
+        site = Site(kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
         name = f"{_name_of(run.site)}, pass {run.pass_number}"
         padding = self._padding(run, place)
         if self._is_no_padding(run, place, padding):
             return
-        rows = _rows_called(run.caught)
+        rows = ("row", "row") if is_unplaced else _rows_called(run.caught)
         # The queries of a masked map are the last keys, whatever stands before them: a prefix, or a cache's tokens.
         first = run.site.k_length - q_length if run.site.kind == "masked" else run.first_query
 

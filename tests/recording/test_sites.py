@@ -428,13 +428,18 @@ class Evicting(nn.Module):
 @pytest.mark.parametrize(("way", "n_new"), [("ring", 1), ("first and last", 1), ("first and last", 2)])
 def test_keys_of_a_cache_that_has_lost_some_are_named_after_no_token(way, n_new):
     torch.manual_seed(0)
-    model, weights = Evicting(way), []
-    with record(model, passes="0-") as recording:
+    model, weights, names = Evicting(way), [], []
+
+    def visit(seen):
+        names.append([seen.site.kind, *seen.queries[0].texts, *seen.keys[0].texts])
+
+    with record(model, passes="0-", on_attention=visit) as recording:
         for start in range(0, 8, n_new):
             model(torch.randn(1, n_new, 8), start)
             weights.append(model.weights[0])
     later = [m for m in recording.attention.maps if m.pass_number]
     assert later
+    assert all(kind == "other" and "0" not in several for kind, *several in names[-len(later) :])
     for m, A in zip(later, weights[-len(later) :], strict=True):
         np.testing.assert_allclose(m.weights, A, atol=1e-6)
         assert m.kind == "other"
