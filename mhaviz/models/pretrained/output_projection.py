@@ -127,7 +127,7 @@ def _write_numbers(mixed: Mixed, first: int) -> None:
 
 
 def _numbers_in(x: object) -> tuple[int, Tensor | None]:
-    """Of which attention something holds the numbers of all features, and of which feature in each place.
+    """Of which attention something holds the numbers of neighbouring features, and of which feature in each place.
 
     None: it holds something else.
     """
@@ -144,11 +144,14 @@ def _numbers_in(x: object) -> tuple[int, Tensor | None]:
 
 
 def _add_gram(heads: _Heads, rows: Tensor, module: nn.Module, x: Tensor, made: Tensor) -> None:
-    """Note W_O, a module's weight, and whether it makes what the module does.
+    """Note W_O, a module's weight, and whether it makes what the module does; of a part of the features it is none.
 
     ``rows``: of which feature each row is.
     """
     assert heads.mixed is not None
+    _, n_heads, _, d_value = heads.mixed.arrange(heads.mixed.made).shape
+    if len(rows) != n_heads * d_value:
+        return
     with weight_at_hand(module) as weight:
         if weight is None or type(weight) not in (Tensor, nn.Parameter) or weight.ndim != 2:
             return
@@ -159,8 +162,7 @@ def _add_gram(heads: _Heads, rows: Tensor, module: nn.Module, x: Tensor, made: T
         heads.differences.append(_difference(expected if bias is None else expected + bias, made))
         W_out = torch.empty_like(W)
         W_out[rows] = W
-        n_heads = heads.mixed.arrange(heads.mixed.made).shape[1]
-        heads.grams.append(gram_matrices(W_out.view(n_heads, -1, W.shape[1])))
+        heads.grams.append(gram_matrices(W_out.view(n_heads, d_value, W.shape[1])))
 
 
 def _gram(loaded: Loaded, site: Site, heads: _Heads) -> Tensor:

@@ -183,9 +183,10 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
         (lambda: hf.DiffLlamaModel(hf.DiffLlamaConfig(vocab_size=V, **GROUPED, **ENDS)), "no linear layer reads what"),
         (lambda: with_values_twice(), "its weights are multiplied by values more than once"),
         (lambda: with_another_reader(), "goes through 2 linear layers"),
+        (lambda: with_half_of_the_heads_read(), "no linear layer reads what"),
         (lambda: with_other_output(), r"what is made differs from A V W_O, by \d"),
     ],
-    ids=["norm between", "cat", "two products", "two readers", "another output"],
+    ids=["norm between", "cat", "two products", "two readers", "half read", "another output"],
 )
 def test_where_w_o_is_not_right_behind_the_heads(make, why):
     torch.manual_seed(0)
@@ -227,6 +228,24 @@ class Beside(torch.nn.Module):
 
     def forward(self, x):
         return self.first(x) + self.second(x)
+
+
+def with_half_of_the_heads_read():
+    """As where a gate takes the other half."""
+    model = llama()
+    for layer in model.model.layers:
+        layer.self_attn.o_proj = OfHalf(layer.self_attn.o_proj)
+    return model
+
+
+class OfHalf(torch.nn.Module):
+    def __init__(self, whole):
+        super().__init__()
+        self.linear = torch.nn.Linear(whole.in_features // 2, whole.out_features)
+
+    def forward(self, x):
+        read, gate = x.chunk(2, dim=-1)
+        return self.linear(read) * gate.sum(dim=-1, keepdim=True)
 
 
 class Doubled(torch.nn.Linear):
