@@ -159,7 +159,7 @@ class HeadStudy(Study):
             kinds.append(HeadAverages(kind, layers, whole.sentences, whole.queries, **by_name))
         bootstrap = self._bootstrap
         return HeadStatistics(
-            source, tuple(kinds), too_long, None, False, self._probe, bootstrap.replicates, bootstrap.seed
+            source, tuple(kinds), too_long, probe=self._probe, replicates=bootstrap.replicates, seed=bootstrap.seed
         )
 
     def _average(self, layers: Sequence[Sums], place: int) -> Average:

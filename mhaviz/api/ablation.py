@@ -44,7 +44,7 @@ def ablation(
 
         study.add(model.encode_unnamed(batch.texts, batch.pieces), batch.numbers, on_pass)
         behind = batch.done
-    tell_left_out("ablate", batches.behind, model.max_length, on_notice)
+    tell_left_out(batches.behind, model.max_length, on_notice)
     return replace(study.result(model.describe(), batches.behind.too_long), probe=probe)
 
 

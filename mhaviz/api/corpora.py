@@ -193,7 +193,7 @@ class Corpus:
             part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
             if self.part is not None and not self.is_scratch:
                 write_part(part, Path(self.part))
-        tell_left_out(study.name, part.behind, longest, on_notice, self.overlap, part.shard.is_whole)
+        tell_left_out(part.behind, longest, on_notice, self.overlap, part.shard.is_whole)
         return result_of(part)
 
     def _save(self, part: CorpusPart, path: Path, on_notice: Notice) -> bool:
@@ -246,7 +246,6 @@ def _same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: i
 
 
 def tell_left_out(
-    study: str,
     behind: Behind,
     most: int | None,
     on_notice: Notice,
@@ -256,7 +255,6 @@ def tell_left_out(
     """Say which sentences were left out or cut.
 
     Args:
-        study: what an error calls it.
         behind: what has been read.
         most: the most tokens that the model reads at once; None: any number.
         on_notice: is told, a line each.
@@ -278,7 +276,7 @@ def tell_left_out(
     if behind.empty:
         said.append(f"{were(behind.empty)} left out: the model's tokenizer finds no token")
     if not behind.read:
-        raise ArgumentError(f"{study}: expected at least one sentence, got none")
+        raise ArgumentError("expected at least one sentence, got none")
     if not behind.taken and is_whole:
         raise MhavizError(f"expected a sentence that the model can read: {'; '.join(said)}")
     if behind.cut:

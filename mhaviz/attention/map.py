@@ -104,6 +104,8 @@ def attention_map(
         raise ArgumentError("value_norms: expected finite numbers from 0 on, got one below 0, NaN or infinity")
     if reduce not in ("mass", "max", "both"):
         raise ArgumentError(f"reduce: expected mass, max or both, got {reduce!r}")
+    if rows < 1 or columns < 1:
+        raise ArgumentError(f"expected at least 1 row and 1 column, got {rows} and {columns}")
     if top_keys < 0:
         raise ArgumentError(f"top_keys: expected a number from 0 on, got {top_keys}")
     wanted = Pooling((rows, columns), reduce, window, entropy, top_keys, received, local).within(q_length, k_length)

@@ -24,14 +24,14 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     scales = _scales(d)
     left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
     blocks: tuple[Block, ...] = (
-        *(_panels(d, kind, scales) for kind in d.kinds),
+        *(_panels(kind, scales) for kind in d.kinds),
         ranking_table(d),
         Text(left_out, "quiet", "listed"),
     )
     return Page("", blocks, d.source.footnote, "; ".join([_reading_text(d), *left_out]))
 
 
-def _panels(d: CorpusDifference, kind: KindDivergence, scales: dict[str, Scale]) -> Panels:
+def _panels(kind: KindDivergence, scales: dict[str, Scale]) -> Panels:
     known = {_NAMES[name]: values for name, values in _numbers(kind).items() if not np.isnan(values).all()}
     named = {_NAMES[name]: scale for name, scale in scales.items()}
     return layers_by_heads(kind.kind, kind.layers, known, named, "mean", len(known), _subtitle(kind))

@@ -7,16 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
-from mhaviz.pages.blocks import (
-    Block,
-    Column,
-    Drawn,
-    Page,
-    Panels,
-    Table,
-    Text,
-    Title,
-)
+from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Table, Text, Title
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, Panel, Scale
 from mhaviz.pages.registry import shown

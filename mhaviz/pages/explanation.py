@@ -5,16 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import (
-    Block,
-    Column,
-    Drawn,
-    Grid,
-    Page,
-    Panels,
-    Table,
-    Text,
-)
+from mhaviz.pages.blocks import Block, Column, Drawn, Grid, Page, Panels, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import Outline, Panel, Scale
 from mhaviz.pages.registry import shown

@@ -5,16 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import (
-    NOTHING,
-    Block,
-    Column,
-    Drawn,
-    Page,
-    Panels,
-    Table,
-    Text,
-)
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Page, Panels, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale

@@ -67,7 +67,7 @@ class Shown(Brief):
         """Save it, in the format of each path's suffix: all files, or none.
 
         Args:
-            paths: with suffixes of ``mhaviz.views.formats.MAP_SUFFIXES``, such as .png, .pdf or .json.
+            paths: with suffixes of ``mhaviz.pages.registry.MAP_SUFFIXES``, such as .png, .pdf or .json.
             style: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``, ``width`` and others; see
                 ``mhaviz.views.style.Style``.
 

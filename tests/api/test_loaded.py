@@ -404,5 +404,5 @@ def test_examples_are_as_many_as_a_page_has_room_for(model_folder, monkeypatch, 
 
 
 def test_statistics_of_no_sentence_are_none(model_folder):
-    with pytest.raises(ArgumentError, match="heads: expected at least one sentence, got none"):
+    with pytest.raises(ArgumentError, match="expected at least one sentence, got none"):
         mhaviz.head_statistics(model_folder("bert"), [])

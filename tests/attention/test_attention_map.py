@@ -585,8 +585,8 @@ QUERY, KEY = draw()
         (QUERY, KEY[:, :, :0], {}, "expected query"),
         (QUERY, KEY, {"scale": math.nan}, "scale: expected a finite number, got nan"),
         (QUERY, KEY, {"window": (0, 3)}, "`window`: expected four positions, q0, q1, k0 and k1, got 2"),
-        (QUERY, KEY, {"rows": 0}, r"expected at least 1 cell, got \(0, 512\)"),
-        (QUERY, KEY, {"columns": -1}, "expected at least 1 cell"),
+        (QUERY, KEY, {"rows": 0}, "expected at least 1 row and 1 column, got 0 and 512"),
+        (QUERY, KEY, {"columns": -1}, "expected at least 1 row"),
         (QUERY, KEY, {"reduce": "mean"}, "reduce: expected mass, max or both, got 'mean'"),
         (
             QUERY,

@@ -137,4 +137,4 @@ def deliver_beside_part(record: Any, delivery: Delivery, style: "Style | None" =
 
 def _file_at(path: Path | None) -> int | None:
     """What tells a file from another in its place, and from none."""
-    return path.stat().st_ino if path is not None and path.exists() else None
+    return path.stat().st_mtime_ns if path is not None and path.exists() else None

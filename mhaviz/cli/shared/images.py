@@ -38,7 +38,7 @@ class ImageOptions:
         str | None,
         image_option(
             metavar="ROW,COLUMN",
-            help="The query: a patch, a position or a token. \\[default: the first but a patch, or the mean of all]",
+            help="A patch, a position or a token. \\[default: the first that is no patch, or the mean of all]",
         ),
     ] = None
     grid: Annotated[
