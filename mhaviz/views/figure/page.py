@@ -310,7 +310,7 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
     titled = [part for part in mosaics if part.is_main] if wanted else mosaics
     if title or (wanted and len(titled) != 1):
         return wanted, parts
-    return "", [replace(part, title=wanted, subtitle="") if part in titled else part for part in parts]
+    return "", [replace(part, title=wanted) if part in titled else part for part in parts]
 
 
 def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
