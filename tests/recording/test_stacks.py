@@ -142,7 +142,7 @@ def test_calls_of_one_module_are_called_so():
     recording = recorded(Program(shared, layer=0))
     assert [(m.module, m.layer) for m in recording.attention] == [("layer", 0), ("layer #2", 1), ("layer #3", 2)]
     assert titles(recording) == [("self-attention, calls 1 to 3", "layer #1 to #3")]
-    (block, _) = attention_page(recording.attention).blocks
+    (block,) = attention_page(recording.attention).blocks
     assert block.tiles == ("call 1 · head 0", "call 2 · head 0", "call 3 · head 0")
     assert len(recording.rollout) == 3  # each call reads what the one before it has made
     assert titles(recorded(Program(siamese, layers=2))) == [
