@@ -187,7 +187,8 @@ def test_sweep(mhaviz, tmp_path, monkeypatch):
 
 BAD = [
     (["heatmap"], 2, "no sentence: give one in quotes"),
-    (["heatmap", ""], 2, "no sentence: give one in quotes"),
+    (["heatmap", ""], 2, "at least one word, got ''"),
+    (["heatmap", "a", " "], 2, "at least one word, got ' '"),
     (["heatmap", "?!"], 2, "at least one word, got '?!'"),
     (["report"], 2, "no sentence"),
     (["heatmap", "a", "--d-model", "10", "--n-heads", "3"], 2, "try 2 or 5 heads"),

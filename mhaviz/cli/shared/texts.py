@@ -11,7 +11,7 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.files import texts
 from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.layer.tokens import tokenize
@@ -207,8 +207,10 @@ def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iter
 
 
 def _arguments(sentences: Sequence[str] | None, file: Path | None) -> list[str | Path]:
-    """Sentences that are not blank, and files to read them from."""
-    given: list[str | Path] = [STANDARD_INPUT if one == "-" else one for one in sentences or () if one.strip()]
+    """Sentences, and files to read them from. Raises ArgumentError for a sentence that is blank."""
+    if blank := [one for one in sentences or () if not one.strip()]:
+        raise ArgumentError(f"expected a sentence with at least one word, got {quoted(blank[0])}")
+    given: list[str | Path] = [STANDARD_INPUT if one == "-" else one for one in sentences or ()]
     return given if file is None else [*given, file]
 
 
