@@ -182,7 +182,7 @@ def require_comparable(first: CorpusModel, second: CorpusModel) -> None:
     except MhavizError:
         one, other = _sample_of(first), _sample_of(second)
         if one and other:
-            _require_same_tokens(one, other, repr(_SAMPLE))
+            _require_same_tokens(one, other, f"a sample, {_SAMPLE!r},")
         raise
 
 

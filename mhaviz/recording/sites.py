@@ -277,7 +277,7 @@ class Sites:
     def _join_list(self, site: SeenSite, place: Place, caught: Caught) -> None:
         """Note of single heads in a list of modules, which read the same tensor, that these are heads of one attention.
 
-        Layers read what others have made.
+        Layers read what others have made. Several softmaxes of one module are no heads of a list.
         """
         parent, _, number = place.name.rpartition(".")
         if place.read is None or site.heads or caught.call.shape[1] > 1 or not number.isdigit():
@@ -289,7 +289,7 @@ class Sites:
             for one in self.all
             if (one.root, one.forward, one.name.rpartition(".")[0]) == (place.root, place.forward, parent)
             if one.read is not None and one.read[0]() is read and one.read[1] == place.read[1]
-            if one is not site and (one.length, one.k_length) == lengths
+            if one.name != site.name and one.repeat == site.repeat and (one.length, one.k_length) == lengths
         ]
         for head, one in enumerate([*several, site] if several else ()):
             one.heads, one.heads_of = frozenset({head}), parent

@@ -106,7 +106,7 @@ def test_models_that_cannot_be_compared(model_folder):
     of_two_heads = hf.BertModel(hf.BertConfig(**before.config.to_dict() | {"num_attention_heads": 2}))
     other_tokens = mhaviz.load(before, bytes_and_words())
     with pytest.raises(
-        MhavizError, match=r"tokens in both models, but 'The cat sat .*; compare models of one tokenizer"
+        MhavizError, match=r"tokens in both models, but a sample, 'The cat sat .*; compare models of one tokenizer"
     ):
         mhaviz.diff_models(bert, model_folder("gpt2"), TEXTS)
     one_kind = {"vocab_size": before.config.vocab_size, "n_embd": 16, "n_layer": 3, "n_head": 4}

@@ -165,7 +165,7 @@ def main() -> None:
             folder = model_folder(temporary / f"bert{d_key}", d_key)
             text = text_of(folder, TOKENS)
             page, theirs = temporary / f"{d_key}.html", "–"
-            attention = mhaviz.load(folder).attend(text, queries_and_keys=True)
+            attention = mhaviz.load(folder).attend(text, page=True)
             if d_key == 32 and options.bertviz_tokens:
                 other = temporary / "bertviz.html"
                 seconds = of_bertviz(folder, text_of(folder, options.bertviz_tokens), other)
@@ -178,7 +178,7 @@ def main() -> None:
             pages[what] = page, most
         words = (SAMPLES / "bottles.txt").read_text(encoding="utf-8").split() * 2
         long, page = f"8 heads × {LONG:,} tokens, d_key 64", temporary / "long.html"
-        attention = mhaviz.load("random").attend(" ".join(words[:LONG]), queries_and_keys=True)
+        attention = mhaviz.load("random").attend(" ".join(words[:LONG]), page=True)
         seconds = statistics.median(timed_save(attention, page) for _ in range(options.repeat))
         print(f"| {long}: size | {page.stat().st_size / 1e6:.1f} MB | {MOST_LONG / 1e6:.0f} MB | – |")
         print(f"| written in | {seconds:.2f} s | | |", flush=True)

@@ -426,6 +426,26 @@ def test_heads_that_are_modules_each_are_one_attention():
         np.testing.assert_allclose(m.weights, weights, rtol=CLOSE, atol=CLOSE)
 
 
+class BothWays(nn.Module):
+    """One similarity, normalised over its keys and over its queries: two attentions of one module."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = nn.Linear(D, D), nn.Linear(D, D)
+
+    def forward(self, x):
+        scores = self.q(x) @ self.k(x).mT
+        return scores.softmax(-1) @ x + scores.softmax(-2).mT @ x
+
+
+def test_several_softmaxes_of_one_module_in_a_list_are_no_heads():
+    model = nn.Sequential(Heads(), BothWays())
+    with torch.no_grad(), mhaviz.record(model) as recording:
+        model(torch.randn(B, T, D))
+    assert [m.module for m in recording.attention.maps] == ["0.heads.*"]
+    assert any(line.startswith("1: ") and line.endswith("not shown") for line in recording.missed)
+
+
 @pytest.mark.parametrize("add", [torch.add, torch.Tensor.add_], ids=["add", "add_"])
 def test_single_heads_that_read_what_others_have_made_are_layers(add):
     model = Heads(add)
