@@ -113,8 +113,11 @@ def wait_for_others() -> None:
 
 @contextmanager
 def _with_others() -> Iterator[None]:
-    with as_one_line("another process has ended"), told_who_has_ended():
-        yield
+    try:
+        with told_who_has_ended():
+            yield
+    except RuntimeError as error:  # of a process elsewhere, or of nccl
+        raise MhavizError(f"another process has ended ({reason(error)})") from error
 
 
 @contextmanager

@@ -338,3 +338,13 @@ def test_results_are_there_whatever_a_program_closes(tmp_path, end):
     assert json.loads(out) == json.loads((tmp_path / "run.json").read_text())
     assert err.endswith("mhaviz: saved run.json\n")
     assert not (tmp_path / "taken").exists() or not (tmp_path / "taken").read_text()
+
+
+def test_an_environment_that_contradicts_itself_is_found_before_the_program_runs(mhaviz, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    script, ran = tmp_path / "script.py", tmp_path / "ran"
+    script.write_text(f"open({str(ran)!r}, 'w')")
+    result = mhaviz("record", "-o", str(tmp_path / "x.png"), str(script))
+    assert (result.status, ran.exists()) == (1, False)
+    assert "RANK, WORLD_SIZE and LOCAL_RANK are not as torchrun sets them" in result.err

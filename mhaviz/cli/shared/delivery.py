@@ -49,6 +49,7 @@ class Delivery:
 
         ``inputs``: files that are read, and must not be written over.
         """
+        this_process()  # whose environment may contradict itself
         check_outputs(self.paths, suffixes, inputs)
 
     def tell(self, *lines: str) -> None:
