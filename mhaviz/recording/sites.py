@@ -236,7 +236,7 @@ class Sites:
         site.n_step = site.length
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.last, site.call = caught.order, place.call
-        beside = [one for one in beside if place.is_module and one is not site]
+        beside = [one for one in beside if (place.is_module or one.forward == place.forward) and one is not site]
         self._note_blocks(site, beside, place, caught)
         if self._is_some_examples(site, place) or self._is_slice(site, beside, caught):
             return None

@@ -1,5 +1,7 @@
 """Softmaxes over parts: of the keys, of the heads, of a window for each query. The oracle is the whole softmax."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -756,3 +758,14 @@ def test_a_module_that_runs_for_some_examples_at_a_time_is_shown():
     for m, one in zip(recording.attention.maps, x.split(B), strict=True):
         q, k, _ = layer.projected(one)
         np.testing.assert_allclose(m.weights, (q @ k.mT).softmax(-1)[0].detach(), atol=CLOSE)
+
+
+@pytest.mark.parametrize("ends", [(0, 3, 6, 9), (0, 5, 9)], ids=["threes", "five and four"])
+def test_chunks_of_queries_outside_of_modules_are_not_drawn_as_all(ends):
+    layer, later = nn.Linear(16, 48), torch.ones(9, 9).triu(1).bool()
+    with torch.no_grad(), mhaviz.record() as recording:
+        q, k, v = (x.view(1, 9, 2, 8).transpose(1, 2) for x in layer(torch.randn(1, 9, 16)).chunk(3, -1))
+        for a, b in itertools.pairwise(ends):
+            (q[:, :, a:b] @ k.mT).masked_fill(later[a:b], -torch.inf).softmax(-1) @ v
+    assert recording.is_empty
+    assert any("runs for parts of its queries" in line for line in recording.missed)
