@@ -204,7 +204,7 @@ class Sites:
         name = place.root, place.name
         keys = takewhile(self._sites.__contains__, ((*name, repeat) for repeat in range(MOST_REPEATS)))
         sites = [self._sites[key] for key in keys]
-        beside = [one for one in sites if one.call == place.call]
+        beside = [one for one in sites if (one.call, one.forward) == (place.call, place.forward)]
         repeat = self._repeats.get(name, 0)
         for one in sites:  # one module may be the attention of all layers: each has a site
             if (step := self._step(one, place, caught)) is not None:
@@ -236,7 +236,6 @@ class Sites:
         site.n_step = site.length
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.last, site.call = caught.order, place.call
-        beside = [one for one in beside if (place.is_module or one.forward == place.forward) and one is not site]
         self._note_blocks(site, beside, place, caught)
         if self._is_some_examples(site, place) or self._is_slice(site, beside, caught):
             return None
