@@ -13,6 +13,7 @@ from mhaviz.cli.shared.console import print_view, printing, say, working
 from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import FIGURE_SUFFIXES, RECORD_SUFFIXES
 from mhaviz.processes import this_process
+from mhaviz.units import readable_bytes
 from mhaviz.views.formats import check_outputs, save_all
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_MAPS = 4_000
 """No more of them are drawn; a picture has room for fewer, and says so."""
+_MANY_LINES = 10**7  # which take some ten seconds to write
+_CSV_LINE = 64  # bytes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,10 +87,13 @@ class Delivery:
         """
         if not this_process().is_first:
             return
-        self.require_drawable(len(getattr(record, "maps", ())))
+        maps = getattr(record, "maps", ())
+        self.require_drawable(len(maps))
         from mhaviz.views.showing import fitted_style, view_of
 
         style = style or fitted_style(record)
+        if ".csv" in self.suffixes and (lines := sum(m.weights.size for m in maps)) > _MANY_LINES:
+            self.tell(f"the CSV has {lines:,} lines, about {readable_bytes(_CSV_LINE * lines)}; Ctrl-C stops it")
         with self.working("writing"):
             notices = save_all(self.paths, record, style, **details)
         saved = [f"saved {path}" for path in self.paths]
