@@ -202,7 +202,7 @@ def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
     if home is None:
         return None
     kinds = _with_subclasses(home.PreTrainedTokenizerBase)
-    counts = {kind: sys.getrefcount(kind) for kind in kinds}  # an object refers to its class
+    counts = {id(kind): sys.getrefcount(kind) for kind in kinds}  # an object refers to its class
     known = _found.get("last")
     if _found.get("counts") != counts or (known is not None and known() is None):
         found: list[Any] = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]  # 40 ms beside transformers
