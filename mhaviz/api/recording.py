@@ -79,7 +79,8 @@ def record(
             "0,last"; None: the first that reaches each attention. The steps of a decoder that writes are one pass.
         examples: which of a batch are drawn: a number, several, or "all".
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
-        tokens: names of the tokens; None: by the only tokenizer of transformers that there is, else positions.
+        tokens: names of the tokens; None: by the only tokenizer of transformers that there is, else positions, or rows
+            where they may be the examples of a batch as well.
         grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
         statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
         page: keep what a page for the browser needs; see ``attend``.
@@ -240,6 +241,10 @@ class Recording(ContextDecorator):
             is_unplaced = pass_number in site.unplaced
             kind: Kind = "other" if site.is_block or is_unplaced else site.kind
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
+            if kind != "masked":  # no example of a batch is later than another
+                own, others = site.last.may_be_batch
+                queries = _as_rows(queries) if own and queries == m.rows.tokens else queries
+                keys = _as_rows(keys) if others and keys == m.columns.tokens else keys
             if site.is_block or is_unplaced:
                 queries = Tokens(tuple(f"row {place}" for place in range(len(queries))))
             if is_unplaced:
@@ -545,6 +550,8 @@ class Recording(ContextDecorator):
             self._remarks["some weights are those before dropout"] = None
         if any(run.caught.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
+        if any(run.caught.order.may_be_batch) and run.site.kind != "masked":
+            self._remarks["a row is a token or an example of a batch, as nothing tells"] = None
         if run.caught.order.is_taken and isinstance(run.caught.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
@@ -678,6 +685,11 @@ def _rows_called(caught: Caught) -> tuple[str, str]:
         return "channel", "channel"
     queries, keys = ("fixed" * fixed for fixed in caught.are_fixed)
     return queries, keys
+
+
+def _as_rows(tokens: Tokens) -> Tokens:
+    """The same of what may be examples of a batch as well as tokens of a sequence."""
+    return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
 
 
 def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.recording.axes import are_made
+from mhaviz.recording.axes import Axis, are_made, cuts_along
 from mhaviz.recording.by_hand import ByHand
 from mhaviz.recording.caught import Caught, Mixed, Ran, caught_call, caught_weights, order_by_sizes
 from mhaviz.recording.compiled import run_uncompiled
@@ -36,6 +36,7 @@ from mhaviz.recording.merging import Merging
 from mhaviz.recording.modules import Place, RunningModules
 from mhaviz.recording.operators import Operators
 from mhaviz.recording.order import OWN_KEYS, Order, axes_at, order_of, place_of_queries
+from mhaviz.recording.products import Weighing
 from mhaviz.recording.replacing import scripted_as_written
 from mhaviz.recording.threads import threads_followed
 from mhaviz.recording.weights import Meeting, WeightsByHand
@@ -264,7 +265,9 @@ class Watch:
             order = order_of(met.layout, met.places, met.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
             summed = ((),) if met.layout is None or met.layout.scores is None else met.layout.scores.summed
             query, key = axes_at(met.layout, met.places[-2:])
-            order = order.of_tokens(query, key, summed, are_made(*summed))
+            if how is not None and not met.sides.why and self._are_labels(how, key):
+                self._refuse_unless_asked(place, "weighs one-hot rows, as a vote among labels does")
+            order = order.of_tokens(query, key, summed, are_made(*summed)).of_rows(query, key)
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
@@ -307,9 +310,7 @@ class Watch:
         try:
             with unseen(), torch.autocast(device, enabled=False):
                 if sides.why:
-                    if not self._is_asked(place):
-                        raise MhavizError(f"{sides.why}; not drawn unless {parameter('module')} names it")
-                    self.miss(f"{place.name}: {sides.why}")
+                    self._refuse_unless_asked(place, sides.why)
                 caught = arranged(place)
                 caught = replace(caught, are_fixed=sides.are_fixed)
                 self.here.attention = self._on_caught(place, caught)
@@ -319,6 +320,20 @@ class Watch:
             self.miss(f"{place.name}: {error}")
         except Exception as error:
             self.miss(f"{place.name}: not shown, {one_line(error)}")
+
+    def _are_labels(self, how: Weighing, key: Axis) -> bool:
+        """Whether each row of values holds one 1 and zeros otherwise, and these are not the tokens that keys are."""
+        V = how.values()
+        if V is None or V.shape[-1] < 2 or int(V[(0,) * (V.ndim - 1)].count_nonzero()) != 1:  # of most, one row tells
+            return False
+        own = how.product.axes[1 - how.which].index(how.product.axes[how.which][how.axis])
+        is_same = cuts_along(self._axes.of(how.product.factors[1 - how.which]).axes[own]) == cuts_along(key)
+        return not is_same and bool(((V == 0) | (V == 1)).all() and (V.sum(-1) == 1).all())
+
+    def _refuse_unless_asked(self, place: Place, why: str) -> None:
+        if not self._is_asked(place):
+            raise MhavizError(f"{why}; not drawn unless {parameter('module')} names it")
+        self.miss(f"{place.name}: {why}")
 
     def _place_to_show(self, tensors: Sequence[Tensor], lengths: Sequence[int] | None) -> Place | None:
         """Where an attention runs that is wanted and can be looked at; None: it is passed over."""

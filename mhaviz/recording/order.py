@@ -84,6 +84,8 @@ class Order:
         through: the numbers of the attentions whose outputs queries and keys are made of, as far as is known.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
+        may_be_batch: whether queries may be the examples of a batch as well as the tokens of a sequence, and whether
+            keys may be.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
@@ -100,6 +102,7 @@ class Order:
     through: frozenset[int] = frozenset()
     example: tuple[Origin, Cut] | None = None
     is_taken: bool = False
+    may_be_batch: tuple[bool, bool] = False, False
 
     @property
     def is_plain(self) -> bool:
@@ -130,6 +133,13 @@ class Order:
             sequence=frozenset(origins_of(query, all_of=True)),
             through=through_along(*features),
         )
+
+    def of_rows(self, query: Axis, key: Axis) -> "Order":
+        """The same, with whether these axes may be of the batch: they stand first in what the program is given, no
+        other axis is of the batch, and no numbers of tokens were looked up for them."""
+        has_batch = any(not is_head for axis in self.before for _, is_head in axis)
+        sides = (not has_batch and _is_first(axis) and not reads_along(axis) for axis in (query, key))
+        return replace(self, may_be_batch=(next(sides), next(sides)))
 
     def with_rows_behind(self, n_tokens: int, k_length: int) -> "Order":
         """The same of more keys, the last of which are no tokens, as those that PyTorch's layer adds."""

@@ -467,3 +467,44 @@ def test_patches_in_another_order_are_not_named(turn):
     with mhaviz.record(tower) as recording, torch.no_grad():
         tower(IMAGE)
     assert recording.attention.maps[0].keys == tuple(map(str, range(16)))
+
+
+LINES, WORDS = torch.randn(6, 8), torch.randn(4, 8)
+UNORDERED = {
+    "embeddings of images and of texts": lambda p, attend: attend(LINES, WORDS),
+    "a batch that reads itself": lambda p, attend: attend(p.q(LINES), p.k(LINES)),
+    "two batches": lambda p, attend: attend(p.q(LINES), p.k(WORDS)),
+    "a queue": lambda p, attend: attend(F.normalize(LINES), torch.cat([WORDS, F.normalize(LINES)])),
+    "means over an image": lambda p, attend: attend(p.q(torch.ones(6, 8, 2, 2).mean((2, 3))), p.k(LINES)),
+}
+ORDERED = {
+    "with a batch": lambda p, attend: attend(p.q(LINES[None]), p.k(LINES[None])),
+    "with a batch that was taken away": lambda p, attend: attend(p.q(BATCH[0]), p.k(BATCH[0])),
+    "words that were looked up": lambda p, attend: attend(*(2 * [p.words(torch.tensor([5, 3, 8, 1, 2, 7]))])),
+    "later keys are hidden": lambda p, attend: attend(p.q(LINES), p.k(LINES), torch.ones(6, 6).tril().log()),
+    "as PyTorch documents its function": lambda p, attend: F.scaled_dot_product_attention(LINES, WORDS, WORDS),
+    "as PyTorch documents its layer": lambda p, attend: p.attention(LINES, LINES, LINES)[0],
+}
+BATCH = LINES[None]
+
+
+@pytest.mark.parametrize("name", UNORDERED | ORDERED)
+def test_what_may_be_a_batch_as_well_as_a_sequence_has_rows_unless_the_user_names_it(name):
+    made = []
+
+    def attend(x, y, mask=0):
+        made.append((x @ y.mT + mask).softmax(-1))
+        return made[0] @ y
+
+    program, (run, sides) = Program(None), ((UNORDERED | ORDERED)[name], ["queries", "keys"])
+    names = tuple("abcdef")
+    with mhaviz.record() as recording, mhaviz.record(tokens=names) as named, torch.no_grad():
+        run(program, attend)
+    (m,), (of_user,) = recording.attention.maps, named.attention.maps
+    if made:
+        np.testing.assert_allclose(m.weights, made[0].reshape(m.weights.shape), atol=1e-6)
+    for side in sides:
+        texts = getattr(m, side)
+        assert texts == tuple(f"row {place}" if name in UNORDERED else str(place) for place in range(len(texts)))
+    assert of_user.queries == names
+    assert ("a row is a token or an example" in recording.attention.source.remark) == (name in UNORDERED)

@@ -245,6 +245,29 @@ def test_fixed_rows_are_drawn_where_they_are_asked_for(make):
         assert m.kind in ("cross", "other")
 
 
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_a_vote_among_labels_is_drawn_where_it_is_asked_for(n_before):
+    """Matching networks (Vinyals et al. 2016, arXiv 1606.04080), equation 1: labels of a support set, one each."""
+    queries, support = torch.randn(2, 6, D).unbind()
+    labels = F.one_hot(torch.tensor([0, 2, 1, 1, 0, 2])).float()
+    queries, support, labels = (x[(None,) * n_before] for x in (queries, support, labels))
+
+    def vote(labels):
+        return (queries @ support.mT).softmax(-1) @ labels
+
+    with mhaviz.record() as recording:
+        vote(labels)
+    (line,) = recording.notices
+    assert recording.is_empty
+    assert "one-hot rows, as a vote among labels does; not drawn unless `module` names it" in line
+    for values, module in ((labels, "*"), (labels * 0.9, None), (labels + labels.flip(-1), None)):
+        with mhaviz.record(module=module) as recording:
+            vote(values)
+        (m,) = recording.attention.maps
+        A = (queries @ support.mT).softmax(-1)
+        torch.testing.assert_close(torch.as_tensor(m.weights)[0], A[0] if n_before else A, rtol=0, atol=1e-6)
+
+
 class _Looked(_Program):
     """Keys and values that a function of the program and of its tokens makes."""
 
