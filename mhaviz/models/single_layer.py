@@ -161,7 +161,7 @@ class SingleLayer(Model):
     def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
         """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
 
-        Without ``values`` nothing is computed.
+        Without ``values`` only shapes are computed.
 
         Raises:
             MhavizError: tensors that are too large to be counted; a layer that does not fit into memory.
@@ -205,7 +205,7 @@ class SingleLayer(Model):
         return _FLOAT32 * (parameters + piece)
 
     def _shapes_source(self, details: dict[str, object]) -> Source:
-        footnote = f"{self._shapes_origin()}, {self._sizes_text}; shapes only, nothing was computed"
+        footnote = f"{self._shapes_origin()}, {self._sizes_text}; shapes only, no values were computed"
         return Source(footnote, {"kind": "shapes only"} | self._sizes | details)
 
     @property

@@ -299,7 +299,7 @@ class Drawn:
 
     cells: tuple[Cells, ...] = ()
     pooled: tuple[str, ...] = ()
-    hidden: str = "blank"
+    hidden: str = "outside the thin outline"  # a weight near 0 is blank, too
     ends: tuple[str, str] | None = None
     n_maps: int | None = None
 

@@ -159,14 +159,13 @@ def _sentences(e: EmbeddedText) -> Iterator[str]:
     yield f"Mean length of a row, as a vector: {', '.join(lengths)}."
     if e.repeated is not None:
         first, second = e.repeated
-        again = (
-            f"“{quoted(e.tokens.texts[first], _QUOTED)}” stands at {first} and at {second}: its rows of E are the same"
-        )
+        texts = (f"“{quoted(e.tokens.texts[i], _QUOTED)}” at {i}" for i in e.repeated)  # one token: "The" and "the"
+        again = f"{' and '.join(texts)} have the same row of E"
         X = e.parts[-1]
         if np.array_equal(X.values[first], X.values[second]):
-            yield f"{again}, and so are those of X."
+            yield f"{again}, and of X."
         else:
-            yield f"{again}, those of X have the cosine {X.cosines[first, second]:.2f}."
+            yield f"{again}; their rows of X have the cosine {X.cosines[first, second]:.2f}."
 
 
 def _tokens_table(e: EmbeddedText) -> Table:

@@ -13,9 +13,9 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import WEIGHT, Cells
 from mhaviz.records.tokens import OF_ONE_TEXT
 
-_SIDES = "rows are queries, columns keys"
+SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"
-READING = f"{_SIDES}; {_ONE}"
+READING = f"{SIDES}; {_ONE}"
 """How to read a map of weights."""
 
 
@@ -23,7 +23,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     """How to read these maps of weights, as a medium has drawn them."""
     maps = attention.maps[: drawn.n_maps]
     name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in maps) else maps[0].quantity.name
-    parts = [_SIDES]
+    parts = [SIDES]
     if any(drawn.pooled) or any(not m.is_whole for m in maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, drawn.pooled))]
         if not all(drawn.pooled):
@@ -105,7 +105,7 @@ def _sums_range(low: float, high: float) -> str:
     return f"between {ends[0]} and {ends[1]}" if ends[0] != ends[1] else ends[0]
 
 
-def hidden_text(maps: Sequence[AttentionMap], mark: str = "blank") -> str:
+def hidden_text(maps: Sequence[AttentionMap], mark: str) -> str:
     """What is hidden in these maps; nothing if nothing is. ``mark``: how it is shown."""
     windows: list[AttentionMap] = []
     others: list[AttentionMap] = []

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mhaviz.pages.blocks import Drawn, Page, Panels, Text, Title
-from mhaviz.pages.map_words import READING
+from mhaviz.pages.map_words import SIDES
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
@@ -32,7 +32,8 @@ def masking_page(m: Masking) -> Page:
     pictures = (_panels(m, number, scores, weights) for number in range(len(m.sentences)))
 
     def reading(drawn: Drawn) -> str:
-        return "; ".join(filter(None, [READING, f"{drawn.hidden}: {_hidden_words(m)}", *drawn.pooled, m.source.remark]))
+        texts = [SIDES, "a row of A sums to 1", f"{drawn.hidden}: {_hidden_words(m)}", *drawn.pooled, m.source.remark]
+        return "; ".join(filter(None, texts))
 
     return Page(title, (Text(tuple(words), "quiet"), *pictures), m.source.footnote, reading)
 
@@ -92,7 +93,7 @@ def _has_padding(m: Masking) -> bool:
 
 
 def _hidden_words(m: Masking) -> str:
-    """What the blank cells are."""
+    """What stands outside the outline."""
     if _has_hidden(m):
         return "hidden by the mask: −∞, no number, and no weight"
     return f"the mask hides nothing{' but padding' if _has_padding(m) else ''}"

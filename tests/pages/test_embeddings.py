@@ -108,10 +108,10 @@ def test_what_is_not_known_to_be_a_sum_is_not_called_one():
 def test_a_word_that_comes_twice_has_the_cosine_of_its_rows_of_x():
     E = np.array([[1, 0], [0, 1], [1, 0]], np.float32)
     e = embedded(InputPart("E", "E", E), InputPart("X", "X", E + np.array([[0, 0], [0, 0], [0, 1]], np.float32)))
-    assert "those of X have the cosine 0.71." in words(e)
+    assert "rows of X have the cosine 0.71." in words(e)
     same = embedded(InputPart("X", "X = E", E), added=None)
-    assert "“the” stands at 0 and at 2: its rows of E are the same, and so are those of X." in words(same)
-    assert "stands at" not in words(embedded(part("E"), part("X"), ids=(5, 6, 7)))
+    assert "“the” at 0 and “the” at 2 have the same row of E, and of X." in words(same)
+    assert "the same row of E" not in words(embedded(part("E"), part("X"), ids=(5, 6, 7)))
 
 
 def test_the_table_of_positions():

@@ -128,15 +128,15 @@ HIDDEN = [
 @pytest.mark.parametrize(("kind", "reaches", "text"), HIDDEN)
 def test_what_is_hidden(random_map, kind, reaches, text):
     maps = tuple(random_map(1, "abcde", kind=kind, layer=i, reach=reach) for i, reach in enumerate(reaches))
-    assert hidden_text(maps) == text
+    assert hidden_text(maps, "blank") == text
 
 
 def test_sentences_that_a_window_is_longer_than(random_map):
     maps = tuple(random_map(1, "abcde"[:n], reach=2, sentence=i) for i, n in enumerate((5, 2)))
-    assert hidden_text(maps) == "blank: hidden keys, more than 2 positions away in some maps"
+    assert hidden_text(maps, "blank") == "blank: hidden keys, more than 2 positions away in some maps"
 
 
 def test_what_a_rollout_is(random_map):
     text = reading_text(Attention(Source("s"), (random_map(1, reach=1, rollout=True),)), Drawn())
     assert "rollout: through this layer and all before it (Abnar and Zuidema 2020)" in text
-    assert "blank" not in text
+    assert "outline" not in text

@@ -89,12 +89,12 @@ def test_the_change_farthest_from_0_stays():
 def test_what_is_hidden_and_which_layer_it_is(show, random_map):
     maps = [[random_map(1, "abc", kind="masked", seed=s, layer=i, reach=(None, 1)[i]) for i in (0, 1)] for s in (0, 5)]
     difference = compare(*(Attention(Source("s"), tuple(layers)) for layers in maps))
-    blank = "blank: hidden keys, later, or more than 1 position away in layer 1"
+    hidden = "hidden keys, later, or more than 1 position away in layer 1"
     drawn = [text.get_text() for text in difference_figure(difference).page.texts]
-    assert any(text.endswith(blank) for text in drawn)
+    assert any(text.endswith(f"outside the thin outline: {hidden}") for text in drawn)
     for colour in ("truecolor", None):
         shown = " ".join(show(difference_view(difference), 200, colour).split())
-        assert blank.replace("blank", "·") in shown
+        assert f"·: {hidden}" in shown
     for layer in (0, 1):
         title = f"masked self-attention, layer {layer}: a b c"
         assert title in drawn

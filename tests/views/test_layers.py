@@ -137,8 +137,8 @@ def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
     assert len(images) == 6
     for i, image in enumerate(images):
         assert (np.isnan(np.ma.filled(image.get_array(), np.nan)) == hidden[i // 2]).all()
-    blank = "blank: hidden keys, later, or" if kind == "masked" else "blank: hidden keys,"
-    assert any(f"{blank} more than 1 position away in layer 1" in text.get_text() for text in sheet.page.texts)
+    where = "outside the thin outline: hidden keys," + " later, or" * (kind == "masked")
+    assert any(f"{where} more than 1 position away in layer 1" in text.get_text() for text in sheet.page.texts)
 
 
 def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):

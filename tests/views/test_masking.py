@@ -76,7 +76,7 @@ def test_padding_is_labelled_and_said_only_where_there_is_some():
     assert "pad: padding, hidden as a key; its output is ignored" in shown
     alone = texts(figure_of(made(BATCH[:1], dropout=None)))
     assert not any(text.startswith(("×", "pad")) for text in alone)
-    assert any("blank: hidden by the mask" in text for text in alone)
+    assert any("outside the thin outline: hidden by the mask" in text for text in alone)
     assert any("the mask hides nothing" in text for text in texts(figure_of(made(BATCH[:1], causal=False))))
 
 

@@ -112,7 +112,7 @@ def test_hidden_cells_are_no_numbers():
     sheet = figure_of(m)
     for title in ("S = Q Kᵀ / √2 (6 × 6)", "A = softmax(S) (6 × 6)"):
         np.testing.assert_array_equal(np.isnan(drawn(sheet)[title][0]), ~np.tri(6, dtype=bool))
-    assert any("blank: hidden keys" in text for text in texts(sheet))
+    assert any("outside the thin outline: hidden keys" in text for text in texts(sheet))
 
 
 def test_the_example_is_written_out():

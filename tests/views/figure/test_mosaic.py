@@ -368,7 +368,7 @@ def test_hidden_keys_are_blank_outside_an_outline_that_visible_zeros_are_in(rand
     drawn = np.ma.filled(first.get_array(), np.nan)
     assert np.isnan(drawn[np.triu_indices(3, 1)]).all()
     assert drawn[1, 0] == 0
-    assert "blank: later keys, hidden" in " ".join(text.get_text() for text in sheet.page.texts)
+    assert "outside the thin outline: later keys, hidden" in " ".join(text.get_text() for text in sheet.page.texts)
     picture = decode(sheet)
     for row, column, y, x in cell_pixels(sheet, first, 3, 3):
         if column > row or (row, column) == (1, 0):

@@ -31,7 +31,7 @@ def test_ids_and_lengths_of_rows(show):
     rows = [line.split() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
     assert ["#", "token", "id", "‖E‖", "‖PE‖", "‖X‖"] in rows
     assert [row[:3] for row in rows if row[:1] == ["3"]] == [["3", "the", "1"]]
-    assert "“the” stands at 0 and at 3" in text
+    assert "“the” at 0 and “the” at 3" in text
 
 
 def test_tokens_are_harmless(show):
