@@ -120,6 +120,13 @@ def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
                 assert np.abs(pixels[int(y), int(x)] - expected).max() <= 3
 
 
+def test_small_heads_name_their_layer_in_short(random_map):
+    maps = tuple(random_map(12, TOKENS, layer=layer) for layer in (0, 10))
+    sheet = heatmap_figure(Attention(Source("test"), maps), Style(width=7.0))
+    titles = [text.get_text() for text in sheet.page.texts if text.get_weight() == "bold"][1:]
+    assert titles == [f"L{layer} H{head}" for layer in (0, 10) for head in range(12)]
+
+
 def windows(random_map, kind="self", reaches=(None, 1, None)):
     """A layer for each reach."""
     maps = [random_map(2, TOKENS, kind=kind, seed=i, layer=i, reach=reach) for i, reach in enumerate(reaches)]

@@ -185,11 +185,14 @@ def inside(sheet):
     sheet.draw_without_rendering()
 
 
-def test_labels_of_the_axes_do_not_touch():
+SPANS = [(1, 2, 1000, 1001, 1002, 5000, 10**6), (64, 26_569), (1024, 131_072), (2**14, 2**20)]
+
+
+@pytest.mark.parametrize("lengths", SPANS)
+def test_labels_of_the_axes_do_not_touch(lengths):
     sheet = Sheet(5, 4, 100)
-    lengths = (1, 2, 1000, 1001, 1002, 5000, 10**6)
     plot = Plot("t", (Series("a", lengths, lengths),), PlotAxis(log=2, ticks=lengths), PlotAxis(log=10, unit=str))
-    draw_plot(sheet, (1, 1, 3, 2), plot)
+    draw_plot(sheet, (1, 1, 2.75, 2), plot)
     renderer = sheet.canvas.get_renderer()
     extents = [label.get_window_extent(renderer) for label in sheet.axes[1].get_xticklabels()]
     assert len(extents) >= 2

@@ -18,6 +18,7 @@ _LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
 _LEADER = 0.42  # inches from a plot to the names in its legend
 _MOST_TICKS, _FEW_DECADES = 7, 3
+_BESIDE_TICK = 0.06  # inches between the labels of two ticks
 _TITLE, _KEYS, _OVER_REMARKS = 0.21, 0.3, 0.08  # inches: over axes, over all plots for keys, over remarks on keys
 
 
@@ -155,7 +156,9 @@ def _finish_with_names(sheet: Sheet, axes: Axes, plot: Plot) -> None:
     is_short = base == 10 and limits[1] < 10**_FEW_DECADES * limits[0]
     powers = plot.x.log or 10
     has_power = max(xs) >= powers * min(xs)
-    axes.xaxis.set_major_locator(LogLocator(powers) if has_power else FixedLocator(sorted(set(xs)), nbins=4))
+    apart = text_width(f"{max(xs):,.0f}", SMALL) + _BESIDE_TICK
+    by_powers = LogLocator(powers, numticks=int(axes.bbox.width / sheet.dpi / apart))
+    axes.xaxis.set_major_locator(by_powers if has_power else FixedLocator(sorted(set(xs)), nbins=4))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if is_short else (1.0,), numticks=_MOST_TICKS))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+ ", " ", unit(y))))

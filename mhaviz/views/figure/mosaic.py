@@ -1,6 +1,7 @@
 """Many heads as one picture: tiles on one sheet, one scale, labels or positions on the outer edges only."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -369,9 +370,10 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
 
 
 def _fit_title(title: str, room: float) -> tuple[str, float]:
-    """The title and its size: smaller, or its number alone ("head 12" is "12"), or cut, where room is short."""
-    number = title.rpartition(" ")[2]
-    for text in (title, number if number.isdigit() else title):
+    """The title and its size: smaller, or "12" for "head 12", "L3 H5" for "layer 3 · head 5", or cut, in less room."""
+    names = re.findall(r"(?:^| · )(\w)\w* (\d+)(?= · |$)", title)
+    short = " ".join(f"{name.upper()}{number}" for name, number in names) if len(names) > 1 else title.split(" ")[-1]
+    for text in (title, short if names else title):
         size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
         if size >= _LEAST_LABEL:
             return text, size
