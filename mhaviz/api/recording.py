@@ -460,7 +460,8 @@ class Recording(ContextDecorator):
                 padding = padding or Padding(every, every.new_ones(batch_size, k_length), every)
                 padding = replace(padding, queries=of_queries)
         if padding is not None and run.site.kind == "other":
-            self._watch.miss(f"{_name_of(run.site)}: some keys are padding, and which queries are is not known")
+            why = "no query may see some keys; whether they are padding, and which queries are, is not known"
+            self._watch.miss(f"{_name_of(run.site)}: {why}")
         return padding
 
     def _is_no_padding(self, run: Run, place: Place, padding: Padding | None) -> bool:
@@ -527,7 +528,11 @@ class Recording(ContextDecorator):
             try:
                 self._maps.add(one, run.pass_number, place, batch_size, run.first_query)
                 if one.padding is not None and not bool(one.padding.keys.all()):
-                    self._remarks["tokens that masks hide from all queries are left out, as padding"] = None
+                    _, _, q_length, k_length = run.caught.call.shape
+                    # Keys of others may be of a cache that is not full yet, or come later: what they are is not known.
+                    is_own = run.site.kind in OF_ONE_TEXT and q_length == k_length
+                    what = "tokens that masks hide from all queries are left out, as padding"
+                    self._remarks[what if is_own else "keys that no query may see are left out"] = None
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._watch.miss(f"{name}{of}: {error}")
@@ -635,7 +640,7 @@ class Recording(ContextDecorator):
         padded = max(self._padded.values(), default=0)
         remark = f"{padded:,} positions that masks tell to be padding do not count"
         if not padded:
-            remark = "no mask tells of padding: all positions of a batch count" if self._has_batches else ""
+            remark = "no mask tells which queries are padding: all of a batch count" if self._has_batches else ""
         most = max(self._steps or self._queries, key=lambda number: self._steps[number], default=0)
         queries, steps = self._queries[most], self._steps[most]
         counted = f"{queries:,} queries of whole inputs count, and not {steps:,} of a decoder's steps"

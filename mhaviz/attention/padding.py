@@ -19,7 +19,7 @@ class Padding:
 
     Attributes:
         queries: bool, (batch_size, q_length): False for padding.
-        keys: bool, (batch_size, k_length): False for padding.
+        keys: bool, (batch_size, k_length): False for those that no query sees, such as padding.
         sees: bool, (batch_size, q_length): whether a query sees a key at all; one that sees none has no weights.
     """
 
@@ -44,8 +44,10 @@ def padding_of(
 ) -> Padding | None:
     """The padding of a batch; None: there is none, or no mask tells it.
 
-    A key that no query of any head sees is padding. Where queries and keys are of the same positions, so is its query;
-    of a mask that hides a query's own key, which others see, nothing is known: its last key may be seen by none. Nor is
+    A key that no query of any head sees is left out. Where queries and keys are of the same positions, it is padding,
+    and so is its query; of others it may as well come later, or be a place of a cache that is not filled.
+
+    Of a mask that hides a query's own key, which others see, nothing is known: its last key may be seen by none. Nor is
     it of one that leaves a query more than one run of keys that are not padding, as the largest scores alone do: a key
     may be none of these by chance.
 

@@ -134,7 +134,7 @@ def test_a_key_whose_weights_underflow_is_no_padding():
     (kind,) = recording.head_statistics.kinds
     assert kind.queries == x.shape[0] * x.shape[1]
     np.testing.assert_allclose(kind.itself.mean[0], diagonals(layer.A.detach().numpy()), atol=1e-6)
-    assert "no mask tells of padding" in recording.head_statistics.source.remark
+    assert "no mask tells which queries are padding" in recording.head_statistics.source.remark
 
 
 def test_of_cross_attention_the_keys_alone_are_told():
@@ -254,7 +254,7 @@ def test_of_tensors_of_which_nothing_is_known_the_keys_alone_are_padding():
     with mhaviz.record() as recording:
         nn.functional.scaled_dot_product_attention(q, k, v, OF_IMAGE)
     np.testing.assert_allclose(recording.attention[0].weights, torch.softmax((q @ k.mT / 2)[..., 3:], -1)[0], atol=1e-6)
-    assert any("which queries are is not known" in line for line in recording.notices)
+    assert any("which queries are, is not known" in line for line in recording.notices)
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -309,3 +309,35 @@ def test_padding_between_a_text_and_an_image_and_a_prefix_that_sees_all_of_itsel
     (m,) = recording.attention
     kept = [0, 1, 3, 4, 5, 6]
     np.testing.assert_allclose(m.weights, layer.A.detach()[0][:, kept][..., kept], atol=1e-6)
+
+
+KEPT = [2, 3, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("queries", "is_padding"),
+    [
+        (lambda x: torch.randn(1, 4, WIDTH), False),
+        (lambda x: x[:, :4], False),
+        (lambda x: x[:, 2:6], False),
+        (lambda x: x, True),
+    ],
+    ids=["another input", "the first of the keys", "some of the keys", "the same"],
+)
+def test_keys_that_no_query_may_see_are_left_out_and_called_padding_of_the_queries_own_tokens_alone(
+    queries, is_padding
+):
+    """Of others they may be places of a cache that nobody has filled, or tokens that come later."""
+    torch.manual_seed(6)
+    q, k, v, x = *(nn.Linear(WIDTH, WIDTH) for _ in range(3)), torch.randn(1, 9, WIDTH)
+    own, hides = queries(x), torch.ones(9, dtype=torch.bool).index_fill(0, torch.tensor(KEPT), value=False)
+    with mhaviz.record() as recording:
+        Q, K, V = (f(y)[:, None] for f, y in ((q, own), (k, x), (v, x)))
+        nn.functional.scaled_dot_product_attention(Q, K, V, ~hides.expand(1, 1, own.shape[1], 9))
+    (m,) = recording.attention
+    A = torch.softmax(q(own) @ k(x).mT / WIDTH**0.5 + torch.zeros(9).masked_fill(hides, -torch.inf), -1).detach()
+    np.testing.assert_allclose(m.weights, A[:, KEPT][..., KEPT] if is_padding else A[..., KEPT], atol=1e-6)
+    assert m.keys == tuple(map(str, KEPT))
+    said = [recording.attention.source.remark, *recording.notices]
+    assert any("padding" in line for line in said) == is_padding
+    assert ("keys that no query may see are left out" in said[0]) == (not is_padding)
