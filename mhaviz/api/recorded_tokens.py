@@ -63,7 +63,8 @@ class TokenNames:
             examples: their places in the batch.
             first: where the queries begin, of a step of a decoder that writes.
             is_cross: whether the keys are of another input.
-            rows: what the queries are called that are no tokens, "fixed" or "channel", and the keys; "": tokens.
+            rows: what the queries are called that are no tokens, "fixed" or "channel", or not known ones, "row", and
+                the keys; "": tokens.
             order: of the program's axes, with the patches that the queries are, or the keys, and what was read of which
                 they come.
         """
@@ -81,7 +82,7 @@ class TokenNames:
         if key not in self._sides:
             queries, keys = (
                 tuple(
-                    _rows(called, length) if called else self._of(length, example, batch_size, start, one, there)
+                    _rows(called, start, length) if called else self._of(length, example, batch_size, start, one, there)
                     for example in examples
                 )
                 for length, start, one, called, there in zip(
@@ -93,7 +94,7 @@ class TokenNames:
 
     def name(self, tokens: Tokens) -> Tokens:
         """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
-        if any(tokens == _rows(called, len(tokens)) for called in ("fixed", "channel", "row")):
+        if {text.partition(" ")[0] for text in tokens.texts} <= {"fixed", "channel", "row"}:
             return tokens
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True
@@ -220,9 +221,9 @@ def _with_subclasses(kind: type) -> set[type]:
     return {kind}.union(*map(_with_subclasses, kind.__subclasses__()))
 
 
-def _rows(called: str, length: int) -> Tokens:
-    """Names of rows that stand for no token of a text."""
-    return Tokens(tuple(f"{called} {place}" for place in range(length)))
+def _rows(called: str, first: int, length: int) -> Tokens:
+    """Names of rows that stand for no token of a text, or for one that is not known."""
+    return Tokens(tuple(f"{called} {first + place}" for place in range(length)))
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]

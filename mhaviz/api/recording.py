@@ -402,9 +402,10 @@ class Recording(ContextDecorator):
         padding = self._padding(run, place)
         if self._is_no_padding(run, place, padding):
             return
-        rows = ("row", "row") if is_unplaced else _rows_called(run.caught)
+        looks_around = run.caught.order.windows > 1 and q_length != k_length  # and pads the first window
+        rows = ("row", "row") if is_unplaced or looks_around else _rows_called(run.caught)
         # The queries of a masked map are the last keys, whatever stands before them: a prefix, or a cache's tokens.
-        first = run.site.k_length - q_length if run.site.kind == "masked" else run.first_query
+        first = run.site.k_length - q_length if kind == "masked" else run.first_query
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
             queries, keys = self._names.sides(
@@ -563,8 +564,11 @@ class Recording(ContextDecorator):
             self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
         windows = run.caught.order.windows
         if windows > 1:
-            lengths = f"{q_length:,} tokens" if q_length == k_length else f"{q_length:,} × {k_length:,} tokens"
-            self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis")
+            lengths, why = f"{q_length:,} tokens", ""
+            if q_length != k_length:
+                lengths = f"{q_length:,} queries and {k_length:,} keys"
+                why = "; which tokens these are is not known, and they are called rows"
+            self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
             self._remarks["of inputs that are cut into windows, a map is of one window"] = None
         if q_length == k_length and _rows_called(run.caught) == ("channel", "channel"):
             self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")

@@ -256,20 +256,50 @@ def in_two(x):
 @pytest.mark.parametrize(
     ("attend", "lengths"),
     [
-        (lambda q, k, v: by_whole(q.unsqueeze(2), in_two(k), in_two(v)).mean(2), "8 × 4"),
-        (lambda q, k, v: by_whole(in_two(q), k.unsqueeze(2), v.unsqueeze(2)), "4 × 8"),
-        (lambda q, k, v: by_whole(in_two(q).mean(3, keepdim=True), in_two(k), in_two(v)), "1 × 4"),
+        (lambda q, k, v: by_whole(q.unsqueeze(2), in_two(k), in_two(v)).mean(2), "8 queries and 4 keys"),
+        (lambda q, k, v: by_whole(in_two(q), k.unsqueeze(2), v.unsqueeze(2)), "4 queries and 8 keys"),
+        (lambda q, k, v: by_whole(in_two(q).mean(3, keepdim=True), in_two(k), in_two(v)), "1 queries and 4 keys"),
         (
             lambda q, k, v: F.scaled_dot_product_attention(
                 q.unsqueeze(2).expand(-1, -1, 2, -1, -1), in_two(k), in_two(v)
             ).mean(2),
-            "8 × 4",
+            "8 queries and 4 keys",
         ),
     ],
 )
 def test_parts_along_an_axis_are_no_examples(attend, lengths):
     recording, _ = recorded(attend)
-    assert f"Layer: 2 windows of {lengths} tokens each stand in its batch axis" in recording.notices
+    said = f"Layer: 2 windows of {lengths} each stand in its batch axis; which tokens these are is not known"
+    assert any(line.startswith(said) for line in recording.notices)
+
+
+def around(x, after):
+    """Of each window of two tokens, those of the window before it, its own, and those of so many after it."""
+    x = F.pad(x.unflatten(2, (-1, 2)), (0, 0, 0, 0, 1, after))
+    return torch.cat([x[:, :, i : i + T // 2] for i in range(2 + after)], 3)
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+@pytest.mark.parametrize("after", [0, 1])
+def test_windows_that_look_at_their_neighbours_have_rows(is_fused, after):
+    """Local attention: before the first window there is none, and places there are no tokens."""
+    places = around(torch.arange(1, T + 1).view(1, 1, T, 1), after)[0, 0, :, None, :, 0] - 1
+    visible = (places >= 0) & (places <= torch.arange(T).view(-1, 2, 1))
+
+    def local(q, k, v):
+        q, k, v = q.unflatten(2, (-1, 2)), around(k, after), around(v, after)
+        if is_fused:
+            return F.scaled_dot_product_attention(q, k, v, visible, scale=1)
+        return (q @ k.mT).masked_fill(~visible, -torch.inf).softmax(-1) @ v
+
+    recording, A = recorded(local)
+    (m,) = recording.attention.maps
+    expected = np.zeros((H, 2, 4 + 2 * after))
+    expected[..., 2:4] = A[:, :2, :2].tril() / A[:, :2, :2].tril().sum(-1, keepdim=True)
+    np.testing.assert_allclose(m.weights, expected[..., : m.weights.shape[-1]], atol=CLOSE)
+    assert {name.partition(" ")[0] for name in (*m.queries, *m.keys)} == {"row"}
+    why = f"4 windows of 2 queries and {4 + 2 * after} keys each stand in its batch axis; which tokens these are is not"
+    assert any(why in line for line in recording.notices)
 
 
 @pytest.mark.parametrize("starts", [(0, 4), (4, 0)])
