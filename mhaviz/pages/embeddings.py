@@ -1,6 +1,5 @@
 """What goes into the first layer, as matrices of features, and how alike its tokens or its positions are."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -9,13 +8,11 @@ import numpy as np
 
 from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Table, Text, Title
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import DIVERGING, Panel, Scale
+from mhaviz.pages.panels import DIVERGING, Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.records.axis import Axis
 from mhaviz.records.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
 
-_MANY = 1_000  # numbers; of more, a few that are far from all others do not make these pale
-_BEYOND = 0.01  # of so many numbers, the share that may have more than the last colour
 _NEAR = 3.0  # scales that end so near to each other, as a factor, are one
 _QUOTED = 24  # cells of a terminal
 _MOST = 12  # tokens of a table
@@ -106,23 +103,13 @@ def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
     """One scale for all that is summed, and for X, too, unless a norm has made it much larger or smaller."""
-    *summed, X = parts
-    of_sum, of_X = _end(summed or [X]), _end([X])
+    *summed, X = (part.values for part in parts)
+    of_sum, of_X = end_of_scale(summed or [X]), end_of_scale([X])
     if 1 / _NEAR <= of_X / of_sum <= _NEAR:
-        of_sum = of_X = _end(parts)
-    ends = {part.symbol: of_sum for part in summed} | {X.symbol: of_X}
+        of_sum = of_X = end_of_scale([*summed, X])
+    ends = dict.fromkeys((part.symbol for part in parts), of_sum) | {parts[-1].symbol: of_X}
     names = {end: ", ".join(symbol for symbol in ends if ends[symbol] == end) for end in ends.values()}
     return {symbol: Scale(DIVERGING, -end, end, name=names[end]) for symbol, end in ends.items()}
-
-
-def _end(parts: Sequence[InputPart]) -> float:
-    """Where a scale of these numbers ends."""
-    sizes = np.abs(np.concatenate([part.values.ravel() for part in parts]))
-    end = float(np.quantile(sizes, 1 - _BEYOND) if sizes.size > _MANY else sizes.max())
-    if not end:
-        return 1.0
-    step = 10.0 ** (math.floor(math.log10(end)) - 1)  # two digits, and nothing beyond that is not far beyond
-    return float(f"{math.ceil(end / step - 1e-6) * step:.2g}")
 
 
 def _is_one_row(part: InputPart) -> bool:

@@ -29,8 +29,7 @@ from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT
 _UP_TO_1 = ("weight", "share")
 _OF_MANY = ("sink", *OF_A_NEEDLE)
 _DISTRIBUTIONS = 6  # heads
-_ACROSS = 5  # panels side by side where several kinds are to have cells of one size
-_ACROSS_OF_ONE_KIND = 4  # three rows, beside which the bars have room
+_ACROSS = 5  # panels side by side: two rows of ten, and cells of one size where there are several kinds
 
 MEASURES = (
     Measure("entropy", "−Σ a ln a of a row of {weight}s a, in nats", "entropy, nats", low_first=True),
@@ -79,9 +78,8 @@ def weight_text(statistics: HeadStatistics) -> str:
 
 def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Scale], order: Order) -> Panels:
     known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
-    across = _ACROSS if len(statistics.kinds) > 1 else _ACROSS_OF_ONE_KIND
     about = _subtitle(statistics, kind), _prefix(statistics)
-    return layers_by_heads(kind.kind, kind.layers, known, scales, order.column, across, *about)
+    return layers_by_heads(kind.kind, kind.layers, known, scales, order.column, _ACROSS, *about)
 
 
 def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:

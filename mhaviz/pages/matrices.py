@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text, Where
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale
+from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.pages.words import attention_title
@@ -96,9 +96,9 @@ class _Scales:
 
 def _around_zero(name: str, several: Sequence[NDArray[np.float32]]) -> Scale:
     """A scale for numbers of two signs, of which 0 is one."""
-    largest = max([1e-6, *(float(np.nanmax(np.abs(x), initial=0.0)) for x in several)])
-    decimals = 0 if largest >= _MANY else 1 if largest >= _MANY / 10 else 2
-    return Scale(DIVERGING, -largest, largest, decimals, zeros=True, name=name)
+    end = end_of_scale(several)
+    decimals = 0 if end >= _MANY else 1 if end >= _MANY / 10 else 2
+    return Scale(DIVERGING, -end, end, decimals, zeros=True, name=name)
 
 
 def _wholes(m: LayerMatrices, matrices: Sequence[Matrix], scales: _Scales) -> tuple[tuple[Panels, ...], ...]:

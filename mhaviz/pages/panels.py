@@ -17,11 +17,23 @@ INK = "ink"  # paper is 0: mhaviz.views.ink
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
+_MANY = 1_000  # numbers; of more, a few that are far from all others do not make these pale
+_BEYOND = 0.01  # of so many numbers, the share that may have more than the last colour
 
 
 def decimals_of(largest: float) -> int:
     """So many that two digits of the largest number are written: 2 of 0.31, 4 of 0.0031, at most 6."""
     return min(max(1 - math.floor(math.log10(largest)), 2), 6)
+
+
+def end_of_scale(several: Sequence[NDArray[np.float32]]) -> float:
+    """Where a scale of these numbers of two signs ends, in two digits; NaN is none."""
+    sizes = np.concatenate([np.zeros(0, np.float32), *(np.abs(x[np.isfinite(x)]) for x in several)])
+    end = float(np.quantile(sizes, 1 - _BEYOND) if sizes.size > _MANY else sizes.max(initial=0.0))
+    if not end:
+        return 1.0
+    step = 10.0 ** (math.floor(math.log10(end)) - 1)  # two digits, and nothing beyond that is not far beyond
+    return float(f"{math.ceil(end / step - 1e-6) * step:.2g}")
 
 
 @dataclass(frozen=True)

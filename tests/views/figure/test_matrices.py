@@ -96,6 +96,15 @@ def test_numbers_are_in_the_cells_of_small_matrices():
     assert not any(artist.get_label().startswith("numbers") for artist in sheet.page.collections)
 
 
+def test_a_few_large_features_leave_the_others_their_colours():
+    m = matrices(d_model=256)
+    m.input.values[:, 7] = 1000
+    sheet = figure_of(m)
+    (low, high) = next(i.get_clim() for i in sheet.page.images if i.get_label().startswith("X = "))
+    assert -low == high < 10
+    assert f"≥ {high:g}" in texts(sheet)
+
+
 def test_zero_is_in_the_middle_of_all_scales_but_that_of_weights():
     m = matrices(heads=(0, 2))
     sheet = figure_of(m)
@@ -104,7 +113,8 @@ def test_zero_is_in_the_middle_of_all_scales_but_that_of_weights():
     assert (low, limits.pop("scale of weight")) == (0, (low, high))
     assert all(low == -high for low, high in limits.values())
     assert limits["V (6 × 2)"] == limits["H = A V (6 × 2)"], "a mean of values is no larger than they are"
-    assert limits["S = Q Kᵀ / √2 (6 × 6)"][1] == max(np.abs(head.scores).max() for head in m.heads)
+    largest = max(np.abs(head.scores).max() for head in m.heads)
+    assert largest <= limits["S = Q Kᵀ / √2 (6 × 6)"][1] <= 1.1 * largest
 
 
 def test_hidden_cells_are_no_numbers():
