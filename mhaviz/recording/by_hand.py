@@ -17,9 +17,10 @@ from mhaviz.attention.padding import HIDES
 from mhaviz.recording.descent import UNKNOWN, Axes
 from mhaviz.recording.functions import COPIES, VIEWS, axis_after, functions
 from mhaviz.recording.looks import Done, Follow, Look, guarded, unseen
-from mhaviz.recording.products import PRODUCTS, product_of
+from mhaviz.recording.marks import Marks
+from mhaviz.recording.products import PRODUCTS, Product, product_by_elements, product_of
 from mhaviz.recording.stages import SAMPLED, Mark, Scores, Weights
-from mhaviz.recording.weights import POOLS, WeightsByHand
+from mhaviz.recording.weights import MULTIPLIES, WeightsByHand
 
 
 class ByHand:
@@ -37,6 +38,7 @@ class ByHand:
         self._weights, self._on_sums, self._on_error = weights, on_sums, on_error
         self._marks, self._fixed, self._layouts = weights.marks, weights.fixed, weights.layouts
         self._on_unseen = weights.on_unseen
+        self._products = Marks[tuple[Product, Callable[[], Tensor]]]()
 
     def looks(self) -> dict[Any, Look]:
         """Of each function that is looked at, what runs it."""
@@ -50,6 +52,8 @@ class ByHand:
             (_STEPS, self._if_marked(self._step)),
             (SOFTMAXES, self._softmax),
             (PRODUCTS, self._product),
+            (MULTIPLIES, self._multiply),
+            (_SUMS, self._sum),
             ([F.linear], self._linear),
             ([F.grid_sample], self._sample),
         ):
@@ -78,6 +82,8 @@ class ByHand:
         if product is None or len(product.factors) < 2:
             return
         axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)))
+        if not axes.are_fixed and self._is_whole_attention(product):
+            self._on_unseen("queries, keys and values are multiplied without a softmax")
         for which, factor in enumerate(product.factors):
             mark = self._marks.get(factor)
             if isinstance(mark, Weights):
@@ -91,20 +97,71 @@ class ByHand:
                 return
             if not axes.are_fixed and not mark.axes.are_fixed:
                 summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
-                if mark.stage == "weighed" and any(axis - factor.ndim in mark.axes.factors for axis in summed):
-                    self._on_unseen(POOLS)
                 is_one = mark.mapped or self._layouts.sum_tokens_and_features(factor, summed)
                 if is_one and any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
                     how = f"by {mark.mapped} and no" if mark.mapped else "without a"
                     self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
         self._marks.set(done.result, Scores(axes))
 
-    def _linear(self, done: Done) -> None:
-        """Queries times keys, by the function of a layer: what comes of them is not drawn, and said."""
+    def _is_whole_attention(self, product: Product) -> bool:
+        """Whether one product sums over features of two factors, and over tokens of one of these and of a third."""
+        features, tokens = list[set[int]](), list[set[int]]()
+        for letter in {*"".join(product.axes)} - {*product.result}:
+            there = {which: axes.index(letter) - len(axes) for which, axes in enumerate(product.axes) if letter in axes}
+            for several, is_one in ((features, self._layouts.are_features), (tokens, self._layouts.are_tokens)):
+                if all(is_one(product.factors[which], axis) for which, axis in there.items()):
+                    several.append({*there})
+        return any(one & other and one - other and other - one for one in features for other in tokens)
+
+    def _multiply(self, done: Done) -> None:
+        """Weights times values, element by element: summed over the keys, they are a product of matrices."""
         self._if_marked(self._elementwise)(done)
-        is_tensor = len(done.args) > 1 and type(done.args[1]) is Tensor and self._marked(done) is None
-        if is_tensor and self._fixed.root(done.args[1]) is None and self._layouts.are_made(done.args[1]):
-            self._marks.set(done.result, Scores(UNKNOWN, mapped=_LINEAR))
+        marks = [self._weights.of(x) for x in done.args]
+        mark = next(filter(None, marks), None)
+        if mark is None or len(done.args) > marks.count(None) + 1 or any(x is done.result for x in done.args):
+            return
+        A, V = done.args if marks[0] is mark else done.args[::-1]
+        if isinstance(V, Tensor) and isinstance(done.result, Tensor):
+            product = product_by_elements(done.result, (A, V), mark.query, self._squeeze)
+            is_each = A.shape == V.shape and mark.made.scores is UNKNOWN and self._layouts.are_made(A)
+            if is_each or not set(product.axes[1]) <= set(product.axes[0]):  # else a mask, or what scales weights
+                self._products.set(done.result, (product, partial(done.func, *done.args)))
+
+    def _squeeze(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        with unseen():
+            done = Done(torch.squeeze, (x, axes), {}, torch.squeeze(x, axes))
+        self._if_marked(self._view)(done)
+        self._layouts.follow(done)
+        self._fixed.follow(done)
+        squeezed: Tensor = done.result
+        return squeezed
+
+    def _sum(self, done: Done) -> None:
+        """A step of a softmax that is written out, or what completes a product of weights and values."""
+        found, axis = self._products.get(done.first), _axis((done.first, *done.args[1:]), done.kwargs)
+        if found is None or axis is None or not done.args:
+            self._if_marked(self._step)(done)
+            return
+        product, multiply = found
+        rest, keeps = done.args[1:], done.result.ndim == done.first.ndim
+        product = replace(product, result=product.result[:axis] + product.result[len(product.result) + axis + 1 :])
+        result = done.result.squeeze(axis) if keeps else done.result
+        func, kwargs = done.func, done.kwargs
+
+        def again() -> Tensor:
+            summed: Tensor = func(multiply(), *rest, **kwargs)
+            return summed.view_as(result)
+
+        self._weights.meet(product, 0, result, partial(again))
+
+    def _linear(self, done: Done) -> None:
+        """A layer, or a product of activations by the function of one."""
+        x, weight = done.given("input", "weight")[:2]
+        are_followed = self._layouts.are_made(weight) or any(self._weights.of(one) is not None for one in (x, weight))
+        if type(weight) is Tensor and self._fixed.root(weight) is None and are_followed:
+            self._product(done)
+        else:
+            self._if_marked(self._elementwise)(done)
 
     def _sample(self, done: Done) -> None:
         """What was read at points that a program has chosen, as deformable attention does."""
@@ -123,8 +180,8 @@ class ByHand:
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """``of``: the mark of what the softmax is of."""
-        if isinstance(of, Scores) and of.mapped in _LOST:
-            self._on_unseen(f"a softmax of {_LOST[of.mapped]}")
+        if isinstance(of, Scores) and of.mapped == _LARGEST:
+            self._on_unseen("a softmax of the largest of queries times keys")
             of = None
         if isinstance(of, Scores):
             self._weights.begin(result, axis, of, visible)
@@ -138,13 +195,6 @@ class ByHand:
         marks = [mark for x in done.args[:2] if isinstance(mark := self._marks.get(x), Scores)]
         step = _STEPS[done.func]
         stage = _NEXT.get((step, *(mark.stage for mark in marks)))
-        if (
-            step == "sum"
-            and marks
-            and marks[0].stage == "weighed"
-            and _axis(done.args, done.kwargs) in marks[0].axes.factors
-        ):
-            self._on_unseen(POOLS)
         axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(done.args, done.kwargs)
         if stage is None and step in ("sub", "div"):
             self._elementwise(done)
@@ -263,18 +313,14 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     return scores.ndim > 3 and result.shape == scores.shape
 
 
-_LINEAR, _LARGEST = "F.linear", "topk"
-_LOST = {
-    _LINEAR: f"queries times keys by {_LINEAR}",
-    _LARGEST: "the largest of queries times keys",
-}
-"""Scores whose softmax is not drawn."""
+_LARGEST = "topk"
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
+_SUMS = functions("sum")
 _STEPS = {
     func: step
     for step, several in (
         ("exp", functions("exp")),
-        ("sum", functions("sum")),
+        ("sum", _SUMS),
         ("div", functions("div truediv true_divide divide")),
         ("logsumexp", [*functions("logsumexp"), torch.special.logsumexp]),
         ("sub", functions("sub subtract")),

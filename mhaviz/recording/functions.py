@@ -47,13 +47,15 @@ def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, resu
         n, size = source.shape[axis], source.shape[axis:].numel()
         found = [at for at in range(-result.ndim, 0) if (result.shape[at], result.shape[at:].numel()) == (n, size)]
         return axis if axis in found else found[0] if len(found) == 1 else None
-    strides = [0] * source.ndim
-    strides[axis] = 1
-    probe = torch.empty_strided(source.shape, strides, device="meta")
+    sizes, strides = list(source.shape), [0] * source.ndim
+    sizes[axis], strides[axis] = max(sizes[axis], 2), 1  # one that is 1 long would look like a new one
+    probe = torch.empty_strided(sizes, strides, device="meta")
     try:
         after = view(probe)
     except Exception:  # such as an index by a tensor of another device
         after = None
+    if after is not None and after.ndim != result.ndim:  # it was 1 long, and is gone
+        return None
     if after is not None and after._is_view():
         found = [place - after.ndim for place, stride in enumerate(after.stride()) if stride and after.shape[place] > 1]
         return found[0] if len(found) == 1 else None

@@ -1,12 +1,13 @@
 """Products of matrices, however they are written: which axes of their factors are summed over, and which are not."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.recording.functions import functions
 from mhaviz.recording.looks import Done
@@ -173,15 +174,52 @@ def _of_matrices(a: Tensor, b: Tensor) -> Product | None:
     return Product((a, b), (f"{first}{row}{_SHARED}", f"{second}{_SHARED}{column}"), f"{batch}{row}{column}")
 
 
+def _of_tensors(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]]) -> Product | None:
+    """A product that sums over pairs of axes: so many, the last of ``a`` and the first of ``b``, or these."""
+    first, second = list(_DOTS[: a.ndim]), list(_DOTS[a.ndim : a.ndim + b.ndim])
+    pairs = (range(a.ndim - dims, a.ndim), range(dims)) if isinstance(dims, int) else dims
+    for one, other in zip(*pairs, strict=True):
+        second[other] = first[one]
+    alone = [letter for letter in first + second if (first + second).count(letter) == 1]
+    return Product((a, b), ("".join(first), "".join(second)), "".join(alone))
+
+
 def product_of(done: Done) -> Product | None:
-    """What a function of ``PRODUCTS``, or ``torch.addmm``, multiplies; None: no matrices, or it is not understood."""
+    """What a function of ``PRODUCTS``, ``torch.addmm`` or ``F.linear`` multiplies; None: no matrices, or it is not
+    understood."""
     if done.func is torch.einsum:
         return _einsum_of(done.args)
     place = int(done.func in _ADDING)
     factors = done.given(*_NAMES)[place : place + 2]
     if len(factors) < 2 or not all(isinstance(x, Tensor) for x in factors):
         return None
-    return _of_matrices(*(factors[::-1] if done.func is Tensor.__rmatmul__ else factors))
+    first, second = factors[::-1] if done.func is Tensor.__rmatmul__ else factors
+    if done.func is torch.tensordot:
+        dims = done.argument(2, "dims", 2)
+        return None if isinstance(dims, Tensor) else _of_tensors(first, second, dims)
+    if done.func in _OF_LAST and first.ndim and second.ndim:
+        return _of_tensors(first, second, ([-1], [-1]))
+    return _of_matrices(first, second)
+
+
+def product_by_elements(
+    result: Tensor, factors: Sequence[Tensor], query: int | None, squeeze: Callable[[Tensor, tuple[int, ...]], Tensor]
+) -> Product:
+    """A product of weights and values, element by element, which has yet to be summed over an axis.
+
+    Neither has the axes along which it is repeated, nor have values that of one query, ``query`` from the end.
+    """
+    every = range(-result.ndim, 0)
+    there = [[axis >= -x.ndim and (x.shape[axis] > 1 or result.shape[axis] == 1) for axis in every] for x in factors]
+    if query is not None:
+        there[1][query] &= result.shape[query] > 1
+    letters = _DOTS[: result.ndim]
+    squeezed = (
+        squeeze(x, tuple(axis for axis in every if axis >= -x.ndim and not own[axis]))
+        for x, own in zip(factors, there, strict=True)
+    )
+    axes = ("".join(letter for letter, one in zip(letters, own, strict=True) if one) for own in there)
+    return Product(tuple(squeezed), tuple(axes), letters)
 
 
 def _einsum_of(args: Sequence[Any]) -> Product | None:
@@ -218,8 +256,11 @@ _DOTS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ADDING = frozenset(functions("addmm baddbmm"))
 """Functions that add something, their first argument, to a product."""
 
-_NAMES = ["input", "other", "mat1", "mat2", "batch1", "batch2", "tensor2", "vec"]
+_OF_LAST = frozenset([F.linear, *functions("inner")])
+"""Those that sum over the last axis of both factors."""
+
+_NAMES = ["input", "a", "b", "weight", "other", "mat1", "mat2", "batch1", "batch2", "tensor2", "vec"]
 """What arguments are called, in their order."""
 
-PRODUCTS = frozenset([*functions("matmul bmm mm mv baddbmm"), torch.linalg.matmul, torch.einsum])
+PRODUCTS = frozenset([*functions("matmul bmm mm mv baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum])
 """The functions of PyTorch that multiply matrices."""

@@ -22,15 +22,14 @@ class Scores:
         axes: of it.
         mapped: by what it has been mapped, if by another function.
         sinks: so many numbers of its last axis no product has made.
-        stage: of a softmax that is written out: "sums" are of exponentials, logarithms of these or of weights;
-            "weighed": of values, element by element, with the axes that stand for tokens.
+        stage: of a softmax that is written out: "sums" are of exponentials, logarithms of these or of weights.
         axis: over which "sums" and logarithms are; None: of no such stage, or not known.
     """
 
     axes: Axes
     mapped: str = ""
     sinks: int = 0
-    stage: Literal["scores", "exp", "sums", "log sums", "log weights", "weighed"] = "scores"
+    stage: Literal["scores", "exp", "sums", "log sums", "log weights"] = "scores"
     axis: int | None = None
 
     @property

@@ -358,6 +358,8 @@ def _linear(axes: "Layouts", done: Done) -> Layout:
     source = axes.of(x)
     if _mixes(source, done.result):
         return source
+    if axes.are_made(weight):
+        return _multiply(axes, done)
     made = features_made(done.result.shape[-1], weight, source.axes[-1:])
     return Layout(done.result.shape, (*source.axes[:-1], made))
 

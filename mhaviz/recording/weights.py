@@ -18,8 +18,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.errors import MhavizError
 from mhaviz.recording.axes import Layout
-from mhaviz.recording.descent import UNKNOWN, Axes, Constant, FixedRows, Sides, why_none
-from mhaviz.recording.functions import COPIES, DROPOUTS, VIEWS, axis_after, functions
+from mhaviz.recording.descent import UNKNOWN, Constant, FixedRows, Sides, why_none
+from mhaviz.recording.functions import COPIES, DROPOUTS, RESHAPES, VIEWS, axis_after, functions
 from mhaviz.recording.layouts import Layouts
 from mhaviz.recording.looks import Done, unseen
 from mhaviz.recording.marks import Marks
@@ -126,10 +126,8 @@ class WeightsByHand:
             return
         if done.func in COPIES or done.func in DROPOUTS:
             self._set(made, replace(mark, drops=mark.drops or (done.func in DROPOUTS and _drops(done))))
-        elif done.func in _MULTIPLIES and any(_are_sampled(self.marks.get(x)) for x in done.each()):
+        elif done.func in MULTIPLIES and any(_are_sampled(self.marks.get(x)) for x in done.each()):
             self.on_unseen("a softmax weighs what grid_sample has read at some points")
-        elif done.func in _MULTIPLIES and (of_tokens := self._weighed(mark, source, done.args, made)):
-            self.marks.set(made, Scores(Axes(dict.fromkeys(of_tokens, frozenset({0})), (None,)), stage="weighed"))
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
             return
         elif done.func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
@@ -142,20 +140,6 @@ class WeightsByHand:
                     changed.made.why_unknown = _REORDERED
                 self._set(made, changed)
 
-    def _weighed(self, mark: Weights, source: Tensor, args: Sequence[Any], made: Tensor) -> list[int]:
-        """The axes of tokens along which weights of no queries are multiplied by values, element by element."""
-        values = next((x for x in args if isinstance(x, Tensor) and x is not source), None)
-        if mark.made.scores is not UNKNOWN or values is None or self.marks.get(values) is not None:
-            return []
-        is_each = values.shape == source.shape and self.layouts.are_made(source)  # a softmax for each feature
-        if self.fixed.root(values) is not None or not (is_each or made.numel() > source.numel()):
-            return []
-        return [
-            axis
-            for axis in mark.axes
-            if self.layouts.are_tokens(values, axis) and not self.layouts.are_features(source, axis)
-        ]
-
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:
             self.marks.set(x, mark)
@@ -167,7 +151,7 @@ class WeightsByHand:
             mark.made.layout = self.layouts.get(source)
         axes = tuple(axis_after(func, view, source, x, axis) for axis in mark.axes)
         known = tuple(axis for axis in axes if axis is not None)
-        if not known:
+        if not known and func not in RESHAPES:
             return None
         is_part = mark.is_part or (x.numel() < source.numel() and not mark.made.is_without_sinks(x, source, known))
         query = None if mark.query is None else axis_after(func, view, source, x, mark.query)
@@ -190,11 +174,11 @@ class WeightsByHand:
         if axis is None:
             if product.axis_mixed(which) not in (None, mark.query):  # it mixes heads
                 self._set(result, _changed(result, [mark], mark.axes))
-            elif made.scores.over_fixed(made.over) and any(
-                made.scores.are_fixed_along(axis) is False
-                for axis in range(-A.ndim, 0)
-                if product.summed_over(A.ndim + axis, which)
-            ):
+            elif not mark.axes and made.scores != UNKNOWN:
+                made.forget_unmet()
+                self.on_unseen("a softmax whose axis of keys was split, or joined with another, meets values")
+            elif mark.query is not None and product.summed_over(A.ndim + mark.query, which):
+                made.forget_unmet()
                 self.on_unseen(
                     "a softmax of queries times keys runs over another axis than that by which it meets values"
                 )
@@ -209,16 +193,15 @@ class WeightsByHand:
             if letter in product.others(which) and letter in product.result:
                 product = replace(product, query=letter)
         how = Weighing(product, which, A.ndim + axis)
-        if made.scores is UNKNOWN and how.places[-2] < 0:  # a router's, or a pool's
+        if made.scores is UNKNOWN and how.places[-2] < 0:  # a router's, unless it is a pool of tokens
             pairs = zip(product.factors, product.axes, strict=True)
             keys = [(x, axes.find(product.axes[which][how.axis]) - x.ndim) for x, axes in pairs if x is not A]
-            if any(place >= -x.ndim and self.layouts.are_tokens(x, place) for x, place in keys):
-                self.on_unseen(POOLS)
-            return
+            if not any(place >= -x.ndim and self.layouts.are_tokens(x, place) for x, place in keys):
+                return
         sides, alone, unclear = self._sides(made, how), how.alone, ""
         if A.ndim == 1:
             made.forget_unmet()
-            if not sides.why:
+            if not sides.why or made.scores is UNKNOWN:
                 self.on_unseen("a softmax of one query times keys is multiplied by values, query by query")
             return
         if (layout := self.layouts.get(A)) is not None:
@@ -274,7 +257,7 @@ class WeightsByHand:
         key = product.axes[how.which][how.axis]
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
         fixed = all(self._is_fixed_along(product, number, key) for number in values)
-        why = why_none(axes.over_fixed(axis), fixed)
+        why = _NO_PRODUCT if axes is UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why)
@@ -301,14 +284,19 @@ class WeightsByHand:
             made.parts.add(met, how.as_weights(places))
 
 
-POOLS = "tokens are weighed by a softmax over them, and summed"
-_UNMET = "a softmax of queries times keys is not seen to be multiplied by values, and is not drawn"
+_UNMET = (
+    "a softmax of queries times keys is not seen to meet values, by a product of matrices or a product and its sum, "
+    "and is not drawn"
+)
+_NO_PRODUCT = (
+    "weighs rows by a softmax of scores not seen to be queries times keys, as in additive attention, pools or routers"
+)
 _IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
 _CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"
 
-_MULTIPLIES = frozenset(functions("mul multiply"))
+MULTIPLIES = frozenset(functions("mul multiply"))
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))

@@ -71,6 +71,39 @@ def einsum_with_heads_last(q, k, v):
 
 
 @style
+def elements_and_a_sum(q, k, v):
+    A = (q @ k.mT).softmax(-1)
+    return (A.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2), A
+
+
+@style
+def elements_and_a_sum_that_keeps_its_axis(q, k, v):
+    A = (q @ k.mT).softmax(-1)
+    return torch.sum(torch.mul(v.mT[:, :, None], A[..., None, :]), -1, keepdim=True)[..., 0], A
+
+
+@style
+def elements_and_a_sum_of_what_is_dropped(q, k, v):
+    A = F.dropout((q @ k.mT).softmax(-1), 0.0)
+    return (v[:, :, None] * A[..., None]).sum(dim=3), A
+
+
+def of_each_head(product):
+    def program(q, k, v):
+        A = (q @ k.mT).softmax(-1)
+        return torch.stack([product(*each) for each in zip(A.flatten(0, 1), v.flatten(0, 1), strict=True)]), A
+
+    return program
+
+
+STYLES["F.linear"] = of_each_head(lambda A, V: F.linear(A, V.mT))
+STYLES["F.linear with the weights last"] = of_each_head(lambda A, V: F.linear(V.mT, A).mT)
+STYLES["tensordot"] = of_each_head(lambda A, V: torch.tensordot(A, V, dims=1))
+STYLES["tensordot of named axes"] = of_each_head(lambda A, V: torch.tensordot(V, A, dims=([0], [1])).mT)
+STYLES["inner"] = of_each_head(lambda A, V: torch.inner(A, V.mT))
+
+
+@style
 def heads_in_the_batch(q, k, v):
     A = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2)).softmax(-1)
     return torch.bmm(A, v.flatten(0, 1)), A.view(B, H, L, K)
@@ -280,6 +313,42 @@ def test_one_query_without_an_axis():
 
     seen, (_, A) = watch(Pool(), torch.randn(2, 4), torch.randn(2, 7, 4))
     assert torch.equal(seen.weights(), A[:, None, None])
+
+
+@pytest.mark.parametrize("multiply", [F.linear, torch.inner, lambda q, k: torch.tensordot(q, k, ([1], [1]))])
+def test_scores_by_the_functions_of_other_products(multiply):
+    class Scored(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(6, 18)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).chunk(3, -1)
+            return multiply(q, k).softmax(-1) @ v
+
+    model, x = Scored(), torch.randn(5, 6)
+    seen, _ = watch(model, x)
+    q, k, _ = model.qkv(x).chunk(3, -1)
+    assert not seen.missed
+    torch.testing.assert_close(seen.weights(), (q @ k.T).softmax(-1)[None, None])
+
+
+@pytest.mark.parametrize("n_queries", [1, 3])
+@pytest.mark.parametrize("width", [1, 4])
+def test_elements_and_a_sum_of_few_queries_and_features(n_queries, width):
+    q, k, v = torch.randn(B, H, n_queries, D), torch.randn(B, H, K, D), torch.randn(B, H, K, width)
+
+    def program(q, k, v):
+        A = (q @ k.mT).softmax(-1)
+        return (A[..., None] * v[:, :, None]).sum(3), A
+
+    seen, (output, A) = watch(program, q, k, v)
+    torch.testing.assert_close(A @ v, output)
+    if width > 1:
+        assert torch.equal(seen.weights(), A)
+    else:  # weights times one number for each key may be weights that were scaled
+        assert seen.names == []
+        assert len(seen.missed) == 1
 
 
 class _Heads(nn.Module):

@@ -1,10 +1,13 @@
 """What looks like attention and is not drawn is said in a line, beside the attention that is drawn."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from watched import watch
+
+from mhaviz import record
 
 B, H, T, D = 2, 3, 6, 4
 
@@ -47,11 +50,6 @@ def over_the_queries(q, k, v):
     return (A / A.sum(-1, keepdim=True)) @ v
 
 
-def values_by_sums(q, k, v):
-    A = (q @ k.mT).softmax(-1)
-    return (A.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2)
-
-
 def gated_within_the_product(q, k, v):
     A = (q @ k.mT).softmax(-1)
     return torch.einsum("bhqk,bhkd,bhk->bhqd", A, v, torch.sigmoid(k.sum(-1)))
@@ -91,7 +89,8 @@ CHANNELS = torch.randn(H * D, H * D, 1)
 
 def pooled(q, k, v):
     """Yang et al. 2016, hierarchical attention networks."""
-    return ((torch.tanh(k) @ U).softmax(-1).unsqueeze(-1) * v).sum(-2, keepdim=True).expand_as(v)
+    S = F.linear(torch.tanh(k), U[None])
+    return (S.softmax(-2) * v).sum(-2, keepdim=True).expand_as(v)
 
 
 def pooled_by_einsum(q, k, v):
@@ -141,19 +140,19 @@ def by_sparse_matrices(q, k, v):
     ).view_as(v)
 
 
-def by_a_linear_layer(q, k, v):
-    A = (q @ k.mT).softmax(-1).flatten(0, 1)
-    return torch.stack([F.linear(one, x.mT) for one, x in zip(A, v.flatten(0, 1), strict=True)]).view_as(v)
+def by_embedding_bags(q, k, v):
+    A, bags = (q @ k.mT).softmax(-1).reshape(-1, T), torch.arange(B * H * T).view(-1, 1, T).expand(-1, T, -1)
+    return F.embedding_bag(bags.reshape(-1, T), v.reshape(-1, D), per_sample_weights=A, mode="sum").view_as(v)
 
 
-def scores_by_a_linear_layer(q, k, v):
-    S = [F.linear(*pair).softmax(-1) for pair in zip(q.flatten(0, 1), k.flatten(0, 1), strict=True)]
-    return torch.stack([F.linear(A, x.mT) for A, x in zip(S, v.flatten(0, 1), strict=True)]).view_as(v)
+def over_two_axes(q, k, v):
+    """As of the patches of an image."""
+    A = (q @ k.mT).softmax(-1).unflatten(-1, (2, T // 2))
+    return torch.einsum("bhqxy,bhxyd->bhqd", A, v.unflatten(2, (2, T // 2)))
 
 
-def by_tensordot(q, k, v):
-    A = (q @ k.mT).softmax(-1)
-    return torch.tensordot(A[0, 0], v[0, 0], dims=1).expand_as(v)
+def in_one_product(q, k, v):
+    return torch.einsum("bhqd,bhkd,bhke->bhqe", q, k, v)
 
 
 def scores_by_sums(q, k, v):
@@ -172,10 +171,10 @@ OTHERS = [
     assigned,
     by_numpy,
     by_sparse_matrices,
-    by_a_linear_layer,
-    scores_by_a_linear_layer,
     scores_put_in_place,
-    by_tensordot,
+    by_embedding_bags,
+    over_two_axes,
+    in_one_product,
     scores_by_sums,
     scores_by_distances,
     scores_head_by_head,
@@ -189,7 +188,6 @@ OTHERS = [
     gumbel,
     sparsemax,
     over_the_queries,
-    values_by_sums,
     linear,
     without_a_softmax,
     pooled,
@@ -261,6 +259,7 @@ NOTHING = {
     "a hidden layer of parameters": lambda q, k, v: (
         torch.sigmoid(v @ nn.Parameter(torch.ones(D, 8))) @ nn.Parameter(torch.ones(8, D))
     ),
+    "a norm that is weighed": lambda q, k, v: v * torch.einsum("bhtd,bhtd,bht->bh", q, k, v[..., 0])[..., None, None],
     "a gate": lambda q, k, v: torch.sigmoid(q @ k.mT).mean(-1, keepdim=True) * v,
     "capped scores": lambda q, k, v: (5 * torch.tanh((q @ k.mT) / 5)).softmax(-1) @ v,
     "sums of weights": lambda q, k, v: (lambda A: A @ v + A.sum(-2).unsqueeze(-1) + A.sum(-1, keepdim=True))(
@@ -387,3 +386,26 @@ def test_products_of_three_factors():
     seen, (_, A) = watch(program, *torch.randn(3, B, H, T, D))
     assert seen.missed == []
     assert torch.equal(seen.weights(), A)
+
+
+@pytest.mark.parametrize("with_a_product", [True, False])
+def test_additive_attention_is_drawn_where_it_is_asked_for(with_a_product):
+    """Bahdanau et al. 2015, arXiv 1409.0473, for one query."""
+
+    class Additive(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, 1)
+
+        def forward(self, q, memory):
+            self.A = self.v(torch.tanh(self.q(q)[:, None] + self.k(memory)))[..., 0].softmax(-1)
+            return (self.A[:, None] @ memory)[:, 0] if with_a_product else (self.A[..., None] * memory).sum(1)
+
+    model = nn.ModuleDict({"attend": Additive()})
+    for module in (None, "attend"):
+        with record(model, module=module) as recording:
+            model["attend"](torch.randn(2, D), nn.Identity()(torch.randn(2, T, D)))
+        assert any("scores not seen to be queries times keys" in line for line in recording.notices)
+        assert recording.is_empty == (module is None)
+    (found,) = recording.attention.maps
+    np.testing.assert_array_equal(found.weights[0, 0], model["attend"].A[0].detach())

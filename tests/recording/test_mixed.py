@@ -43,6 +43,14 @@ def one_key_head():
     return weights() @ V[:, :1]
 
 
+def elements_and_a_sum():
+    return (weights()[..., None] * V[:, :, None]).sum(3)
+
+
+def elements_and_a_sum_that_keeps_its_axis():
+    return (V.mT[:, :, None] * weights()[..., None, :]).sum(-1, keepdim=True)
+
+
 def heads_that_are_summed():
     return torch.einsum("bhqk,bhkd->bqd", weights(), V)
 
@@ -75,7 +83,10 @@ def met(function):
 
 @pytest.mark.parametrize(
     "function",
-    [matmul, batched_matrices, transposed, heads_third, heads_first, two_axes_of_features, one_key_head],
+    [
+        *(matmul, batched_matrices, transposed, heads_third, heads_first, two_axes_of_features, one_key_head),
+        *(elements_and_a_sum, elements_and_a_sum_that_keeps_its_axis),
+    ],
 )
 def test_weights_make_of_values_what_the_program_made(function):
     mixed, A, value, made = met(function)

@@ -41,6 +41,11 @@ def values_in_halves(q, k, v):
     return torch.cat([A @ v[..., :2], A @ v[..., 2:]], dim=-1)
 
 
+def elements_and_a_sum(q, k, v):
+    A = torch.softmax(q @ k.mT / 2, dim=-1)
+    return (A.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2, keepdim=True).squeeze(-2)
+
+
 class Attending(torch.nn.Module):
     n_heads = num_heads = 3
 
@@ -53,7 +58,8 @@ class Attending(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    "function", [sdpa, matmul, batched_matrices, heads_third, with_dropout_and_cast, values_in_halves]
+    "function",
+    [sdpa, matmul, batched_matrices, heads_third, with_dropout_and_cast, values_in_halves, elements_and_a_sum],
 )
 def test_one_head_is_zero_and_others_are_what_they_were(function):
     expected = sdpa(Q, K, V)

@@ -352,7 +352,7 @@ def program(chosen: Callable[[Made], tuple[Tensor, Tensor]]) -> Program:
 
 
 MISSED = {
-    broadcast: "its products are of numbers, and a sum: no product of matrices",
+    broadcast: "its scores are products of numbers, and a sum: no product of matrices",
     additive: "its scores are no product of queries and keys",
 }
 
