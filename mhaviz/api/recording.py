@@ -684,7 +684,6 @@ class Recording(ContextDecorator):
 
 def _name_of(site: SeenSite) -> str:
     name = f"{site.heads_of}.*" if site.heads_of else site.name
-    name = f"model {site.model + 1}.{name}" if site.model else name
     return f"{name} #{site.repeat + 1}" if site.repeat else name
 
 

@@ -59,8 +59,9 @@ class RecordingOptions:
         return self.patterns is None or self.names(site)
 
     def names(self, site: SeenSite | Place) -> bool:
-        """Whether a pattern is of its name."""
-        return any(fnmatchcase(site.name, pattern) for pattern in self.patterns or ())
+        """Whether a pattern is of its name, with the model's or without."""
+        names = site.name, re.sub(r"^model \d+\.", "", site.name)
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns or ())
 
 
 def _several(given: Any) -> tuple[Any, ...] | None:

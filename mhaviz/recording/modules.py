@@ -1,5 +1,6 @@
 """Knows which module of a program runs, what it is called, and which forward pass this is."""
 
+import inspect
 import math
 import sys
 import threading
@@ -21,14 +22,18 @@ from mhaviz.recording.marks import Marks
 _NOT_OF_PROGRAMS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent.parent}/", "<")
 """Where files begin that are not a program's own."""
 
+_MOST_NAMES = 4096
+"""So many names of modules are told apart."""
+
 
 @dataclass(frozen=True)
 class Place:
     """Where in a program an attention runs.
 
     Attributes:
-        name: the module's qualified name, "blocks.0.attn"; of no module, "train.py:12, attend".
-        root: what the name begins at; two models may have modules of the same name.
+        name: the module's qualified name, "blocks.0.attn", or "model 2.blocks.0.attn", as two models may have modules
+            of the same name; of no module, "train.py:12, attend".
+        root: what the name begins at.
         forward: counts the forward passes of outermost modules; 0: no module runs.
         batch_size: of the first tensor that a module around it was called with; None: not known.
         length: of what the innermost module was called with: of the axes between the first and the last.
@@ -77,7 +82,7 @@ class RunningModules:
         self._forwards, self._calls = count(1), count(1)
         self._names = Marks[_Names]()
         self._wholes = Marks[ref[nn.Module]]()
-        self._serials = count()
+        self._serials, self._names_called = count(), dict[tuple[str, int], str]()
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -163,33 +168,42 @@ class RunningModules:
                 return
 
     def _known(self, stack: Sequence[_Running]) -> tuple[str, int] | None:
-        """The name of the innermost module, and a number for what it begins at."""
+        """The name of the innermost module that has one, and a number for what it begins at."""
         if self._model is not None:
-            names = self._names_of(self._model)
-            for one in reversed(stack):
-                if (name := names.of(one.module)) is not None:
-                    return name or type(one.module).__name__, names.serial
-            return None
-        innermost = stack[-1].module
-        for module in (self._whole_of(stack[0].module), *(one.module for one in stack)):
-            names = self._names_of(module)
-            if (name := names.of(innermost)) is not None:
-                return name or type(innermost).__name__, names.serial
+            roots, modules = [self._model], [one.module for one in reversed(stack)]
+        else:
+            roots, modules = [self._whole_of(stack[0].module), *(one.module for one in stack)], [stack[-1].module]
+        for root in roots:
+            names = self._names_of(root)
+            for module in modules:
+                if (name := names.of(module)) is not None:
+                    return self._called(name or type(module).__name__, names.serial), names.serial
         return None
 
+    def _called(self, name: str, root: int) -> str:
+        """The name, with the number of what it begins at if modules of several have one name, this or another."""
+        if (called := self._names_called.get((name, root))) is None:
+            several = list(self._names_called.items())  # other threads may name more
+            roots = [*dict.fromkeys([*(one for (_, one), _ in several), root])]
+            is_told = any(one == name or (of == root and text != one) for (one, of), text in several)
+            called = f"model {roots.index(root) + 1}.{name}" if is_told else name
+            if len(several) < _MOST_NAMES:  # others may be made anew in each pass
+                self._names_called[name, root] = called
+        return called
+
     def _whole_of(self, outermost: nn.Module) -> nn.Module:
-        """The model whose method calls the outermost module, if it is a part of it, as the encoder in ``generate``."""
+        """The model that the outermost module is a part of: one whose method calls it, as the encoder in ``generate``,
+        or a variable of a script, as of ``model.encoder(x)``."""
         known = self._wholes.get(outermost)
         if known is not None and (found := known()) is not None:
             return found
         whole = outermost
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if frame.f_code.co_varnames[:1] == ("self",) and frame.f_code.co_argcount:
-                owner: Any = frame.f_locals.get("self")
-                is_other = issubclass(type(owner), nn.Module) and owner is not whole
-                if is_other and self._names_of(owner).of(outermost) is not None:
-                    whole = owner
+            for one in _owners(frame):
+                is_other = issubclass(type(one), nn.Module) and one is not whole
+                if is_other and self._names_of(one).of(whole) is not None:
+                    whole = one
             frame = frame.f_back
         self._wholes.set(outermost, ref(whole))
         return whole
@@ -202,6 +216,15 @@ class RunningModules:
             names = _Names(root, serial)
             self._names.set(root, names)
         return names
+
+
+def _owners(frame: FrameType) -> list[Any]:
+    """What a method is of, or the variables of a script. Other functions' are not read: they would be kept alive."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return list(frame.f_locals.values())
+    is_method = code.co_varnames[:1] == ("self",) and code.co_argcount
+    return [frame.f_locals.get("self")] if is_method else []
 
 
 class _Names:

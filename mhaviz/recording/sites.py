@@ -40,7 +40,6 @@ class SeenSite:
         is_module: whether the name is a module's.
         kind: of its first run; "masked" once steps have joined it.
         order: its place among those of its kind.
-        model: how many others have run before that have an attention of this name.
         passes: how many it has run in.
         length: tokens that its queries have been of, in the pass that goes on.
         k_length: the same of its keys.
@@ -67,7 +66,6 @@ class SeenSite:
     is_module: bool
     kind: Kind
     order: int
-    model: int = 0
     passes: int = 0
     length: int = 0
     k_length: int = 0
@@ -225,7 +223,6 @@ class Sites:
             kind = _kind(caught)
             order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
-            site.model = len({one.root for one in self.all if one.name == site.name} - {site.root})
             self._sites[*name, repeat] = site
             self._join_heads(site, beside, caught)
             self._join_list(site, place, caught)

@@ -172,3 +172,54 @@ def test_models_whose_modules_have_the_same_names_are_told_apart():
     names = [("self-attention, layers 0 to 1", "*"), ("self-attention, layers 2 to 3", "model 2.*")]
     assert [m.module for m in recording.attention] == ["0", "1", "model 2.0", "model 2.1"]
     assert titles(recording) == names
+
+
+class Two(nn.Module):
+    """Two attentions, which methods other than ``forward`` call, or a program itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.attn, self.cross_attn = Attention(), nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def encode(self, x):
+        return self.attn(x)
+
+    def decode(self, x, y):
+        return self.cross_attn(x, y, y)
+
+
+def test_a_model_has_one_number_whichever_of_its_modules_a_program_calls():
+    x, models = torch.randn(1, 4, 8), [Two() for _ in range(3)]
+    with mhaviz.record() as recording:
+        for model in models[:2]:
+            model.encode(x)
+        for model in models[1:]:
+            model.decode(x, x)
+    assert recording.modules == ("attn", "model 2.attn", "model 2.cross_attn", "model 3.cross_attn")
+    for module, names in (("attn", {"attn", "model 2.attn"}), ("model 2.*", {"model 2.attn", "model 2.cross_attn"})):
+        with mhaviz.record(module=module) as recording:
+            for model in models[:2]:
+                model.decode(model.encode(x), x)
+        assert {m.module for m in recording.attention} == names
+
+
+def test_modules_that_a_script_calls_are_named_by_its_model():
+    script = "for model in models:\n    model.cross_attn(model.attn(x), x, x)"
+    with mhaviz.record() as recording:
+        exec(script, {"models": [Two(), Two()], "x": torch.randn(1, 4, 8)})
+    assert recording.modules == ("attn", "cross_attn", "model 2.attn", "model 2.cross_attn")
+
+
+def test_notices_of_several_models_tell_which():
+    """A softmax of the largest scores is not drawn."""
+
+    class Largest(Attention):
+        def forward(self, x):
+            return (x @ x.mT).topk(2)[0].softmax(-1) @ x[:, :2]
+
+    models, x = [Largest() for _ in range(3)], torch.randn(1, 4, 8)
+    with mhaviz.record() as recording:
+        for model in (*models, *models):
+            model(x)
+    names = dict.fromkeys(line.partition(":")[0] for line in recording.notices)
+    assert [*names] == ["Largest", "model 2.Largest", "model 3.Largest"]

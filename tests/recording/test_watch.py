@@ -195,15 +195,15 @@ def test_nested_watches_both_see_all_and_nothing_of_each_other():
 
 
 def test_a_watch_that_is_entered_again_sees_each_once():
-    seen, watching = Seen(), None
+    seen, model = Seen(), Blocks()
     watching = Watch(lambda place, caught: seen.append((place, caught)))
     with watching.watching():
         with watching.watching():
-            Blocks()(X)
-        Blocks()(X)
+            model(X)
+        model(X)
     with watching.watching():
-        Blocks()(X)
-    Blocks()(X)
+        model(X)
+    model(X)
     assert seen.names == NAMES * 3
 
 
@@ -268,8 +268,10 @@ def test_threads_within_a_module_and_threads_that_live_on():
 
 
 def test_async_functions():
+    model = Blocks()
+
     async def program():
-        return await asyncio.gather(*(asyncio.to_thread(Blocks(), X) for _ in range(2)))
+        return await asyncio.gather(*(asyncio.to_thread(model, X) for _ in range(2)))
 
     assert sorted(watch(lambda: asyncio.run(program()))[0].names) == sorted(NAMES * 2)
 
@@ -279,6 +281,8 @@ def test_data_parallel_copies_are_one_model():
 
     def program():
         replicas = [copy.copy(model), copy.copy(model)]
+        for replica in replicas:
+            replica._is_replica = True  # as torch.nn.parallel.replicate says of its own
         threads = [threading.Thread(target=replica, args=(X,)) for replica in replicas]
         for thread in threads:
             thread.start()
@@ -357,7 +361,7 @@ def test_models_and_tensors_are_saved_and_copied_as_they_are():
     seen, (out, again, saved) = watch(program)
     assert torch.equal(out, again)
     assert [len(one) for one in saved] == [len(one) for one in program()[2]]
-    assert seen.names == NAMES * 2
+    assert seen.names == [*NAMES, *(f"model 2.{name}" for name in NAMES)]
 
 
 def test_a_device_that_is_set_within():
