@@ -77,8 +77,9 @@ def numbers_of(dtype: np.dtype[Any]) -> Numbers:
 def require_room(arrays: Iterable[SavedArray]) -> None:
     """Raise MhavizError if the numbers of these arrays, and what becomes of them, do not fit into memory together."""
     arrays = list(arrays)
-    # float32 and a copy; of an archive, float64 is whole in memory beside its float32
-    needed = sum(math.prod(array.shape) * (12 if array.dtype == "float64" else 8) for array in arrays)
+    # float32 and a copy; float64 of an archive, which cannot be mapped, is whole in memory beside its float32
+    sizes = {(".npz", "float64"): 12}
+    needed = sum(math.prod(one.shape) * sizes.get((one.path.suffix.lower(), one.dtype), 8) for one in arrays)
     if short := shortage(needed, free_main_memory()):
         with reading(arrays[0].path):
             raise ContentError(f"its numbers need {short}; save fewer heads or layers, a shorter input or a pooled map")

@@ -6,10 +6,10 @@ and make their masks by it. Layers whose scores are capped or have a sink, which
 do not run on it: for them ours stands in for ``eager``, and runs their own eager function, on blocks of queries.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -114,7 +114,8 @@ def _by_own_rule(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **given: Any
 ) -> Tensor:
     """What the model's own eager function gives, a block of queries at a time: it never holds all weights."""
-    eager, bias = sys.modules[type(module).__module__].eager_attention_forward, given.pop("position_bias", None)
+    named = unwrap(type(module).forward).__globals__  # as its forward sees them, which a subclass may inherit
+    eager, bias = named["eager_attention_forward"], given.pop("position_bias", None)
     blocks = []
     for start in range(0, query.shape[2], BLOCK):
         rows = slice(start, start + BLOCK)

@@ -253,6 +253,18 @@ def test_a_rule_that_is_not_known(monkeypatch, dtype):
         np.testing.assert_allclose(m.weights, A[0].float(), atol=CLOSE)
 
 
+def test_an_attention_of_a_class_of_ones_own():
+    """Its eager function is the one that its forward names, and stands in another module."""
+    model, tokenizer = made(Family("Gemma2Model", "Gemma2Config", WORDS | GROUPED | ENDS))
+    expected = attend(model_in_memory(model, tokenizer), [TEXT]).maps
+    for layer in model.layers:
+        layer.self_attn.__class__ = type("OwnAttention", (type(layer.self_attn),), {"__module__": __name__})
+    source = model_in_memory(model, tokenizer)
+    assert source.loaded.captured
+    for m, own in zip(expected, attend(source, [TEXT]).maps, strict=True):
+        np.testing.assert_array_equal(own.weights, m.weights)
+
+
 def test_a_bias_that_eager_attention_adds_twice():
     """As Falcon's does with ALiBi, in transformers 5.23: what runs is SDPA, whose outputs tell."""
     model, tokenizer = made(Family("FalconModel", "FalconConfig", BERT | {"alibi": True}))
