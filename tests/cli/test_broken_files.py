@@ -247,8 +247,8 @@ def test_numbers_of_hundreds_of_digits(mhaviz, tmp_path, monkeypatch, command, o
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (["heatmap", "a b", "--head", "0-{}"], "--head: expected heads such as 0, 3-5 or all, got"),
-        (["heatmap", "a b", "--head", "{}"], "--head: expected heads such as 0, 3-5 or all, got"),
+        (["heatmap", "a b", "--head", "0-{}"], "--head: expected heads such as 0, 3-5 (the smaller first, at most"),
+        (["heatmap", "a b", "--head", "{}"], "--head: expected heads such as 0, 3-5 (the smaller first, at most"),
         (["explain", "a b", "--token", "#{}"], "--token: "),
         (["trace-shapes", "--follow", "0,0,{}"], "--follow: expected "),
         (["complexity", "--lengths", "16,{0}{0}"], "--lengths: expected "),

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from rounding import rounding
 
 import mhaviz as package
@@ -101,3 +102,11 @@ def test_bad_input_is_one_line(mhaviz, tmp_path, monkeypatch, arguments, message
     assert line.startswith("mhaviz: ")
     assert message in line
     assert not list(tmp_path.iterdir())
+
+
+def test_the_parameters_of_an_attention_are_one_line(mhaviz, tmp_path):
+    torch.save(torch.nn.MultiheadAttention(8, 2).state_dict(), tmp_path / "layer.pt")
+    result = mhaviz("embeddings", "a b", "--model", str(tmp_path / "layer.pt"))
+    assert result.err.splitlines() == [
+        "mhaviz: expected a model with embeddings, got the parameters of an attention alone; name another by --model"
+    ]

@@ -304,7 +304,7 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
     ("arguments", "status", "message"),
     [
         (["--layer", "2"], 2, "--layer: there is no layer 2; the model has layers 0 to 1"),
-        (["--layer", "x"], 2, "--layer: expected layers such as 0, 3-5 or all, got 'x'"),
+        (["--layer", "x"], 2, "--layer: expected layers such as 0, 3-5 (the smaller first, at most 9,999) or all"),
         (["--head", "4"], 2, "--head: there is no head 4; the layer has heads 0 to 3"),
         (["--dtype", "int8"], 2, "--dtype: expected auto, float32, bfloat16, float16, float64, got 'int8'"),
         (["--kind", "cross"], 2, "--kind: expected a kind of attention that"),

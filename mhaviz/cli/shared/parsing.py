@@ -25,7 +25,10 @@ def parsed(parse: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
 
 def several(things: str, everything: str | None = None) -> Callable[[str], Any]:
     """The parser of numbers from 0 on: "0,3-5" → (0, 3, 4, 5), "all" → ``everything``."""
-    return parsed(lambda text: _numbers(text) or everything, f"{things} such as 0, 3-5 or all")
+    return parsed(
+        lambda text: _numbers(text) or everything,
+        f"{things} such as 0, 3-5 (the smaller first, at most {_LARGEST:,}) or all",
+    )
 
 
 def one(thing: str) -> Callable[[str], Any]:
