@@ -13,17 +13,17 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.quantity import WEIGHT, Cells
 from mhaviz.records.tokens import OF_ONE_TEXT
 
-SIDES = "rows are queries, columns keys"
+_SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"
-READING = f"{SIDES}; {_ONE}"
-"""How to read a map of weights."""
+READING = f"{_SIDES}; a row of a softmax sums to 1"
+"""How to read maps of weights beside those of scores."""
 
 
 def reading_text(attention: Attention, drawn: Drawn) -> str:
     """How to read these maps of weights, as a medium has drawn them."""
     maps = attention.maps[: drawn.n_maps]
     name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in maps) else maps[0].quantity.name
-    parts = [SIDES]
+    parts = [_SIDES]
     if any(drawn.pooled) or any(not m.is_whole for m in maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, drawn.pooled))]
         if not all(drawn.pooled):

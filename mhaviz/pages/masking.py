@@ -3,7 +3,7 @@
 import numpy as np
 
 from mhaviz.pages.blocks import Drawn, Page, Panels, Text, Title
-from mhaviz.pages.map_words import SIDES
+from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
@@ -32,8 +32,7 @@ def masking_page(m: Masking) -> Page:
     pictures = (_panels(m, number, scores, weights) for number in range(len(m.sentences)))
 
     def reading(drawn: Drawn) -> str:
-        texts = [SIDES, "a row of A sums to 1", f"{drawn.hidden}: {_hidden_words(m)}", *drawn.pooled, m.source.remark]
-        return "; ".join(filter(None, texts))
+        return "; ".join(filter(None, [READING, f"{drawn.hidden}: {_hidden_words(m)}", *drawn.pooled, m.source.remark]))
 
     return Page(title, (Text(tuple(words), "quiet"), *pictures), m.source.footnote, reading)
 
