@@ -54,6 +54,8 @@ class ByHand:
             (PRODUCTS, self._product),
             (MULTIPLIES, self._multiply),
             (_SUMS, self._sum),
+            (_SCATTERS, self._if_marked(self._scatter)),
+            (_EXPS, self._exp),
             ([F.linear], self._linear),
             ([F.grid_sample], self._sample),
         ):
@@ -123,7 +125,7 @@ class ByHand:
         A, V = done.args if marks[0] is mark else done.args[::-1]
         if isinstance(V, Tensor) and isinstance(done.result, Tensor):
             product = product_by_elements(done.result, (A, V), mark.query, self._squeeze)
-            is_each = A.shape == V.shape and mark.made.scores is UNKNOWN and self._layouts.are_made(A)
+            is_each = A.shape == V.shape and mark.made.scores == UNKNOWN and self._layouts.are_made(A)
             if is_each or not set(product.axes[1]) <= set(product.axes[0]):  # else a mask, or what scales weights
                 self._products.set(done.result, (product, partial(done.func, *done.args)))
 
@@ -190,10 +192,28 @@ class ByHand:
         else:
             self._weights.begin(result, axis, Scores(UNKNOWN), None)
 
+    def _exp(self, done: Done) -> None:
+        """The first step of a softmax that is written out, of whatever scores."""
+        if done.args and self._marks.get(done.args[0]) is None and isinstance(done.result, Tensor):
+            self._marks.set(done.result, Scores(UNKNOWN, mapped="exp", stage="exp"))
+        else:
+            self._if_marked(self._step)(done)
+
+    def _scatter(self, done: Done) -> None:
+        """Sums of exponentials for each of several groups, as of the edges to each node of a graph."""
+        found = [mark for x in done.each() if isinstance(mark := self._marks.get(x), Scores) and mark.stage == "exp"]
+        if found:
+            self._marks.set(done.result, replace(found[0], stage="sums", axis=None))
+
     def _step(self, done: Done) -> None:
         """A step of a softmax that is written out."""
         marks = [mark for x in done.args[:2] if isinstance(mark := self._marks.get(x), Scores)]
         step = _STEPS[done.func]
+        if step == "div" and len(marks) == 2 and marks[1].stage == "sums" and marks[1].axis is None:
+            self._on_unseen(
+                "exponentials are divided by their sums over groups, as over the edges to each node of a graph"
+            )
+            return
         stage = _NEXT.get((step, *(mark.stage for mark in marks)))
         axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(done.args, done.kwargs)
         if stage is None and step in ("sub", "div"):
@@ -204,7 +224,7 @@ class ByHand:
             self._marks.set(done.result, replace(marks[0], mapped="exp", stage=stage))
         elif stage is not None and axis is not None:
             self._marks.set(done.result, replace(marks[0], stage=stage, axis=axis))
-        if stage is not None and stage.endswith("sums"):
+        if stage is not None and stage.endswith("sums") and marks[0].axes != UNKNOWN:
             self._on_sums(done.result)
 
     def _map(self, done: Done) -> None:
@@ -237,6 +257,8 @@ class ByHand:
         if found is None:
             return
         source, mark = found
+        if isinstance(mark, Scores) and mark.stage == "exp" and mark.axes == UNKNOWN and done.func not in MULTIPLIES:
+            return  # exponentials serve for much else
         if isinstance(mark, Scores) and not mark.are_sums:
             mark = replace(mark, sinks=self._sinks(done, source, mark))
         if isinstance(done.result, Tensor):
@@ -315,11 +337,12 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
 
 _LARGEST = "topk"
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
-_SUMS = functions("sum")
+_SUMS, _EXPS = functions("sum"), functions("exp")
+_SCATTERS = functions("index_add scatter_add scatter_reduce")
 _STEPS = {
     func: step
     for step, several in (
-        ("exp", functions("exp")),
+        ("exp", _EXPS),
         ("sum", _SUMS),
         ("div", functions("div truediv true_divide divide")),
         ("logsumexp", [*functions("logsumexp"), torch.special.logsumexp]),

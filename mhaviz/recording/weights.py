@@ -193,7 +193,7 @@ class WeightsByHand:
             if letter in product.others(which) and letter in product.result:
                 product = replace(product, query=letter)
         how = Weighing(product, which, A.ndim + axis)
-        if made.scores is UNKNOWN and how.places[-2] < 0:  # a router's, unless it is a pool of tokens
+        if made.scores == UNKNOWN and how.places[-2] < 0:  # a router's, unless it is a pool of tokens
             pairs = zip(product.factors, product.axes, strict=True)
             keys = [(x, axes.find(product.axes[which][how.axis]) - x.ndim) for x, axes in pairs if x is not A]
             if not any(place >= -x.ndim and self.layouts.are_tokens(x, place) for x, place in keys):
@@ -201,7 +201,7 @@ class WeightsByHand:
         sides, alone, unclear = self._sides(made, how), how.alone, ""
         if A.ndim == 1:
             made.forget_unmet()
-            if not sides.why or made.scores is UNKNOWN:
+            if not sides.why or made.scores == UNKNOWN:
                 self.on_unseen("a softmax of one query times keys is multiplied by values, query by query")
             return
         if (layout := self.layouts.get(A)) is not None:
@@ -257,7 +257,7 @@ class WeightsByHand:
         key = product.axes[how.which][how.axis]
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
         fixed = all(self._is_fixed_along(product, number, key) for number in values)
-        why = _NO_PRODUCT if axes is UNKNOWN else why_none(axes.over_fixed(axis), fixed)
+        why = _NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why)

@@ -151,6 +151,27 @@ def over_two_axes(q, k, v):
     return torch.einsum("bhqxy,bhxyd->bhqd", A, v.unflatten(2, (2, T // 2)))
 
 
+EDGES = torch.cartesian_prod(torch.arange(T), torch.arange(T)).T
+
+
+def over_edges(q, k, v):
+    """As torch_geometric.utils.softmax has it, and GATConv's messages (Veličković et al. 2018, arXiv 1710.10903)."""
+    to, of = EDGES
+    S = F.leaky_relu(F.linear(q, U[None])[..., to, 0] + F.linear(k, U[None])[..., of, 0]).flatten(0, 1).T
+    index = to[:, None].expand_as(S)
+    largest = S.new_full((T, B * H), -torch.inf).scatter_reduce(0, index, S.detach(), "amax")
+    E = (S - largest.index_select(0, to)).exp()
+    A = E / (E.new_zeros(T, B * H).scatter_add_(0, index, E) + 1e-16).index_select(0, to)
+    messages = A[..., None] * v.flatten(0, 1).transpose(0, 1)[of]
+    return messages.new_zeros(T, B * H, D).index_add_(0, to, messages).transpose(0, 1).view_as(v)
+
+
+def over_edges_divided_afterwards(q, k, v):
+    to, of = EDGES
+    E = (q[:, :, to] * k[:, :, of]).sum(-1, keepdim=True).exp()
+    return torch.zeros_like(v).index_add(2, to, E * v[:, :, of]) / torch.zeros(B, H, T, 1).index_add(2, to, E)
+
+
 def in_one_product(q, k, v):
     return torch.einsum("bhqd,bhkd,bhke->bhqe", q, k, v)
 
@@ -175,6 +196,8 @@ OTHERS = [
     by_embedding_bags,
     over_two_axes,
     in_one_product,
+    over_edges,
+    over_edges_divided_afterwards,
     scores_by_sums,
     scores_by_distances,
     scores_head_by_head,
@@ -260,6 +283,10 @@ NOTHING = {
         torch.sigmoid(v @ nn.Parameter(torch.ones(D, 8))) @ nn.Parameter(torch.ones(8, D))
     ),
     "a norm that is weighed": lambda q, k, v: v * torch.einsum("bhtd,bhtd,bht->bh", q, k, v[..., 0])[..., None, None],
+    "a draw from a normal distribution": lambda q, k, v: (lambda z: z / z.sum(-2, keepdim=True))(
+        v + torch.ones_like(v) * (k / 2).exp()
+    ),
+    "sums of what decays": lambda q, k, v: torch.zeros_like(v).index_add(2, EDGES[0][:T], (-k.abs()).exp() * v),
     "a gate": lambda q, k, v: torch.sigmoid(q @ k.mT).mean(-1, keepdim=True) * v,
     "capped scores": lambda q, k, v: (5 * torch.tanh((q @ k.mT) / 5)).softmax(-1) @ v,
     "sums of weights": lambda q, k, v: (lambda A: A @ v + A.sum(-2).unsqueeze(-1) + A.sum(-1, keepdim=True))(
