@@ -7,6 +7,7 @@ follows the weights.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ class ByHand:
         self._weights, self._on_sums, self._on_error = weights, on_sums, on_error
         self._marks, self._fixed, self._layouts = weights.marks, weights.fixed, weights.layouts
         self._on_unseen = weights.on_unseen
+        self._numbers = count()
         self._products = Marks[tuple[Product, Callable[[], Tensor]]]()
 
     def looks(self) -> dict[Any, Look]:
@@ -83,7 +85,7 @@ class ByHand:
         product = product_of(done) if isinstance(done.result, Tensor) else None
         if product is None or len(product.factors) < 2:
             return
-        axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)))
+        axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)), next(self._numbers))
         if not axes.are_fixed and self._is_whole_attention(product):
             self._on_unseen("queries, keys and values are multiplied without a softmax")
         for which, factor in enumerate(product.factors):

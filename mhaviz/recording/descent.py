@@ -20,11 +20,12 @@ from mhaviz.recording.marks import Marks
 class Sides:
     """Whether the queries of what a softmax has weighed are fixed rows, and whether its keys are.
 
-    ``why``: it is no attention; "" if it is.
+    ``why``: it is no attention; "" if it is. ``scores``: see ``Order``.
     """
 
     are_fixed: tuple[bool, bool] = False, False
     why: str = ""
+    scores: tuple[int, frozenset[int]] | None = None
 
 
 ALL_TOKENS = Sides()
@@ -239,10 +240,12 @@ class Axes:
     Attributes:
         factors: of each axis, the numbers of the factors that have it; axes that were lost track of are not in it.
         roots: of each factor; see ``FixedRows``.
+        number: of the product, among all.
     """
 
     factors: dict[int, frozenset[int]]
     roots: tuple[Root | None, ...]
+    number: int = -1
 
     @property
     def are_fixed(self) -> bool:

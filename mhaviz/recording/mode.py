@@ -268,6 +268,7 @@ class Watch:
             if how is not None and not met.sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, as a vote among labels does")
             order = order.of_tokens(query, key, summed, are_made(*summed)).of_rows(query, key)
+            order = replace(order, scores=met.sides.scores)
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))

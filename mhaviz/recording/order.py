@@ -83,6 +83,7 @@ class Order:
         sequence: what the axis of the queries comes from; nothing: not known.
         through: the numbers of the attentions whose outputs queries and keys are made of, as far as is known.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
+        scores: the number of the product that they are, and which of its factors the keys are in; None: not known.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
         may_be_batch: whether queries may be the examples of a batch as well as the tokens of a sequence, and whether
             keys may be.
@@ -101,6 +102,7 @@ class Order:
     sequence: frozenset[Origin] = frozenset()
     through: frozenset[int] = frozenset()
     example: tuple[Origin, Cut] | None = None
+    scores: tuple[int, frozenset[int]] | None = None
     is_taken: bool = False
     may_be_batch: tuple[bool, bool] = False, False
 
@@ -115,6 +117,12 @@ class Order:
     def n_sharing(self) -> int:
         """How many heads share each head of the keys, as they are in the axis of the queries."""
         return math.prod(size for size, is_head in self.query if is_head)
+
+    def is_turned(self, other: "Order") -> bool:
+        """Whether both are softmaxes of the same scores, and the keys of one are queries of the other."""
+        if self.scores is None or other.scores is None:
+            return False
+        return self.scores[0] == other.scores[0] and self.scores[1].isdisjoint(other.scores[1])
 
     def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis], is_made: bool) -> "Order":
         """The same of the tokens along these axes, which have these features; of none, nothing is known.

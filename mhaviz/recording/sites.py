@@ -261,7 +261,8 @@ class Sites:
         site.heads = caught.heads
         order, is_one = caught.order, caught.call.shape[1] == 1 and not site.heads
         is_one = is_one and order.example is None and order.parts[1] is not None
-        if is_one and any(one.last.parts == order.parts and not one.heads for one in before):
+        others = [one for one in before if not one.heads and not one.last.is_turned(order)]
+        if is_one and any(one.last.parts == order.parts for one in others):
             self._miss(f"{site.name}: runs several times with one head each; which heads, of which layer, is not known")
         first = next((one for one in before if one.heads and one.joins is None), None)
         if first is None or not site.heads or (first.length, first.k_length) != caught.call.shape[2:]:
@@ -321,12 +322,14 @@ class Sites:
         others = [
             one
             for one in before
-            if one.last.made == made and not one.heads and not one.is_block
+            if one.last.made == made and not one.heads and not one.is_block and not one.last.is_turned(site.last)
             if own is None or (one.last.parts[1] == keys and (is_one or one.last.parts[0] != own))
         ]
         if others:
             self.leave_out(
-                (*others, site), "runs for parts of its queries, heads or examples in turn, which are not joined"
+                (*others, site),
+                "runs several times with the same features; whether these are parts of one attention, such as some of "
+                "its queries, is not known",
             )
         return bool(others)
 

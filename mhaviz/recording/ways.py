@@ -20,6 +20,7 @@ from mhaviz.recording.axes import (
     features_made,
     first_tokens,
     fitted,
+    given_layout,
     has_rows,
     lost,
     origins_of,
@@ -46,7 +47,15 @@ Way = Callable[["Layouts", Done], Layout | None]
 
 
 def _reshape(axes: "Layouts", done: Done) -> Layout:
-    return regrouped(axes.of(done.first), done.result.shape)
+    source, shape = axes.of(done.first), done.result.shape
+    if len(source.shape) == 1 < sum(n > 1 for n in shape) and source.scores is None and _is_of_numbers(source.axes[0]):
+        return given_layout(shape, is_input=False)  # rows and features that stand one behind the other
+    return regrouped(source, shape)
+
+
+def _is_of_numbers(axis: Axis) -> bool:
+    """Whether an axis comes from one that was given, and is of no features that a layer has made."""
+    return len(axis) == 1 and axis[0][0].given is not None and axis[0][0].maker is None
 
 
 def _permute(axes: "Layouts", done: Done) -> Layout:

@@ -252,15 +252,16 @@ class WeightsByHand:
         """What is fixed of weights that meet values, and whether they are those of attention."""
         axes, axis, product = made.scores, made.over, how.product
         are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) is True
+        scores = (axes.number, axes.factors[axis]) if axis in axes.factors else None
         if all(are_fixed) and not axes.are_fixed:
-            return Sides(are_fixed)
+            return Sides(are_fixed, scores=scores)
         key = product.axes[how.which][how.axis]
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
         fixed = all(self._is_fixed_along(product, number, key) for number in values)
         why = _NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
             why = "weighs values of each query's own, such as those of experts, not tokens"
-        return Sides(are_fixed, why)
+        return Sides(are_fixed, why, scores)
 
     def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool:
         """Whether what stands along an axis of a factor is fixed: its rows, or the parameters that have made it."""

@@ -499,3 +499,16 @@ def test_grouped_heads_that_write_under_a_mask(case):
     assert len(steps) == 3
     for caught, A in steps:
         torch.testing.assert_close(caught.call.weights(), A, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("made", [torch.linspace(-1, 1, 32).view(1, 4, 8), torch.arange(64.0).view(2, 4, 8)])
+def test_rows_that_were_cut_from_one_axis_are_no_heads(made):
+    project = nn.Linear(8, 8)
+
+    class Reads(nn.Module):
+        def forward(self, x):
+            q = torch.zeros(len(x), 4, 8) + made.flatten().view(-1, 4, 8)
+            return (q @ project(x).mT).softmax(-1) @ x, (q @ project(x).mT).softmax(-1)
+
+    seen, (_, A) = watch(Reads(), torch.randn(2, LENGTH, 8))
+    assert torch.equal(seen.weights(), A[:, None])

@@ -474,8 +474,35 @@ def test_several_softmaxes_of_one_module_in_a_list_are_no_heads():
     model = nn.Sequential(Heads(), BothWays())
     with torch.no_grad(), mhaviz.record(model) as recording:
         model(torch.randn(B, T, D))
-    assert [m.module for m in recording.attention.maps] == ["0.heads.*"]
-    assert any(line.startswith("1: ") and line.endswith("not shown") for line in recording.missed)
+    assert [(m.module, m.heads) for m in recording.attention.maps] == [
+        ("0.heads.*", (0, 1)),
+        ("1", (0,)),
+        ("1 #2", (0,)),
+    ]
+
+
+@pytest.mark.parametrize("lengths", [(T, T), (T, T + 2)])
+@pytest.mark.parametrize("are_projected", [True, False])
+def test_two_softmaxes_of_one_similarity_are_two_attentions(lengths, are_projected):
+    """Chen et al. 2017, ESIM, arXiv 1609.06038."""
+
+    class Aligned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = nn.Linear(D, D) if are_projected else nn.Identity()
+
+        def forward(self, a, b):
+            scores = self.project(a) @ b.mT
+            return scores.softmax(-1) @ b, scores.softmax(-2).mT @ a
+
+    model, (a, b) = Aligned(), (torch.randn(B, n, D) for n in lengths)
+    with torch.no_grad(), mhaviz.record(model) as recording:
+        model(a, b)
+        scores = model.project(a) @ b.mT
+    found = recording.attention.maps
+    assert not recording.missed
+    for m, A in zip(found, (scores.softmax(-1), scores.mT.softmax(-1)), strict=True):
+        np.testing.assert_allclose(m.weights, A[:1], rtol=CLOSE, atol=CLOSE)
 
 
 @pytest.mark.parametrize("add", [torch.add, torch.Tensor.add_], ids=["add", "add_"])
@@ -510,7 +537,7 @@ def test_slices_of_queries_are_no_layers(attend):
         for _ in range(2):
             layer(torch.randn(B, T, H * D))
     assert any(
-        "runs for parts of its queries, heads or examples in turn, which are not joined; not shown" in n
+        "whether these are parts of one attention, such as some of its queries, is not known; not shown" in n
         for n in recording.notices
     )
     with pytest.raises(mhaviz.MhavizError, match="none that was asked for"):
@@ -798,4 +825,4 @@ def test_chunks_of_queries_outside_of_modules_are_not_drawn_as_all(ends):
         for a, b in itertools.pairwise(ends):
             (q[:, :, a:b] @ k.mT).masked_fill(later[a:b], -torch.inf).softmax(-1) @ v
     assert recording.is_empty
-    assert any("runs for parts of its queries" in line for line in recording.missed)
+    assert any("whether these are parts of one attention" in line for line in recording.missed)
