@@ -606,6 +606,8 @@ class Recording(ContextDecorator):
         for site in self._sites.all:
             if site.number in self._heads and not site.is_part:
                 counted[(site.joins or site).number] += len(self._heads[site.number])
+        if sum(not self._sites.all[number].is_module for number in counted) > 1:
+            remarks = (*remarks, "what runs outside of modules is numbered as it ran, whether or not these are layers")
         n_heads = list(counted.values())
         several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
         count = len(counted)

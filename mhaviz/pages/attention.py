@@ -1,7 +1,7 @@
 """Maps of weights as a page: their heads, what each head does, and how to read them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,7 +22,8 @@ def attention_page(attention: Attention, can_choose: bool = True) -> Page:
     """
     maps = attention.maps
     with_layer = _tells_layer(attention)
-    blocks = [_heads(group, with_layer) for group in by_attention(maps)]
+    again = {m.module.rpartition(" #")[0] for m in maps if calls_text([m.module])}
+    blocks = [_heads(group, with_layer, again) for group in by_attention(maps)]
     left_out = partial(left_out_text, attention.maps, can_choose)
     return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
 
@@ -71,18 +72,19 @@ def _tells_layer(attention: Attention) -> bool:
     return len({m.layer for m in attention.maps}) > 1 or any(isinstance(n, int) and n > 1 for n in counts)
 
 
-def _heads(maps: dict[int, AttentionMap], with_layer: bool) -> Heads:
-    """One map, or several layers of an attention, or one layer in several forward passes."""
+def _heads(maps: dict[int, AttentionMap], with_layer: bool, again: Collection[str]) -> Heads:
+    """One map, or several layers of an attention, or one layer in several forward passes; ``again``: modules that run
+    more than once in a pass."""
     names = [m.module for m in maps.values()]
-    are_calls = len(set(names)) > 1 and calls_text(names).startswith("calls")
+    are_calls = calls_text(names).startswith("calls") or (len(set(names)) == 1 and names[0] in again)
     by_layer = tuple(_layer(place, m, with_layer, are_calls) for place, m in maps.items())
     if len(maps) == 1:
         return by_layer[0]
     first = by_layer[0]
     passes = list(dict.fromkeys(m.pass_number for m in maps.values()))
     is_film = len(passes) > 1
-    layers = list(dict.fromkeys(m.layer for m in maps.values()))
-    which = [calls_text(names) or layers_text(layers) if with_layer else "", passes_text(passes) if is_film else ""]
+    layers = "call 1" if are_calls else layers_text(list(dict.fromkeys(m.layer for m in maps.values())))
+    which = [calls_text(names) or layers if with_layer else "", passes_text(passes) if is_film else ""]
     about = ", ".join(filter(None, which))
     title = map_title(first.first, about, with_pass=not is_film)
     module = common_name(names) or ""

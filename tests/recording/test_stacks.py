@@ -223,3 +223,27 @@ def test_notices_of_several_models_tell_which():
             model(x)
     names = dict.fromkeys(line.partition(":")[0] for line in recording.notices)
     assert [*names] == ["Largest", "model 2.Largest", "model 3.Largest"]
+
+
+def documents(x):
+    """One after another, of other lengths."""
+    for n in (2, 3, 4):
+        F.scaled_dot_product_attention(*3 * [x[:, None, :n]])
+
+
+def chunks(x):
+    """Of queries, each of which reads all keys up to its own end."""
+    for end in (2, 4, 6):
+        mask = torch.ones(6, 6, dtype=torch.bool).tril()[end - 2 : end, :end]
+        F.scaled_dot_product_attention(x[:, None, end - 2 : end], x[:, None, :end], x[:, None, :end], mask)
+
+
+@pytest.mark.parametrize("run", [documents, chunks])
+def test_what_a_function_computes_again_is_called_calls(run):
+    with mhaviz.record() as recording:
+        run(torch.randn(1, 6, 8))
+    assert [head.rpartition(", ")[2] for head, _ in titles(recording)] == ["call 1", "call 2", "call 3"]
+    assert "is numbered as it ran, whether or not these are layers" in recording.attention.source.remark
+    with mhaviz.record() as recording:
+        nn.Sequential(Attention(), Attention())(torch.randn(1, 6, 8))
+    assert "numbered" not in recording.attention.source.remark
