@@ -66,7 +66,8 @@ def record(
 
     Attention is seen wherever it runs: ``F.scaled_dot_product_attention``, ``torch.nn``'s layers, ``flex_attention``,
     and product → softmax → product written by hand. What the program computes stays the same bit for bit, but for
-    what ``torch.compile`` would compile: it runs as it is written, and may differ in the last digits.
+    what ``torch.compile`` would compile: it runs as it is written, and may differ in the last digits. What
+    ``torch.jit`` has compiled is not seen.
 
     Args:
         model: the attention of this module alone, and names begin at it; None: whatever runs.

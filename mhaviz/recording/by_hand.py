@@ -161,8 +161,8 @@ class ByHand:
     def _linear(self, done: Done) -> None:
         """A layer, or a product of activations by the function of one."""
         x, weight = done.given("input", "weight")[:2]
-        are_followed = self._layouts.are_made(weight) or any(self._weights.of(one) is not None for one in (x, weight))
-        if type(weight) is Tensor and self._fixed.root(weight) is None and are_followed:
+        is_layer = type(weight) is not Tensor or self._fixed.root(weight) is not None
+        if not is_layer and (self._layouts.are_made(weight) or self._weights.of(x) or self._weights.of(weight)):
             self._product(done)
         else:
             self._if_marked(self._elementwise)(done)
