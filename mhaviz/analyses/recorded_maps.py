@@ -16,7 +16,7 @@ from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.records.attention import AttentionMap
-from mhaviz.records.tokens import OF_ONE_TEXT, Tokens
+from mhaviz.records.tokens import Tokens
 
 
 class RecordedMap(NamedTuple):
@@ -71,11 +71,19 @@ class RecordedMaps:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def add(self, seen: SiteCall, pass_number: int, example: int, batch_size: int, first_query: int = 0) -> None:
+    def add(
+        self,
+        seen: SiteCall,
+        pass_number: int,
+        example: int,
+        batch_size: int,
+        first_query: int = 0,
+        grows: bool = True,
+    ) -> None:
         """Add the run of an attention on one example of ``batch_size``.
 
         ``first_query``: above 0 of a step that goes on with a pass: where its queries begin. What the map had from
-        there on is replaced.
+        there on is replaced. ``grows``: whether its queries bring keys with them; else they are all of the same keys.
 
         Raises:
             MhavizError: it does not fit into memory; NaN or infinity; cells would have to be divided.
@@ -85,7 +93,7 @@ class RecordedMaps:
             kept = self._kept.get(key)
             if kept is not None:  # else its pass had begun before anybody looked
                 try:
-                    self._go_on(kept, seen, first_query)
+                    self._go_on(kept, seen, first_query, grows)
                 except MhavizError:  # what comes later would stand in its place
                     self.forget(*key)
                     raise
@@ -143,21 +151,20 @@ class RecordedMaps:
             kept.queries = kept.queries[:-rejected]
             kept.keys = kept.keys if is_cross else kept.keys[:-rejected]
 
-    def _go_on(self, kept: _Kept, seen: SiteCall, first_query: int) -> None:
+    def _go_on(self, kept: _Kept, seen: SiteCall, first_query: int, grows: bool) -> None:
         (queries,) = seen.queries
-        is_cross = seen.site.kind not in OF_ONE_TEXT
-        self._shorten(kept, first_query, is_cross)
+        self._shorten(kept, first_query, not grows)
         weights = float_array(seen.call.weights()[0])
         kept.q_length += weights.shape[1]
-        kept.k_length += 0 if is_cross else weights.shape[1]
+        kept.k_length += weights.shape[1] if grows else 0
         if kept.left_out:  # a step's own mask does not tell padding from what a window hides
             first_key = kept.k_length - weights.shape[2]
             weights = weights[..., [key for key in range(weights.shape[2]) if first_key + key not in kept.left_out]]
         _require_finite(weights)
         kept.queries = kept.queries + queries
-        kept.keys = kept.keys if is_cross else kept.keys + queries
+        kept.keys = kept.keys + queries if grows else kept.keys
         for one in kept.growing:
-            one.add(weights, grows=not is_cross)
+            one.add(weights, grows)
 
     def result(self) -> list[RecordedMap]:
         """All maps: attention by attention, of example after example of pass after pass."""

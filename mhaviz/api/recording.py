@@ -406,7 +406,7 @@ class Recording(ContextDecorator):
         looks_around = run.caught.order.windows > 1 and q_length != k_length  # and pads the first window
         rows = ("row", "row") if is_unplaced or looks_around else _rows_called(run.caught)
         # The queries of a masked map are the last keys, whatever stands before them: a prefix, or a cache's tokens.
-        first = run.site.k_length - q_length if kind == "masked" else run.first_query
+        first = run.site.k_length - q_length if run.site.kind == "masked" else run.first_query
 
         def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
             queries, keys = self._names.sides(
@@ -528,7 +528,8 @@ class Recording(ContextDecorator):
             output = None if run.caught.output is None else run.caught.output[place : place + 1]
             one = seen_of([place], Caught(example(run.caught.call, place), output))
             try:
-                self._maps.add(one, run.pass_number, place, batch_size, run.first_query)
+                grows = run.site.kind in OF_ONE_TEXT
+                self._maps.add(one, run.pass_number, place, batch_size, run.first_query, grows)
                 if one.padding is not None and not bool(one.padding.keys.all()):
                     _, _, q_length, k_length = run.caught.call.shape
                     # Keys of others may be of a cache that is not full yet, or come later: what they are is not known.

@@ -541,3 +541,33 @@ def test_nothing_is_said_of_a_pass_that_is_not_drawn():
     for m, A in zip(recording.attention.maps, model(ids, output_attentions=True).attentions, strict=True):
         np.testing.assert_allclose(m.weights, A[0], atol=1e-5)
     assert all(line.startswith("drawn is the first of") for line in recording.notices)
+
+
+def test_a_pass_that_begins_with_unknown_keys_and_goes_on_by_steps_has_rows():
+    """A cache that has lost some keys and holds the others in another order."""
+    torch.manual_seed(0)
+    q, k, cache, weights = nn.Linear(8, 8), nn.Linear(8, 8), None, []
+
+    class Cached(nn.Module):
+        def forward(self, x):
+            nonlocal cache
+            key = k(x)[:, None]
+            cache = key if cache is None else torch.cat([cache, key], 2)
+            weights.append((q(x)[:, None] @ cache.mT / 8**0.5).softmax(-1)[0, 0].numpy())
+            return F.scaled_dot_product_attention(q(x)[:, None], cache, cache)
+
+    model, seen = Cached(), []
+    with torch.no_grad(), record(model, passes="0-", on_attention=seen.append) as recording:
+        for n in (4, 1):
+            model(torch.randn(1, n, 8))
+        cache = cache[:, :, 2:].flip(2)
+        for n in (1, 1, 1):
+            model(torch.randn(1, n, 8))
+    m = recording.attention.maps[1]
+    expected = np.zeros((3, 6))
+    for row, A in enumerate(weights[2:]):
+        expected[row, : A.shape[1]] = A
+    np.testing.assert_allclose(m.weights[0], expected, atol=1e-6)
+    assert (m.kind, m.queries) == ("other", ("row 0", "row 1", "row 2"))
+    assert m.keys == tuple(f"row {place}" for place in range(6))
+    assert [one.keys[0].texts[0] for one in seen] == ["0", "0", "row 0", "row 0", "row 0"]
