@@ -258,8 +258,14 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
             "a rollout goes through single tokens, and --pool makes cells",
         ),
         (("--show", "rollout", "--head", "0"), "a rollout goes through all modules and all heads; leave out --head"),
-        (("--layer", "3-1"), "--layer: expected layers such as 0, 3-5 or all, got '3-1'"),
-        (("--examples", "x"), "--examples: expected examples such as 0, 3-5 or all, got 'x'"),
+        (
+            ("--layer", "3-1"),
+            "--layer: expected layers such as 0, 3-5 (the smaller first, at most 9,999) or all, got '3-1'",
+        ),
+        (
+            ("--examples", "x"),
+            "--examples: expected examples such as 0, 3-5 (the smaller first, at most 9,999) or all, got 'x'",
+        ),
         (("--passes", "x"), "--passes: expected numbers"),
         (("--size", "0"), "--size: expected at least 1 cell, got 0"),
         (("--grid", "14"), "--grid: expected rows and columns"),
