@@ -136,7 +136,7 @@ def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:
     """
     sizes, several = tuple(before), [place for place, size in enumerate(before) if size > 1]
     batch = [place for place in several if sizes[place] == batch_size]
-    if len(batch) == 1 or not several or (batch_size == 1 and len(several) == 1):
+    if len(batch) == 1 or not several:
         return Order(tuple(((size, place not in batch),) for place, size in enumerate(sizes)))
     raise MhavizError(
         f"whether heads or the batch are on its axes of {' and '.join(map(str, sizes))} before the queries is not "

@@ -470,11 +470,20 @@ def test_what_fits_two_readings_is_refused():
             q = x.repeat(1, 1, 1, 2).unfold(3, SIZE, SIZE)[..., 0, :]  # of which nobody knows what it has made
             return attend(q, q, q)
 
-    for program, x in (
+    class Broadcasting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(SIZE, SIZE)
+
+        def forward(self, query, x):  # of one query for three examples
+            return (query @ self.layer(x).mT).softmax(-1) @ x
+
+    for program, *given in (
         (Model(), torch.randn(3, 3, LENGTH, SIZE)),
         (lambda x: attend(x, x, x), torch.randn(3, LENGTH, SIZE)),
+        (Broadcasting(), torch.randn(1, LENGTH, SIZE), torch.randn(3, LENGTH, SIZE)),
     ):
-        seen, _ = watch(program, x)
+        seen, _ = watch(program, *given)
         assert seen == []
         (line,) = seen.missed
         assert "whether heads or the batch are on its axes of 3" in line
