@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from numpy.typing import NDArray
 
 MOST_CELLS, MOST_NUMBERS = 20_000, 10_000
+_ROUNDING = 1e-3  # pixels
 _OVERLAP = 1 / 360  # inches that a cell goes under the next ones, or paper would shine through between them
 
 
@@ -27,11 +28,18 @@ class Cells(AxesImage):
     def draw(self, renderer: RendererBase) -> None:
         """See ``Artist.draw``."""
         alike = (image.get_size() for image in _page(self).images if type(image) is Cells)
-        if not renderer.option_scale_image() or sum(rows * columns for rows, columns in alike) > MOST_CELLS:
-            super().draw(renderer)
-            return
         left, right, bottom, top = self.get_extent()
         colours = self.to_rgba(np.ma.asarray(self.get_array()), bytes=True)  # rows columns 4
+        if not renderer.option_scale_image() or sum(rows * columns for rows, columns in alike) > MOST_CELLS:
+            corners = _page(self).transData.transform([(left, bottom), (right, top)])
+            cell = np.abs(corners[1] - corners[0]) / colours.shape[1::-1]
+            if np.abs((whole := np.array([*corners[0], *cell])) - whole.round()).max() > _ROUNDING:
+                super().draw(renderer)
+                return
+            x, y, width, height = whole.round().astype(int)
+            # As matplotlib's own resampling would, in a tenth of its time: of many heads it takes half of all.
+            renderer.draw_image(renderer.new_gc(), x, y, colours[::-1].repeat(height, axis=0).repeat(width, axis=1))
+            return
         row, column = np.nonzero((colours[..., :3] < 255).any(axis=-1))
         height, width = (bottom - top) / colours.shape[0], (right - left) / colours.shape[1]
         x0, y0 = left + column * width, top + row * height

@@ -23,6 +23,7 @@ from mhaviz.records.axis import Axis
 from mhaviz.records.source import Source
 from mhaviz.views.colours import colours, needs_dark_text, palette
 from mhaviz.views.figure import fonts as fonts_module
+from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
@@ -435,3 +436,22 @@ def test_special_tokens_in_pictures_of_differences(random_attention):
     )
     found = colours_of(difference_figure(compare(before, after)))
     assert (found["[CLS]"], found["a"]) == ({FAINT}, {INK})
+
+
+@pytest.mark.parametrize("dpi", [150, 151.7, 40])
+def test_cells_are_the_pixels_that_matplotlib_itself_would_draw(monkeypatch, dpi):
+    rng = np.random.default_rng(0)
+    weights = rng.random((5, 7, 9)).astype(np.float32)
+    weights[:, 2, 4:] = 0.0
+    weights /= weights.sum(axis=-1, keepdims=True)
+    attention = Attention(Source("made"), (made_map(tuple("abcdefg"), tuple("ABCDEFGHI"), weights, "cross"),))
+
+    def drawn():
+        stream = io.BytesIO()
+        heatmap_figure(attention).savefig(stream, format="png", dpi=dpi)
+        stream.seek(0)
+        return mpl_image.imread(stream, format="png")
+
+    ours = drawn()
+    monkeypatch.setattr(Cells, "draw", mpl_image.AxesImage.draw)
+    np.testing.assert_array_equal(ours, drawn())
