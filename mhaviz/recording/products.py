@@ -107,6 +107,16 @@ class Weighing:
             if letter in self.product.result and letter not in there and self.weights.shape[place] > 1
         ]
 
+    @property
+    def is_mixing(self) -> bool:
+        """Whether a factor without the keys is summed with the weights over an axis that the values do not have."""
+        key = self._letters[self.axis]
+        of_values = "".join(
+            letters for n, letters in enumerate(self.product.axes) if key in letters and n != self.which
+        )
+        summed = {letter for axis, letter in enumerate(self._letters) if self.product.summed_over(axis, self.which)}
+        return not summed <= {*of_values}
+
     def values(self) -> Tensor | None:
         """The other factor, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
 

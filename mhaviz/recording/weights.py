@@ -209,6 +209,8 @@ class WeightsByHand:
                 how = replace(how, query=place_of_queries(layout, alone, how.places[-2], how.axis))
             except MhavizError as error:
                 unclear = str(error)
+        if how.is_mixing:
+            unclear = _MIXED
         adds = any(x is result for x in multiply.args)
 
         def multiply_again() -> None:
@@ -293,6 +295,7 @@ _NO_PRODUCT = (
     "weighs rows by a softmax of scores not seen to be queries times keys, as in additive attention, pools or routers"
 )
 _IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
+_MIXED = "mixes its heads in the product by which it meets values; not shown"
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
 _CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"

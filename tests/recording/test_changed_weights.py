@@ -237,6 +237,26 @@ def test_negative_weights_are_refused():
     assert "negative weights, down to -0." in line
 
 
+@pytest.mark.parametrize("is_in_one", [True, False])
+def test_heads_that_are_mixed_as_they_meet_values(is_in_one):
+    """Shazeer et al. 2020, talking heads, arXiv 2003.02436: what meets the values is of all heads."""
+    mix, value = torch.eye(H).roll(1, 0) * 0.5 + 0.1, qkv()[2]
+    expected = softmax().mT.transpose(1, 3) @ mix  # (…, heads)
+
+    def program():
+        if is_in_one:
+            return torch.einsum("bhij,hg,bgjd->bgid", softmax(), mix, value)
+        return torch.einsum("bhij,hg->bgij", softmax(), mix) @ value
+
+    seen, output = watch(program)
+    torch.testing.assert_close(torch.einsum("bijg,bgjd->bgid", expected, value), output)
+    if seen:
+        torch.testing.assert_close(seen.weights(), expected.permute(0, 3, 1, 2))
+    assert (len(seen), [line.partition(": ")[2] for line in seen.missed]) == (
+        (0, ["mixes its heads in the product by which it meets values; not shown"]) if is_in_one else (1, [])
+    )
+
+
 def test_what_a_change_takes_away_goes_to_no_sink():
     _, _, value = qkv()
     sinks = [
