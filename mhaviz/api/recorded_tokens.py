@@ -172,22 +172,25 @@ class TokenNames:
         there = [read for read in self._inputs.ids if read.number in numbers]
         if not there:
             return None
-        least = 0 if self._tokenizer is None else self._tokenizer.vocab_size
-        texts = [
-            read
-            for read in there
-            if read.vocabulary >= least and read.ids.shape[1] == length and self._may_be_text(read.ids[0].tolist())
-        ]
+        texts = [read for read in there if read.ids.shape[1] == length and self._may_be_text(read)]
         is_one = len(there) == len(numbers) and all(torch.equal(texts[0].ids, read.ids) for read in texts)
-        if not texts or not is_one:
+        if not texts or not is_one or not _are_of_text(texts[0].ids[0].tolist()):
             return None
         # What was added up has the tokens of each: one that was replaced in all of them is gone.
         gone = None if any(read.replaced is None for read in texts) else reduce(and_, [read.replaced for read in texts])
         return replace(texts[-1], replaced=gone)
 
-    def _may_be_text(self, ids: list[int]) -> bool:
-        is_run = all(b - a == 1 for a, b in pairwise(ids))
-        return len(ids) == 1 if is_run and self._tokenizer is not None else not is_run and len(set(ids)) > 1
+    def _may_be_text(self, read: ReadIds) -> bool:
+        """Whether these numbers may be the tokenizer's: those of a table with as many rows as it has tokens, or few
+        more, which are neither places from the first on nor of one type."""
+        if self._tokenizer is None:
+            return read.ids.shape[1] > 1 and _are_of_text(read.ids[0].tolist())
+        ids, least = read.ids, self._tokenizer.vocab_size
+        n_tokens = max(len(self._tokenizer), least)
+        if not least <= read.vocabulary <= n_tokens + max(64, n_tokens // 20):
+            return False
+        places = torch.arange(ids.shape[1], device=ids.device)
+        return len(places) == 1 or not any(bool((ids == one).all()) for one in (places, ids[:, :1]))
 
     def _special(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         if self._tokenizer is None:
@@ -219,6 +222,11 @@ _found: dict[str, Any] = {}
 
 def _with_subclasses(kind: type) -> set[type]:
     return {kind}.union(*map(_with_subclasses, kind.__subclasses__()))
+
+
+def _are_of_text(ids: list[int]) -> bool:
+    """Whether several numbers are neither those of positions nor all of one type."""
+    return len(ids) == 1 or (len(set(ids)) > 1 and not all(b - a == 1 for a, b in pairwise(ids)))
 
 
 def _rows(called: str, first: int, length: int) -> Tokens:

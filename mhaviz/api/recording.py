@@ -80,8 +80,8 @@ def record(
             "0,last"; None: the first that reaches each attention. The steps of a decoder that writes are one pass.
         examples: which of a batch are drawn: a number, several, or "all".
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
-        tokens: names of the tokens; None: by the only tokenizer of transformers that there is, else positions, or rows
-            where they may be the examples of a batch as well.
+        tokens: names of the tokens; None: by the only tokenizer of transformers that there is, where they were looked
+            up in a table of its size, else positions, or rows where they may be the examples of a batch as well.
         grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
         statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
         page: keep what a page for the browser needs; see ``attend``.

@@ -9,6 +9,7 @@ from torch.nn import functional as F  # noqa: N812
 import mhaviz
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.recording.inputs import SeenInputs
+from mhaviz.recording.order import Order
 from mhaviz.records.attention import Attention
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
@@ -202,6 +203,67 @@ def test_words_that_others_stand_in_the_place_of_alone_lose_their_names(monkeypa
     with mhaviz.record(program) as recording, torch.no_grad():
         program(torch.tensor([[5, 8, 3, 1]]), OTHER)
     assert recording.attention.maps[0].keys == tuple("ehca")  # 8 is special: it says that something is there
+
+
+class Tables(nn.Module):
+    """Adds up what is looked up in several tables, and attends."""
+
+    def __init__(self, *sizes):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(n, 8) for n in sizes)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, *ids):
+        x = sum(table(one) for table, one in zip(self.tables, ids, strict=True))
+        return self.attention(x, x, x)[0]
+
+
+FROM_TWO = PLACES + 2
+OWN, OTHERS = tuple("echa"), tuple("0123")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ids", "names"),
+    [
+        ([9], [ONE], OWN),
+        ([9 + 64], [ONE], OWN),  # filled up
+        ([9 + 65], [ONE], OTHERS),  # items of a shop
+        ([9], [FROM_TWO], OTHERS),
+        ([9, 2], [ONE, TYPES], OWN),
+        ([9, 9], [ONE, TYPES], OWN),  # GPT-2 has types in the table of its words
+        ([9, 9], [ONE, PLACES], OWN),
+        ([9, 514], [ONE, FROM_TWO], OWN),  # RoBERTa's places
+        ([9, 500], [ONE, OTHER], OWN),
+        ([9, 9], [ONE, ONE], OWN),
+        ([9, 32], [ONE, OTHER], OTHERS),  # two streams of codes
+        ([9, 9], [ONE, FROM_TWO], OTHERS),
+        ([9, 9], [FROM_TWO, ONE], OTHERS),
+    ],
+)
+def test_names_are_of_the_only_table_that_may_be_the_tokenizers(monkeypatch, sizes, ids, names):
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Letters)
+    monkeypatch.setattr(
+        "mhaviz.models.pretrained.reading.name_tokens", lambda _, ids: Tokens(tuple("abcdefgh"[i - 1] for i in ids))
+    )
+    with mhaviz.record(program := Tables(*sizes)) as recording, torch.no_grad():
+        program(*ids)
+    assert recording.attention.maps[0].keys == names
+
+
+def test_a_large_vocabulary_may_be_filled_up_by_a_twentieth(monkeypatch):
+    class Large(Letters):
+        vocab_size = 10_000
+
+        def __len__(self):
+            return 10_000
+
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Large)
+    for n_rows, numbers in {9_999: (), 10_500: tuple(ONE[0].tolist()), 10_501: ()}.items():
+        inputs = SeenInputs()
+        number = inputs.read(ONE, n_rows)
+        order = Order((), reads=(frozenset({number}),) * 2)
+        ((tokens,), _) = TokenNames(inputs, None, None, pytest.fail).sides(0, (1, 1, 4, 4), (0,), 0, False, order=order)
+        assert tokens.ids == numbers
 
 
 TEXT_OF_SIX, LEARNED = torch.tensor([[5, 3, 8, 1, 6, 2]]), torch.randn(1, 2, 8)
