@@ -527,7 +527,7 @@ def with_plain_mask(seen: SiteCall) -> SiteCall:
     """The same call by the simplest rule that hides the same keys: see ``AttentionCall.with_plain_mask``."""
     if not isinstance(seen.call, AttentionCall):
         return seen
-    call, reach = seen.call.with_plain_mask(seen.site.kind == "masked")
+    call, reach = seen.call.with_plain_mask(seen.site.kind == "masked" or seen.call.causal)
     return replace(seen, call=call, reach=reach)
 
 

@@ -272,7 +272,7 @@ class Watch:
             caught = caught_weights(A, order)
             if met.is_changed and isinstance(caught.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 caught = replace(caught, call=replace(caught.call, has_sink=False))
-            if met.visible is not None:
+            if met.visible is not None and not (met.is_changed and _has_hidden(A, met.visible)):
                 caught = replace(caught, visible=order.arrange(met.visible))
             if how is None:
                 return caught
@@ -360,6 +360,14 @@ class Watch:
         if tensors[0].is_meta or not all(x.numel() for x in tensors):
             return "computes with tensors that hold nothing"
         return None
+
+
+def _has_hidden(A: Tensor, visible: Tensor) -> bool:
+    """Whether keys that a mask had hidden have weight all the same, as after a second softmax; (…, q_length, k_length).
+
+    A row that sees no key has any weights.
+    """
+    return bool(((A != 0) & ~visible & visible.any(dim=-1, keepdim=True)).any())
 
 
 _MOST_LINES = 1000

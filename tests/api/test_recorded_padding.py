@@ -341,3 +341,18 @@ def test_keys_that_no_query_may_see_are_left_out_and_called_padding_of_the_queri
     said = [recording.attention.source.remark, *recording.notices]
     assert any("padding" in line for line in said) == is_padding
     assert ("keys that no query may see are left out" in said[0]) == (not is_padding)
+
+
+@pytest.mark.parametrize("change", [lambda A: (2 * A).softmax(-1), lambda A: 0.7 * A + 0.3 / 7])
+def test_keys_that_have_weight_after_all_are_no_padding(change):
+    class Changing(ByHand):
+        def forward(self, x, visible):
+            q, k, v = (self.heads(f(x)) for f in (self.q, self.k, self.v))
+            self.A = change(torch.softmax((q @ k.mT).masked_fill(~visible, self.hide), dim=-1))
+            return self.A @ v
+
+    model, (x, padding) = Changing(), batch()
+    with torch.no_grad(), mhaviz.record(model, examples=1) as recording:
+        model(x, ~padding[:, None, None])
+    (m,) = recording.attention
+    np.testing.assert_array_equal(m.weights, model.A[1].numpy())

@@ -280,3 +280,25 @@ def test_tensors_that_hold_nothing():
     seen, _ = watch(SDPA, meta, meta, meta)
     assert not seen
     assert "hold nothing" in seen.missed[0]
+
+
+def test_a_causal_mask_between_two_inputs_of_one_length_is_drawn():
+    class Cross(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k = nn.Linear(16, 16), nn.Linear(16, 16)
+
+        def forward(self, y, x):
+            self.heads = q, k = [z.unflatten(-1, (2, 8)).transpose(1, 2) for z in (self.q(y), self.k(x))]
+            return SDPA(q, k, k, is_causal=True)
+
+    torch.manual_seed(0)
+    model = Cross()
+    with torch.no_grad(), record(model) as recording:
+        model(torch.randn(1, 5, 16), torch.randn(1, 5, 16))
+    (m,) = recording.attention
+    q, k = model.heads
+    torch.testing.assert_close(
+        torch.from_numpy(m.weights), _exact(q, k, k, is_causal=True)[0].float(), rtol=0, atol=CLOSE
+    )
+    assert m.kind == "cross"
