@@ -373,6 +373,7 @@ _ELEMENTWISE = [
         "clone detach cpu cuda tril triu cat concat concatenate gather index_select index_fill pad roll linear conv2d "
         "setitem index_put scatter addcmul batch_norm"
     ),
+    F.one_hot,  # of an argmax
 ]
-_MAPS = functions("sigmoid exp2 relu tanh clamp clip clamp_min clamp_max softplus elu pow square gumbel_softmax")
+_MAPS = functions("sigmoid exp2 relu tanh clamp clip clamp_min clamp_max softplus elu pow square gumbel_softmax argmax")
 """Those that map scores one by one, or draw weights by them."""

@@ -30,6 +30,16 @@ def relu(q, k, v):
     return torch.einsum("bhqk,bhkd->bhqd", F.relu(torch.einsum("bhqd,bhkd->bhqk", q, k)) ** 2 / T, v)
 
 
+def hard(q, k, v):
+    """Of each query the key of the largest score alone (Xu et al. 2015, arXiv 1502.03044)."""
+    return F.one_hot((q @ k.mT).argmax(-1), T).float() @ v
+
+
+def hard_by_places(q, k, v):
+    S = q @ k.mT
+    return torch.zeros_like(S).scatter_(-1, S.argmax(-1, keepdim=True), 1.0) @ v
+
+
 def gumbel(q, k, v):
     return F.gumbel_softmax(q @ k.mT, tau=1.0, dim=-1) @ v
 
@@ -208,6 +218,8 @@ OTHERS = [
     exp2,
     divided_afterwards,
     relu,
+    hard,
+    hard_by_places,
     gumbel,
     sparsemax,
     over_the_queries,
