@@ -25,6 +25,7 @@ class Origin:
         parents: axes of features of which a layer has read a part alone: a layer that is shared by heads.
         given: of a tensor that was not seen to be computed, the place of this axis and the number of all.
         is_lost: whether it came of a function that may have put anything there.
+        is_slice: of one that is lost, whether it is a part of what was joined of several, such as examples and heads.
         rows: of the columns of an image's patches, the axis of their rows.
         patches: of the tokens of a sequence, those that are patches of an image; None: none is, or it is not known.
         cuts: what was cut from it, one after the other.
@@ -43,6 +44,7 @@ class Origin:
     parents: frozenset["Origin"] = frozenset()
     given: tuple[int, int] | None = None
     is_lost: bool = False
+    is_slice: bool = False
     rows: "Origin | None" = None
     patches: Patches | None = None
     reads: frozenset[Read] = frozenset()
@@ -218,10 +220,12 @@ def through_along(*axes: Axis) -> frozenset[int]:
 
 def fitted(axis: Axis, size: int) -> Axis:
     """The same axis when it has another length: cut, or with more behind it."""
-    if math.prod(n for _, n in axis) == size:
+    before, origins = math.prod(n for _, n in axis), origins_of(axis)
+    if before == size:
         return axis
-    origins = origins_of(axis)
-    return ((_unread(origins.pop()), size),) if len(origins) == 1 else lost(size)
+    if len(origins) == 1:
+        return ((_unread(origins.pop()), size),)
+    return ((Origin(size, is_lost=True, is_slice=size < before), size),)
 
 
 def first_tokens(axis: Axis, size: int) -> Axis:

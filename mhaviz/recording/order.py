@@ -227,6 +227,8 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
         return None
     *before, query, key = axes_at(layout, places)
     heads = _heads(before, query, key, layout.scores.summed)
+    if not heads and any(origin.is_slice for origin in origins_of(*before, all_of=True)):
+        raise MhavizError("runs for some examples and heads at a time, and which they are is not known; not shown")
     if heads is None:
         return None
     shared = [layout.axes[place] for place in alone if place not in places[-2:]]

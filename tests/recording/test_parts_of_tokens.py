@@ -515,12 +515,6 @@ def test_single_heads_that_read_what_others_have_made_are_layers(add):
     ]
 
 
-def folded(q, k, v):
-    """As diffusion models slice attention: heads stand in the batch, a few of them at a time."""
-    q, k, v = (x.reshape(B * H, T, D) for x in (q, k, v))
-    return torch.cat([(a @ b.mT).softmax(-1) @ c for a, b, c in zip(q.split(2), k.split(2), v.split(2), strict=True)])
-
-
 def causal_chunks(q, k, v, n=3):
     """As long inputs are read: a few queries at a time, each of which sees what is before it."""
     starts = range(0, T, n)
@@ -530,9 +524,8 @@ def causal_chunks(q, k, v, n=3):
     )
 
 
-@pytest.mark.parametrize("attend", [folded, causal_chunks], ids=lambda way: way.__name__)
-def test_slices_of_queries_are_no_layers(attend):
-    layer = Layer(attend)
+def test_slices_of_queries_are_no_layers():
+    layer = Layer(causal_chunks)
     with mhaviz.record(layer, passes="0-") as recording:
         for _ in range(2):
             layer(torch.randn(B, T, H * D))
@@ -805,6 +798,20 @@ def test_a_loop_over_examples_that_stand_behind_the_tokens_is_not_shown(cut, is_
         nn.Sequential(Loop(D, 3 * D), Loop(D, 3 * D))(torch.randn(T, B, D))
     assert recording.is_empty
     assert [line[:25] for line in recording.notices] == [f"{i}: runs for some examples" for i in (0, 1)]
+
+
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+@pytest.mark.parametrize("take", [lambda x, n: x.split(n), lambda x, n: [x[i : i + n] for i in range(0, len(x), n)]])
+@pytest.mark.parametrize("size", range(1, B * H))
+def test_slices_of_examples_and_heads_are_not_shown(attend, take, size):
+    """Sliced attention of diffusers: the last slice may be as long as the batch."""
+    recording, _ = recorded(
+        lambda *three: [attend(*one) for one in zip(*(take(x.flatten(0, 1), size) for x in three), strict=True)]
+    )
+    assert recording.is_empty
+    assert recording.notices == [
+        "Layer: runs for some examples and heads at a time, and which they are is not known; not shown"
+    ]
 
 
 def test_a_module_that_runs_for_some_examples_at_a_time_is_shown():
