@@ -564,6 +564,8 @@ class Recording(ContextDecorator):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
             self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
+        if not run.caught.order.is_numbered:
+            self._remarks["some heads are numbered as they stand in the softmax"] = None
         windows = run.caught.order.windows
         if windows > 1:
             lengths, why = f"{q_length:,} tokens", ""

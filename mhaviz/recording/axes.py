@@ -21,6 +21,7 @@ class Origin:
 
     Attributes:
         size: its length.
+        step: of a factor that was split off, how far apart its numbers stood; 0: not known.
         maker: of features, what tells the layer's matrix from others; None: no layer made it.
         parents: axes of features of which a layer has read a part alone: a layer that is shared by heads.
         given: of a tensor that was not seen to be computed, the place of this axis and the number of all.
@@ -40,6 +41,7 @@ class Origin:
     """
 
     size: int
+    step: int = 1
     maker: int | None = None
     parents: frozenset["Origin"] = frozenset()
     given: tuple[int, int] | None = None
@@ -291,10 +293,11 @@ def regrouped(source: Layout, shape: Sequence[int]) -> Layout:
             origin, n = left.pop() if left else (None, 0)
             if origin is None or (missing % n and n % missing):  # no factor ends here: what follows is not known either
                 return Layout(sizes, (*axes, *map(lost, sizes[place:])), source.scores)
-            parts.append((origin, min(n, missing)))
             if n > missing:
                 left.append((origin, n // missing))
-            missing //= min(n, missing)
+                origin, n = origin.replace(step=origin.step * (n // missing)), missing
+            parts.append((origin, n))
+            missing //= n
         # Layouts of length 1 go where they were: one query may have joined an axis of heads.
         is_before_one = sizes[place + 1 : place + 2] == (1,)
         while left and left[-1][1] == 1 and not (is_before_one and (size > 1 or parts)):

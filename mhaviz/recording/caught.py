@@ -79,7 +79,8 @@ class Caught:
     def heads(self) -> frozenset[int]:
         """The numbers of its heads, if they are some of a layer's; none: all, or not known.
 
-        All heads are numbered as they stand in the softmax, in whatever order a program has put them before.
+        All heads are numbered as they stand in the softmax, in whatever order a program has put them before, but for
+        those of several axes, which are in the order of the features where that is known; see ``Order.steps``.
         """
         first, n_heads = self.order.heads or (0, 0)
         return frozenset(range(first, first + self.call.shape[1])) if n_heads > self.call.shape[1] else frozenset()

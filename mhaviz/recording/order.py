@@ -85,6 +85,9 @@ class Order:
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
         scores: the number of the product that they are, and which of its factors the keys are in; None: not known.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
+        steps: how far apart heads stand among the features, by each factor before the queries that is of heads, where
+            these stand in another order; none: they are in theirs, or it is not known.
+        is_numbered: whether heads are known to be in the order of the features.
         may_be_batch: whether queries may be the examples of a batch as well as the tokens of a sequence, and whether
             keys may be.
     """
@@ -104,6 +107,8 @@ class Order:
     example: tuple[Origin, Cut] | None = None
     scores: tuple[int, frozenset[int]] | None = None
     is_taken: bool = False
+    steps: tuple[int, ...] = ()
+    is_numbered: bool = True
     may_be_batch: tuple[bool, bool] = False, False
 
     @property
@@ -111,7 +116,8 @@ class Order:
         """Whether the axes are batch_size, n_heads, q_length already."""
         batch, *heads = self.before or ((),)
         in_place = len(heads) == 1 and all(is_head or size == 1 for size, is_head in heads[0])
-        return in_place and not self.query and not any(is_head and size > 1 for size, is_head in batch)
+        in_place = in_place and not any(is_head and size > 1 for size, is_head in batch)
+        return in_place and not self.query and not self.steps
 
     @property
     def n_sharing(self) -> int:
@@ -171,6 +177,8 @@ class Order:
         n_before, columns = len(factors), x.shape[-1]
         batch = [place for place, (_, is_head) in enumerate(factors) if not is_head]
         heads = [place for place, (_, is_head) in enumerate((*factors, *rows)) if is_head]
+        if self.steps:
+            heads = [place for _, place in sorted(zip(self.steps, heads, strict=True), reverse=True)]
         left = [n_before + place for place, (_, is_head) in enumerate(rows) if not is_head]
         sizes = [size for size, _ in (*factors, *rows)]
         batch_size, n_heads, length = (math.prod(sizes[place] for place in part) for part in (batch, heads, left))
@@ -255,7 +263,19 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     is_lost = not has_queries and any(o.is_lost for o, _ in key) and any(o.given and o.given[0] for o in of_tokens)
     if is_lost:
         raise MhavizError(OWN_KEYS)
-    return replace(order, heads=_heads_of(layout.scores.summed, n_heads))
+    order = replace(order, heads=_heads_of(layout.scores.summed, n_heads))
+    return _numbered(order, tuple(factor for axis in (*before, query) for factor in axis if factor[0] in heads))
+
+
+def _numbered(order: Order, heads: Axis) -> Order:
+    """The same with heads in the order of the features that they were split off, if that is known."""
+    steps = [origin.step for origin, n in heads if n > 1]
+    is_known = len(origins_of(heads)) < 2 and len(steps) == len({*steps} - {0})
+    if len(steps) < 2 or (is_known and steps == sorted(steps, reverse=True)):
+        return order
+    if not is_known or order.query or order.heads:
+        return replace(order, is_numbered=False)
+    return replace(order, steps=tuple(origin.step for origin, _ in heads))
 
 
 def axes_at(layout: Layout | None, places: Sequence[int]) -> list[Axis]:

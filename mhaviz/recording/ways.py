@@ -240,7 +240,7 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     found = _cut_from(parts, layouts, range(len(old))[::-1])
     if len(makers) == len(parts) > 1:
         whole = Origin(len(parts) * source.shape[-1], maker=next(iter(makers)))
-        found = -1, ((whole, len(parts)),), ((whole, source.shape[-1]),)
+        found = -1, ((whole.replace(step=0), len(parts)),), ((whole, source.shape[-1]),)
     if found is not None and dim < len(old):
         place, new, each = found
         old[place] = each
@@ -358,7 +358,7 @@ def _cut_from(
             ((origin, n),) = several[0]
             if (origin.maker is not None) == is_last and origin.size % (len(parts) * n) == 0:
                 whole = origin.replace(cuts=(), beside=None)
-                return place, ((whole, len(parts)),), ((whole, n),)
+                return place, ((whole.replace(step=0), len(parts)),), ((whole, n),)
     return None
 
 
@@ -466,6 +466,8 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
         read = summed[1 - matrix]
         is_mixture = before is not None and len(read) == 1 and read[0] == fitted(read[0], columns)
         made = read[0] if is_mixture else features_made(columns, product.factors[matrix], read)
+        if len(alone[matrix]) > 1:
+            made = tuple((origin.replace(step=0), n) for origin, n in made)
     found: list[Axis] = []
     for letter, size in zip(product.result, shape, strict=True):
         if matrix is not None and letter in alone[matrix]:

@@ -1,5 +1,6 @@
 """Which axes are of heads, however a program lays out its tensors: against weights that are computed head by head."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -8,6 +9,7 @@ from transformers import MistralConfig, MistralForCausalLM
 from watched import watch
 from zoo.program import spread
 
+import mhaviz
 from mhaviz.attention.call import AttentionCall
 
 LENGTH, SIZE = 5, 4
@@ -403,10 +405,45 @@ def test_grouped_heads_behind_their_queries():
         seen, (_, q, k) = watch(program, torch.randn(2, LENGTH, 16))
         expected = [[q[b, :, g, r] @ k[b, :, g].T for g in range(2) for r in range(3)] for b in range(2)]
         expected = torch.stack([torch.stack(of_one) for of_one in expected]).softmax(-1)
-        own = seen.weights().detach()
-        if form == "bqrgk":
-            own = own.unflatten(1, (3, 2)).transpose(1, 2).flatten(1, 2)
-        torch.testing.assert_close(own, expected.detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(seen.weights().detach(), expected.detach(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2), (2, 2), (2, 1), (1, 3), (4, 2)])
+@pytest.mark.parametrize("is_split_twice", [False, True])
+@pytest.mark.parametrize("to", ["bghnd", "gbhnd", "hbgnd", "bhgnd", "ghbnd"])
+def test_heads_of_two_axes_are_numbered_by_the_features(sizes, is_split_twice, to):
+    """Of "b n (h g) d → b g h n d", h heads of keys: a head has the rows of W_Q that it has in the program."""
+    h, g = sizes
+    query, key = nn.Linear(16, h * g * SIZE), nn.Linear(16, h * SIZE)
+
+    def program(x):
+        q, k = query(x), key(x).unflatten(-1, (h, SIZE))
+        q = q.unflatten(-1, (h * g, SIZE)).unflatten(-2, (h, g)) if is_split_twice else q.unflatten(-1, (h, g, SIZE))
+        q = torch.einsum(f"bnhgd->{to}", q).contiguous()
+        made = to.replace("d", "s")
+        A = torch.einsum(f"{to},bshd->{made}", q / 2, k).softmax(-1)
+        return torch.einsum(f"{made},bshd->{to}", A, k)
+
+    x = torch.randn(2, LENGTH, 16)
+    with torch.no_grad(), mhaviz.record() as recording:
+        program(x)
+    q, k = (layer.double()(x[0].double()).split(SIZE, -1) for layer in (query, key))
+    expected = torch.stack([(q[i] @ k[i // g].T / 2).softmax(-1) for i in range(h * g)]).detach()
+    (m,) = recording.attention.maps
+    torch.testing.assert_close(torch.as_tensor(m.weights).double(), expected, rtol=0, atol=1e-5)
+    assert not recording.attention.source.remark
+
+
+def test_heads_of_which_no_order_is_known_are_said_to_be_numbered_by_the_softmax():
+    query, key = nn.Linear(16, 6 * SIZE), nn.Linear(16, 2 * SIZE)
+    with torch.no_grad(), mhaviz.record() as recording:
+        q, k = (f(torch.randn(2, LENGTH, 16)) for f in (query, key))
+        q = torch.stack(q.chunk(3, -1)[::-1], 1).unflatten(-1, (2, SIZE)).transpose(2, 3)
+        k = k.unflatten(-1, (2, SIZE)).transpose(1, 2)[:, None]
+        A = (q @ k.mT).softmax(-1)
+        A @ k
+    assert recording.attention.source.remark == "some heads are numbered as they stand in the softmax"
+    np.testing.assert_allclose(recording.attention.maps[0].weights, A[0].flatten(0, 1), atol=1e-6)
 
 
 def test_of_two_axes_that_keys_lack_no_batch_is_taken_for_queries():
