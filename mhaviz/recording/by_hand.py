@@ -184,6 +184,9 @@ class ByHand:
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """``of``: the mark of what the softmax is of."""
+        if isinstance(of, Scores) and of.has_own:
+            self._on_unseen("a softmax of scores of keys of each query's own, joined with those of keys that all share")
+            return
         if isinstance(of, Scores) and of.mapped == _LARGEST:
             self._on_unseen("a softmax of the largest of queries times keys")
             of = None
@@ -262,7 +265,7 @@ class ByHand:
         if isinstance(mark, Scores) and mark.stage == "exp" and mark.axes == UNKNOWN and done.func not in MULTIPLIES:
             return  # exponentials serve for much else
         if isinstance(mark, Scores) and not mark.are_sums:
-            mark = replace(mark, sinks=self._sinks(done, source, mark))
+            mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
         if isinstance(done.result, Tensor):
             if done.func is not F.linear or _mixes_heads(source, done.result):
                 self._marks.set(done.result, mark)
@@ -276,6 +279,15 @@ class ByHand:
             and not mark.axes.are_fixed
         ):
             self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
+
+    def _has_own(self, done: Done) -> bool:
+        """Whether scores are joined with others, and the keys of some alone have the axis of the queries."""
+        scores = [(x, mark) for x in done.each() if isinstance(mark := self._marks.get(x), Scores)]
+        queries = {axis for _, mark in scores if (axis := mark.axes.query(-1)) is not None}
+        is_own = done.func in _JOINTS and any(
+            x.shape[axis] > 1 and len(mark.axes.factors.get(axis, ())) > 1 for x, mark in scores for axis in queries
+        )
+        return is_own or any(mark.has_own for _, mark in scores)
 
     def _sinks(self, done: Done, source: Tensor, mark: Scores) -> int:
         """How many numbers of the last axis are of no product, once scores may have been joined with others."""

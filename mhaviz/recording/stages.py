@@ -23,6 +23,7 @@ class Scores:
         mapped: by what it has been mapped, if by another function.
         sinks: so many numbers of its last axis no product has made.
         stage: of a softmax that is written out: "sums" are of exponentials, logarithms of these or of weights.
+        has_own: whether scores of keys of each query's own were joined with those of keys that queries share.
         axis: over which "sums" and logarithms are; None: of no such stage, or not known.
     """
 
@@ -31,6 +32,7 @@ class Scores:
     sinks: int = 0
     stage: Literal["scores", "exp", "sums", "log sums", "log weights"] = "scores"
     axis: int | None = None
+    has_own: bool = False
 
     @property
     def are_sums(self) -> bool:

@@ -336,6 +336,47 @@ def shifted(x):
     return torch.stack([F.pad(x, (0, 0, 2, 0))[:, :, i : i + T] for i in range(3)], -1)
 
 
+def scores_of_own_keys(q, k, v):
+    return torch.einsum("bhid,bhimd->bhim", q, k), lambda A: torch.einsum("bhim,bhimd->bhid", A, v)
+
+
+def scores_of_own_keys_by_rows(q, k, v):
+    return (q[:, :, :, None] @ k.mT).squeeze(-2), lambda A: torch.einsum("bhim,bhimd->bhid", A, v)
+
+
+def scores_of_one_own_key(q, k, v):
+    return torch.einsum("bhid,bhid->bhi", q, k[:, :, :, 0])[..., None], lambda A: A * v[:, :, :, 0]
+
+
+def scores_of_shared_keys(q, k, v):
+    return q @ k[:, :, 0].mT, lambda A: A @ v[:, :, 0]
+
+
+@pytest.mark.parametrize(
+    "score", [scores_of_own_keys, scores_of_own_keys_by_rows, scores_of_one_own_key, scores_of_shared_keys]
+)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_keys_of_each_querys_own_beside_those_that_all_share_are_not_shown(score, is_first):
+    """Wu et al. 2022, Memorizing Transformers, arXiv 2203.08913: each query has keys that were retrieved for it."""
+
+    def attend(q, k, v):
+        own, shared = k[:, :, (torch.arange(T)[:, None] + torch.arange(3)) % T], q @ k.mT
+        S, weigh = score(q, own, own)
+        A = torch.cat([S, shared] if is_first else [shared, S], -1).clamp(-50, 50).softmax(-1)
+        n = S.shape[-1]
+        outputs.append(weigh(A[..., :n]) + A[..., n:] @ v if is_first else weigh(A[..., T:]) + A[..., :T] @ v)
+        made.append(A)
+
+    outputs, made = [], []
+    recording, _ = recorded(attend)
+    assert recording.is_empty == (score is not scores_of_shared_keys)
+    for m in recording.attention.maps if score is scores_of_shared_keys else ():
+        torch.testing.assert_close(torch.as_tensor(m.weights), made[0][0], rtol=0, atol=CLOSE)
+    if recording.is_empty:
+        (line,) = recording.notices
+        assert "keys of each query's own, joined with those of keys that all share" in line
+
+
 @pytest.mark.parametrize("window", [windows, gathered, shifted])
 @pytest.mark.parametrize("way", ["einsum", "matmul", "sdpa"])
 def test_a_window_for_each_query_is_not_shown(window, way):
