@@ -138,7 +138,8 @@ def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:
     sizes, several = tuple(before), [place for place, size in enumerate(before) if size > 1]
     batch = [place for place in several if sizes[place] == batch_size]
     if len(batch) == 1 or not several:
-        return Order(tuple(((size, place not in batch),) for place, size in enumerate(sizes)))
+        factors = tuple(((size, place not in batch),) for place, size in enumerate(sizes))
+        return Order(factors, is_split=several == batch)
     raise MhavizError(
         f"whether heads or the batch are on its axes of {' and '.join(map(str, sizes))} before the queries is not "
         f"known; record what makes its queries as well, or call it from a module that is given the batch first"

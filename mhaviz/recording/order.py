@@ -87,6 +87,7 @@ class Order:
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
         steps: how far apart heads stand among the features, by each factor before the queries that is of heads, where
             these stand in another order; none: they are in theirs, or it is not known.
+        is_split: whether all heads are known to be factors of the features that queries or keys have.
         is_numbered: whether heads are known to be in the order of the features.
         may_be_batch: whether queries may be the examples of a batch as well as the tokens of a sequence, and whether
             keys may be.
@@ -108,6 +109,7 @@ class Order:
     scores: tuple[int, frozenset[int]] | None = None
     is_taken: bool = False
     steps: tuple[int, ...] = ()
+    is_split: bool = True
     is_numbered: bool = True
     may_be_batch: tuple[bool, bool] = False, False
 
@@ -263,8 +265,10 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     is_lost = not has_queries and any(o.is_lost for o, _ in key) and any(o.given and o.given[0] for o in of_tokens)
     if is_lost:
         raise MhavizError(OWN_KEYS)
-    order = replace(order, heads=_heads_of(layout.scores.summed, n_heads))
-    return _numbered(order, tuple(factor for axis in (*before, query) for factor in axis if factor[0] in heads))
+    factors = tuple(factor for axis in (*before, query) for factor in axis if factor[0] in heads)
+    features = origins_of(*layout.scores.summed, all_of=True)
+    is_split = origins_of(factors) <= features.union(*(origin.parents for origin in features))
+    return _numbered(replace(order, heads=_heads_of(layout.scores.summed, n_heads), is_split=is_split), factors)
 
 
 def _numbered(order: Order, heads: Axis) -> Order:

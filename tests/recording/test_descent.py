@@ -1,5 +1,7 @@
 """Whether a softmax runs over tokens, or over fixed rows such as experts: what is drawn is attention alone."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -608,6 +610,51 @@ def test_learned_queries_and_memory_tokens_are_attention(make):
     assert ("fixed rows" in recording.attention.source.remark) is any(ATTENTION[make])
     are_fixed = [m.rows.tokens.texts[0] == "fixed 0" for m in maps[::B]]
     assert are_fixed == ATTENTION[make]
+
+
+class Slots(nn.Module):
+    """Learned queries (experts, slots, features), as of soft mixtures of experts: Puigcerver et al. 2024, arXiv
+    2308.00951. ``way``: how they meet tokens; of "split keys" experts are heads.
+    """
+
+    def __init__(self, way, has_layer, sizes):
+        super().__init__()
+        self.way, self.k = way, nn.Linear(D, D) if has_layer or way == "split keys" else nn.Identity()
+        self.phi = nn.Parameter(torch.randn(*sizes, D // sizes[0] if way == "split keys" else D))
+
+    def forward(self, x):
+        k, phi = self.k(x), self.phi
+        if self.way == "split keys":
+            k = k.unflatten(-1, (len(phi), -1)).transpose(1, 2)
+            self.A = (phi @ k.mT).softmax(-1)
+            return self.A @ k
+        if self.way == "matmul":
+            self.A = (phi @ k[:, None].mT).softmax(-1)
+            return self.A @ k[:, None]
+        if self.way == "matrix":
+            S = (k @ phi.flatten(0, 1).T).unflatten(-1, phi.shape[:2])
+        else:
+            S = torch.einsum("bnd,esd->bnes", k, phi)
+        A = S.softmax(1)
+        self.A = A.permute(0, 2, 3, 1)
+        return torch.einsum("bnes,bnd->besd", A, k)
+
+
+@pytest.mark.parametrize("has_layer", [False, True])
+@pytest.mark.parametrize("sizes", [(4, 3), (B, 3), (1, 3)])
+@pytest.mark.parametrize("way", ["einsum", "matrix", "matmul", "split keys"])
+def test_an_axis_of_learned_queries_is_of_heads_where_features_are_split_into_it(way, sizes, has_layer):
+    model = Slots(way, has_layer, sizes)
+    with torch.no_grad(), mhaviz.record(model, examples="all") as recording:
+        model(tokens())
+    if way != "split keys" and sizes[0] > 1:
+        assert recording.is_empty
+        (line,) = recording.notices
+        assert re.search("whether (one is of heads|heads or the batch are on its axes of 2 and 2) .*is not known", line)
+        return
+    for m, one in zip(recording.attention.maps, model.A, strict=True):
+        torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
+        assert m.queries == ("fixed 0", "fixed 1", "fixed 2")
 
 
 def test_a_plain_script_knows_no_fixed_rows():
