@@ -81,7 +81,8 @@ def record(
         examples: which of a batch are drawn: a number, several, or "all".
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
         tokens: names of the tokens; None: by the only tokenizer of transformers that there is, where they were looked
-            up in a table of its size, else positions, or rows where they may be the examples of a batch as well.
+            up in a table of its size, else positions, or rows where they may be the examples of a batch as well, or
+            constants of a module.
         grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
         statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
         page: keep what a page for the browser needs; see ``attend``.
@@ -242,8 +243,8 @@ class Recording(ContextDecorator):
             is_unplaced = pass_number in site.unplaced
             kind: Kind = "other" if site.is_block or is_unplaced else site.kind
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
-            if kind != "masked":  # no example of a batch is later than another
-                own, others = site.last.may_be_batch
+            if kind != "masked":  # no example of a batch is later than another, and no constant
+                own, others = map(any, zip(site.last.may_be_batch, site.may_be_fixed, strict=True))
                 queries = _as_rows(queries) if own and queries == m.rows.tokens else queries
                 keys = _as_rows(keys) if others and keys == m.columns.tokens else keys
             if site.is_block or is_unplaced:
@@ -560,6 +561,8 @@ class Recording(ContextDecorator):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
         if any(run.caught.order.may_be_batch) and run.site.kind != "masked":
             self._remarks["a row is a token or an example of a batch, as nothing tells"] = None
+        if None in run.caught.are_fixed and run.site.kind != "masked":
+            self._remarks["a row is a token or a constant of the program, as nothing tells"] = None
         if run.caught.order.is_taken and isinstance(run.caught.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
@@ -697,12 +700,12 @@ def _rows_called(caught: Caught) -> tuple[str, str]:
     """What queries and keys are called that are no tokens, and "" of those that are."""
     if caught.order.channels and not any(caught.are_fixed):
         return "channel", "channel"
-    queries, keys = ("fixed" * fixed for fixed in caught.are_fixed)
+    queries, keys = ("fixed" if fixed else "" for fixed in caught.are_fixed)
     return queries, keys
 
 
 def _as_rows(tokens: Tokens) -> Tokens:
-    """The same of what may be examples of a batch as well as tokens of a sequence."""
+    """The same of what may be examples of a batch, or constants, as well as tokens of a sequence."""
     return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
 
 

@@ -59,7 +59,7 @@ class Caught:
         call: what it computed with, or the weights that it made.
         output: what it made of the values, (batch_size, n_heads, q_length, d_value); None: not known, or of weights
             that dropout had changed.
-        are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are.
+        are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are; None: not known.
         zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
         mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
             is not known.
@@ -69,7 +69,7 @@ class Caught:
 
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
-    are_fixed: tuple[bool, bool] = False, False
+    are_fixed: tuple[bool | None, bool | None] = False, False
     zero: Zero | None = None
     mixed: Callable[[], Mixed | None] | None = None
     visible: Tensor | None = None

@@ -1,8 +1,8 @@
 """Knows which tensors are fixed rows, and so whether scores are of tokens.
 
-Parameters, buffers and constants of a module are fixed, those too that it makes while it runs, and so is what is made
-of these alone. Queries may be fixed: they are learned, and the softmax runs over tokens. Keys may not, as those of a
-router, a codebook or a memory.
+Parameters and buffers of a module are fixed, constants too that it makes while it runs, and so is what is made of these
+alone. Of a plain attribute that is not known: it may be a constant, or an input that was kept there. Queries may be
+fixed: they are learned, and the softmax runs over tokens. Keys may not, as those of a router, a codebook or a memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ from mhaviz.recording.marks import Marks
 
 @dataclass(frozen=True)
 class Sides:
-    """Whether the queries of what a softmax has weighed are fixed rows, and whether its keys are.
+    """Whether the queries of what a softmax has weighed are fixed rows, and whether its keys are; None: not known.
 
     ``why``: it is no attention; "" if it is. ``scores``: see ``Order``.
     """
 
-    are_fixed: tuple[bool, bool] = False, False
+    are_fixed: tuple[bool | None, bool | None] = False, False
     why: str = ""
     scores: tuple[int, frozenset[int]] | None = None
 
@@ -42,8 +42,15 @@ class Constant:
     is_fixed: bool | None
 
 
-Root = int | Constant
-"""What a fixed tensor comes from: a parameter, a buffer or a constant by its id, or what was made."""
+@dataclass(frozen=True)
+class Kept:
+    """Plain attributes of modules, by their ids: constants, or inputs that were kept there before the call."""
+
+    ids: frozenset[int]
+
+
+Root = int | Constant | Kept
+"""What a fixed tensor comes from: a parameter or a buffer by its id, what was made, or what may be an input as well."""
 
 
 WRITTEN = 0
@@ -88,10 +95,10 @@ class FixedRows:
     def sides(self, query: Tensor, key: Tensor, value: Tensor) -> Sides:
         """What is fixed of an attention."""
         roots = [self.root(x) for x in (query, key, value)]
-        are_fixed = roots[0] is not None, roots[1] is not None
-        if all(are_fixed) and roots[0] == roots[1]:
+        are_fixed = are_rows_fixed(roots[:1]), are_rows_fixed(roots[1:2])
+        if roots[0] is not None and roots[0] == roots[1]:
             return Sides(are_fixed)
-        return Sides(are_fixed, why_none(None if roots[1] == WRITTEN else are_fixed[1], roots[2] is not None))
+        return Sides(are_fixed, why_none(are_fixed[1], are_rows_fixed(roots[2:])))
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
@@ -118,11 +125,11 @@ class FixedRows:
         if isinstance(written, Tensor):
             self._write(name, written, [root for x, root in zip(tensors, roots, strict=True) if x is not written])
         elif roots and (all(map(_is_fixed, roots)) or (isinstance(roots[0], Constant) and set(roots) == {roots[0]})):
-            self._set_all(done.result, roots[0])
+            self._set_all(done.result, _root_of_all(roots))
         elif name in _CHOOSING and (fixed := list(filter(_is_fixed, roots))):
             others = [x for x, root in zip(tensors, roots, strict=True) if _is_unset(root)]
             if len(fixed) + len(others) == len(roots):
-                self._set_all(done.result, WRITTEN if any(map(_is_integer, others)) else fixed[0])
+                self._set_all(done.result, WRITTEN if any(map(_is_integer, others)) else _root_of_all(fixed))
 
     def _set_all(self, result: Any, root: Root | None) -> None:
         for x in result if isinstance(result, list | tuple) else (result,):
@@ -136,12 +143,17 @@ class FixedRows:
         if isinstance(root, Constant):
             if not are_fixed:
                 root.is_fixed = False
+            elif isinstance(kept := _root_of_all(others), Kept):
+                self._set_all((written, written._base), kept)
             elif root.is_fixed is None and (others or name in _COPYING):
                 root.is_fixed = True
-        elif root is not None and not are_fixed and (name in _COPYING or root != id(written)):
-            owner = self._roots.tensor(root)  # as x is of x.data
-            is_same = owner is not None and owner.untyped_storage()._cdata == written.untyped_storage()._cdata
-            self._set_all((written, written._base, owner if is_same else None), ACTIVE)
+        elif root is not None and not are_fixed:
+            ids = root.ids if isinstance(root, Kept) else {root}
+            if name in _COPYING or ids != {id(written)}:
+                owners = [owner for one in ids if (owner := self._roots.tensor(one)) is not None]  # as x is of x.data
+                storage = written.untyped_storage()._cdata
+                same = [owner for owner in owners if owner.untyped_storage()._cdata == storage]
+                self._set_all((written, written._base, *same), ACTIVE)
 
     def begins(self, module: nn.Module) -> None:
         """Learn what is fixed of a module that begins to run, and of those within it."""
@@ -158,7 +170,8 @@ class FixedRows:
                 self._modules.set(one, True)
                 for x in vars(one).values():
                     if type(x) is Tensor:
-                        self._roots.set(x, id(x))
+                        is_factor = x.is_floating_point() and x.numel() == 1
+                        self._roots.set(x, id(x) if is_factor else Kept(frozenset({id(x)})))
 
 
 def _parts_of(module: nn.Module) -> list[nn.Module]:
@@ -182,6 +195,19 @@ def _is_tensor(x: object) -> bool:
 
 def _is_fixed(root: Root | None) -> bool:
     return root is not None and not (isinstance(root, Constant) and not root.is_fixed)
+
+
+def _root_of_all(roots: Sequence[Root | None]) -> Root | None:
+    """The root of what is made of fixed tensors."""
+    kept = [root.ids for root in roots if isinstance(root, Kept)]
+    return Kept(frozenset().union(*kept)) if kept else roots[0] if roots else None
+
+
+def are_rows_fixed(roots: Sequence[Root | None]) -> bool | None:
+    """Whether rows that are made of all of these are fixed; None: not known."""
+    if not roots or None in roots:
+        return False
+    return None if any(isinstance(root, Kept) or root == WRITTEN for root in roots) else True
 
 
 def _is_unset(root: Root | None) -> bool:
@@ -224,9 +250,9 @@ _COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "ma
 _RANDOM = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 
 
-def why_none(keys: bool | None, values: bool) -> str:
+def why_none(keys: bool | None, values: bool | None) -> str:
     """Why weights are no attention, by whether keys and values are fixed rows (None: not known); "" if they are."""
-    if keys is None:
+    if keys is None or (values is None and not keys):
         return "weighs rows of which it is not known whether they are tokens"
     if keys:
         return f"weighs {'a memory of ' if values else ''}fixed rows, not tokens"
@@ -259,15 +285,12 @@ class Axes:
     def are_fixed_along(self, axis: int) -> bool | None:
         """Whether what stands along an axis is fixed; None: not known."""
         holders = self.factors.get(axis)
-        if holders is None or any(self.roots[number] == WRITTEN for number in holders):
-            return None
-        return all(self.roots[number] is not None for number in holders)
+        return None if holders is None else are_rows_fixed([self.roots[number] for number in holders])
 
-    def are_fixed_beside(self, axis: int) -> bool:
-        """Whether all factors without this axis are fixed: those of queries, of an axis of keys."""
+    def are_fixed_beside(self, axis: int) -> bool | None:
+        """Whether all factors without this axis are fixed, those of queries, of an axis of keys; None: not known."""
         holders = self.factors.get(axis, frozenset())
-        beside = [root for number, root in enumerate(self.roots) if number not in holders]
-        return bool(beside) and None not in beside
+        return are_rows_fixed([root for number, root in enumerate(self.roots) if number not in holders])
 
     def query(self, axis: int) -> int | None:
         """The axis of the queries, of one of keys: the last that no factor with this one has; None: not known."""

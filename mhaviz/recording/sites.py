@@ -52,6 +52,7 @@ class SeenSite:
         n_step: how many queries its last run had.
         n_before: how many more keys than queries its first run had, such as learned keys.
         last: of its last run that was no step.
+        may_be_fixed: whether its queries may be constants of the program as well as tokens, and whether its keys may.
         is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
         heads: those of which it was in its first run; none: all, or not known.
         joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
@@ -78,6 +79,7 @@ class SeenSite:
     n_step: int = 0
     n_before: int = 0
     last: Order = NO_ORDER
+    may_be_fixed: tuple[bool, bool] = False, False
     is_part: bool = False
     heads: frozenset[int] = frozenset()
     joins: "SeenSite | None" = None
@@ -233,6 +235,8 @@ class Sites:
         site.n_step = site.length
         site.keys, site.is_followed = _known_by(caught, site.k_length), True
         site.last, site.call = caught.order, place.call
+        own, others = site.may_be_fixed
+        site.may_be_fixed = own or caught.are_fixed[0] is None, others or caught.are_fixed[1] is None
         self._note_blocks(site, beside, place, caught)
         if self._is_some_examples(site, place) or self._is_slice(site, beside, caught):
             return None
@@ -498,7 +502,7 @@ def _kind(caught: Caught) -> Kind:
     """By where its queries and keys come from, as far as that is known."""
     _, _, q_length, k_length = caught.call.shape
     (query, key), are_same = caught.order.parts, caught.order.are_same
-    if are_same is False or len({*caught.are_fixed}) > 1:
+    if are_same is False or {True, False} <= {*caught.are_fixed}:
         return "cross"
     is_causal = isinstance(caught.call, AttentionCall) and caught.call.causal
     ends = {one.start + one.n for one in (query, key) if are_same and one is not None and one.step}

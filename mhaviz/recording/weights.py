@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.errors import MhavizError
 from mhaviz.recording.axes import Layout
-from mhaviz.recording.descent import UNKNOWN, Constant, FixedRows, Sides, why_none
+from mhaviz.recording.descent import UNKNOWN, Constant, FixedRows, Sides, are_rows_fixed, why_none
 from mhaviz.recording.functions import COPIES, DROPOUTS, RESHAPES, VIEWS, axis_after, functions
 from mhaviz.recording.layouts import Layouts
 from mhaviz.recording.looks import Done, unseen
@@ -253,23 +253,24 @@ class WeightsByHand:
     def _sides(self, made: Made, how: Weighing) -> Sides:
         """What is fixed of weights that meet values, and whether they are those of attention."""
         axes, axis, product = made.scores, made.over, how.product
-        are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) is True
+        are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) if axis in axes.factors else False
         scores = (axes.number, axes.factors[axis]) if axis in axes.factors else None
-        if all(are_fixed) and not axes.are_fixed:
+        if False not in are_fixed and not axes.are_fixed:
             return Sides(are_fixed, scores=scores)
         key = product.axes[how.which][how.axis]
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
-        fixed = all(self._is_fixed_along(product, number, key) for number in values)
+        found = {self._is_fixed_along(product, number, key) for number in values}
+        fixed = False if False in found else None if None in found else True
         why = _NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why, scores)
 
-    def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool:
+    def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool | None:
         """Whether what stands along an axis of a factor is fixed: its rows, or the parameters that have made it."""
         factor = product.factors[number]
-        if self.fixed.root(factor) is not None:
-            return True
+        if (root := self.fixed.root(factor)) is not None:
+            return are_rows_fixed([root])
         mark, axis = self.marks.get(factor), product.axes[number].index(letter) - factor.ndim
         if not isinstance(mark, Scores) or mark.are_sums or any(isinstance(root, Constant) for root in mark.axes.roots):
             return False  # a matrix of constants mixes tokens, as a running mean does

@@ -233,7 +233,7 @@ def test_fixed_rows_are_drawn_where_they_are_asked_for(make):
     assert recording.is_empty
     (line,) = recording.notices
     assert line.endswith("not drawn unless `module` names it")
-    with pytest.raises(mhaviz.MhavizError, match=r"fixed rows|each query's own"):
+    with pytest.raises(mhaviz.MhavizError, match=r"fixed rows|rows of which it is not|each query's own"):
         recording.attention  # noqa: B018
     with mhaviz.record(model, module="*", examples="all") as recording:
         model(x)
@@ -244,6 +244,8 @@ def test_fixed_rows_are_drawn_where_they_are_asked_for(make):
         torch.testing.assert_close(torch.as_tensor(m.weights), one.detach(), rtol=0, atol=1e-6)
         if "fixed rows" in line and "tokens whose" not in line:
             assert m.columns.tokens.texts[0] == "fixed 0"
+        if "not known" in line:
+            assert m.columns.tokens.texts[0] == "row 0"
         assert m.kind in ("cross", "other")
 
 
@@ -655,6 +657,75 @@ def test_an_axis_of_learned_queries_is_of_heads_where_features_are_split_into_it
     for m, one in zip(recording.attention.maps, model.A, strict=True):
         torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
         assert m.queries == ("fixed 0", "fixed 1", "fixed 2")
+
+
+class GivenBefore(_Program):
+    """Reads what was kept on it before the call, as pix2pix does."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.make, self.words, self.places, self.queries = make, nn.Embedding(9, D), nn.Embedding(T, D), torch.ones(T)
+        self.pytorch = nn.MultiheadAttention(D, H, batch_first=True)
+
+    def set_input(self, x, other):
+        self.x, self.other, self.ids, self.mask = x, other, torch.arange(B * T).view(B, T) % 5, torch.ones(B, T, 1)
+        self.latents = torch.randn(B, T, D)
+
+    def forward(self, given):
+        queries, keys, masked = self.make(self, given)
+        q, k, v = self.q(queries), self.k(keys), self.v(keys)
+        if masked == "pytorch":
+            return self.pytorch(queries, keys, keys)[0]
+        if masked == "fused":
+            return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])
+        S = q @ k.mT
+        return (S.masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf) if masked else S).softmax(-1) @ v
+
+
+def _copied(model):
+    x = torch.zeros(B, T, D)
+    x[:, :] = model.x
+    return x
+
+
+ROWS, NUMBERS = (tuple(f"{called}{place}" for place in range(T)) for called in ("row ", ""))
+KEPT = {
+    "by hand": (lambda m, x: (m.x, m.x, ""), ROWS, ROWS),
+    "fused": (lambda m, x: (m.x, m.x, "fused"), ROWS, ROWS),
+    "a layer of PyTorch": (lambda m, x: (m.x, m.x, "pytorch"), ROWS, ROWS),
+    "numbers of tokens": (lambda m, x: (m.words(m.ids), m.words(m.ids), ""), ROWS, ROWS),
+    "with positions and a mask": (lambda m, x: ((m.places.weight + m.x) * m.mask,) * 2 + ("",), ROWS, ROWS),
+    "copied": (lambda m, x: (_copied(m),) * 2 + ("",), ROWS, ROWS),
+    "causal": (lambda m, x: (m.x, m.x, "causal"), NUMBERS, NUMBERS),
+    "queries": (lambda m, x: (m.latents, x, "fused"), ROWS, NUMBERS),
+    "queries by hand": (lambda m, x: (m.latents, x, ""), ROWS, NUMBERS),
+    "beside what is given": (lambda m, x: (x + m.x, x + m.x, ""), NUMBERS, NUMBERS),
+    "keys": (lambda m, x: (x, m.x, "fused"), None, None),
+    "keys by hand": (lambda m, x: (x, m.x, ""), None, None),
+    "keys of another": (lambda m, x: (m.x, m.other, ""), None, None),
+    "keys of another, fused": (lambda m, x: (m.x, m.other, "fused"), None, None),
+    "keys of another, with the same mask": (lambda m, x: (m.x * m.mask, m.other * m.mask, ""), None, None),
+    "keys, copied": (lambda m, x: (x, _copied(m), "fused"), None, None),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_kept_on_a_module_before_the_call_may_be_an_input_or_a_constant(name):
+    make, queries, keys = KEPT[name]
+    model = GivenBefore(make)
+    model.set_input(tokens(), tokens() + 1)
+    with torch.no_grad(), mhaviz.record(model) as recording:
+        model(tokens())
+    if queries is None:
+        (line,) = recording.notices
+        assert "rows of which it is not known whether they are tokens; not drawn unless `module` names it" in line
+        with torch.no_grad(), mhaviz.record(model, module="*") as recording:
+            model(tokens())
+        queries, keys = (ROWS if "another" in name else NUMBERS), ROWS
+    (m,) = recording.attention
+    assert (m.queries, m.keys) == (queries, keys)
+    assert "fixed" not in recording.attention.source.remark
+    assert ("constant of the program" in recording.attention.source.remark) is (ROWS in (queries, keys))
 
 
 def test_a_plain_script_knows_no_fixed_rows():
