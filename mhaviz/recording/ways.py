@@ -337,10 +337,11 @@ def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis |
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
-    """What is stacked or joined, the layout of each, and the first that is known."""
+    """What is stacked or joined, the layout of each, and the first that is known, of scores rather than of sinks."""
     parts = done.argument(0, "tensors")
     layouts = [axes.get(x) for x in parts]
-    return parts, layouts, next((layout for layout in layouts if layout is not None), None)
+    known = [layout for layout in layouts if layout is not None]
+    return parts, layouts, next((layout for layout in known if layout.are_scores), known[0] if known else None)
 
 
 def _cut_from(

@@ -731,9 +731,10 @@ def test_tokens_that_are_joined_in_their_order_are_no_rows(take):
     assert m.keys == tuple(map(str, range(len(m.keys))))
 
 
-def with_sink(q, k, v):
+def with_sink(q, k, v, sinks=None):
     S = q @ k.mT
-    return torch.cat([torch.zeros(B, H, T, 1), S], -1).softmax(-1)[..., 1:] @ v
+    sinks = torch.zeros(B, H, T, 1) if sinks is None else sinks.expand(B, H, T, 2)
+    return torch.cat([sinks, S], -1).softmax(-1)[..., sinks.shape[-1] :] @ v
 
 
 def with_rows(q, k, v, rows=None, mask=None):
@@ -748,6 +749,7 @@ CAUSAL = torch.ones(T, T + 2, dtype=torch.bool).tril(2)
     ("attend", "first", "rows"),
     [
         (with_sink, 0, 0),
+        (lambda *qkv: with_sink(*qkv, nn.Parameter(torch.ones(H)).view(1, H, 1, 1)), 0, 0),
         (with_rows, 0, 2),
         (lambda *qkv: with_rows(*qkv, torch.zeros(1, 1, 2, D).expand(B, H, 2, D)), 0, 2),
         (lambda *qkv: with_rows(*qkv, torch.zeros(B, H, 9, D).exp()), 0, 9),
