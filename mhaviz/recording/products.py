@@ -107,6 +107,10 @@ class Weighing:
             if letter in self.product.result and letter not in there and self.weights.shape[place] > 1
         ]
 
+    def keeps(self, axis: int) -> bool:
+        """Whether this axis of the weights, if it is longer than 1, is one of what came of them."""
+        return self.weights.shape[axis] == 1 or self._letters[axis] in self.product.result
+
     @property
     def is_mixing(self) -> bool:
         """Whether a factor without the keys is summed with the weights over an axis that the values do not have."""

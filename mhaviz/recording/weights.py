@@ -211,6 +211,8 @@ class WeightsByHand:
                 unclear = str(error)
         if how.is_mixing:
             unclear = _MIXED
+        elif mark.query not in (None, axis) and not how.keeps(mark.query):
+            unclear = _POOLED
         adds = any(x is result for x in multiply.args)
 
         def multiply_again() -> None:
@@ -296,6 +298,7 @@ _NO_PRODUCT = (
     "weighs rows by a softmax of scores not seen to be queries times keys, as in additive attention, pools or routers"
 )
 _IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
+_POOLED = "sums over its queries, or over heads, in the product by which it meets values; not shown"
 _MIXED = "mixes its heads in the product by which it meets values; not shown"
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 

@@ -257,6 +257,21 @@ def test_heads_that_are_mixed_as_they_meet_values(is_in_one):
     )
 
 
+@pytest.mark.parametrize("equation", ["bhij,bjd->bhd", "bhij,bhjd->bhd", "bhij,bhjd->bd", "bhij,bhjd->bid"])
+def test_queries_that_are_summed_as_they_meet_values(equation):
+    """What a pool over queries leaves is no query; heads that are summed have met the values each by itself."""
+    value = qkv()[2][:, 0] if ",bjd" in equation else qkv()[2]
+    seen, output = watch(lambda: torch.einsum(equation, softmax(), value))
+    expected = softmax() @ (value if value.ndim == 4 else value[:, None])
+    summed = [axis for axis, letter in enumerate("bhid") if letter not in equation.partition(">")[2]]
+    torch.testing.assert_close(output, expected.sum(summed))
+    if "i" in equation.partition(">")[2]:
+        torch.testing.assert_close(seen.weights(), softmax())
+    else:
+        assert (len(seen), len(seen.missed)) == (0, 1)
+        assert "sums over its queries, or over heads, in the product by which it meets values" in seen.missed[0]
+
+
 def test_what_a_change_takes_away_goes_to_no_sink():
     _, _, value = qkv()
     sinks = [
