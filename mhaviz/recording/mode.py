@@ -264,9 +264,10 @@ class Watch:
                 raise MhavizError(met.why_unknown)
             order = order_of(met.layout, met.places, met.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
             summed = ((),) if met.layout is None or met.layout.scores is None else met.layout.scores.summed
-            if met.sides.are_fixed[0] and not order.is_split:
+            if met.sides.are_fixed[0] is not False and not order.is_split:
                 raise MhavizError(
-                    "its queries are fixed rows of several axes, and whether one is of heads is not known; not shown"
+                    "its queries are, or may be, fixed rows of several axes, and whether one is of heads is not known; "
+                    "not shown"
                 )
             query, key = axes_at(met.layout, met.places[-2:])
             if how is not None and not met.sides.why and self._are_labels(how, key):

@@ -151,10 +151,9 @@ class Order:
         )
 
     def of_rows(self, query: Axis, key: Axis) -> "Order":
-        """The same, with whether these axes may be of the batch: they stand first in what the program is given, no
-        other axis is of the batch, and no numbers of tokens were looked up for them."""
-        has_batch = any(not is_head for axis in self.before for _, is_head in axis)
-        sides = (not has_batch and _is_first(axis) and not reads_along(axis) for axis in (query, key))
+        """The same, with whether these axes may be of the batch: they stand first in what the program is given, and no
+        numbers of tokens were looked up for them."""
+        sides = (_is_first(axis) and not reads_along(axis) for axis in (query, key))
         return replace(self, may_be_batch=(next(sides), next(sides)))
 
     def with_rows_behind(self, n_tokens: int, k_length: int) -> "Order":
@@ -219,7 +218,8 @@ def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) 
 
 
 def _is_first(axis: Axis) -> bool:
-    return all(origin.given is not None and not origin.given[0] for origin in origins_of(axis))
+    own = origins_of(axis) or origins_of(axis, all_of=True)
+    return bool(own) and all(origin.given is not None and not origin.given[0] for origin in own)
 
 
 def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] = ()) -> Order | None:

@@ -538,9 +538,11 @@ UNORDERED = {
     "two batches": lambda p, attend: attend(p.q(LINES), p.k(WORDS)),
     "a queue": lambda p, attend: attend(F.normalize(LINES), torch.cat([WORDS, F.normalize(LINES)])),
     "means over an image": lambda p, attend: attend(p.q(torch.ones(6, 8, 2, 2).mean((2, 3))), p.k(LINES)),
+    "an axis that was put before": lambda p, attend: attend(p.q(LINES[None]), p.k(LINES[None])),
+    "means over texts": lambda p, attend: attend(*(2 * [p.words(LINES.long().abs()).mean(1)[None]])),
 }
 ORDERED = {
-    "with a batch": lambda p, attend: attend(p.q(LINES[None]), p.k(LINES[None])),
+    "with a batch": lambda p, attend: attend(p.q(BATCH), p.k(BATCH)),
     "with a batch that was taken away": lambda p, attend: attend(p.q(BATCH[0]), p.k(BATCH[0])),
     "words that were looked up": lambda p, attend: attend(*(2 * [p.words(torch.tensor([5, 3, 8, 1, 2, 7]))])),
     "later keys are hidden": lambda p, attend: attend(p.q(LINES), p.k(LINES), torch.ones(6, 6).tril().log()),
@@ -570,3 +572,22 @@ def test_what_may_be_a_batch_as_well_as_a_sequence_has_rows_unless_the_user_name
         assert texts == tuple(f"row {place}" if name in UNORDERED else str(place) for place in range(len(texts)))
     assert of_user.queries == names
     assert ("a row is a token or an example" in recording.attention.source.remark) == (name in UNORDERED)
+
+
+@pytest.mark.parametrize("is_looked_up", [False, True])
+@pytest.mark.parametrize("n_heads", [1, 2])
+def test_examples_that_read_one_another_are_rows(is_looked_up, n_heads):
+    """SAINT (Somepalli et al. 2021, arXiv 2106.01342), section 3.2, for each place of a batch."""
+
+    def attend(x):
+        q = program.q(x.transpose(0, 1)).unflatten(-1, (n_heads, -1)).transpose(1, 2)
+        return (q @ q.mT).softmax(-1) @ q
+
+    program, ids = Program(None), torch.tensor([[5, 3, 8, 1], [2, 7, 7, 4], [1, 6, 2, 8]])
+    x = program.words(ids).detach()
+    with mhaviz.record() as recording, torch.no_grad():
+        attend(program.words(ids) if is_looked_up else x)
+    (m,) = recording.attention
+    q = program.q(x)[:, 0].unflatten(-1, (n_heads, -1)).transpose(0, 1)
+    np.testing.assert_allclose(m.weights, (q @ q.mT).softmax(-1).detach(), atol=1e-6)
+    assert m.queries == m.keys == ("row 0", "row 1", "row 2")

@@ -619,10 +619,10 @@ class Slots(nn.Module):
     2308.00951. ``way``: how they meet tokens; of "split keys" experts are heads.
     """
 
-    def __init__(self, way, has_layer, sizes):
+    def __init__(self, way, has_layer, sizes, make=nn.Parameter):
         super().__init__()
         self.way, self.k = way, nn.Linear(D, D) if has_layer or way == "split keys" else nn.Identity()
-        self.phi = nn.Parameter(torch.randn(*sizes, D // sizes[0] if way == "split keys" else D))
+        self.phi = make(torch.randn(*sizes, D // sizes[0] if way == "split keys" else D))
 
     def forward(self, x):
         k, phi = self.k(x), self.phi
@@ -657,6 +657,14 @@ def test_an_axis_of_learned_queries_is_of_heads_where_features_are_split_into_it
     for m, one in zip(recording.attention.maps, model.A, strict=True):
         torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
         assert m.queries == ("fixed 0", "fixed 1", "fixed 2")
+
+
+def test_queries_of_several_axes_that_may_be_learned_are_refused_likewise():
+    model = Slots("einsum", True, (4, 3), make=lambda phi: phi)
+    with torch.no_grad(), mhaviz.record(model) as recording:
+        model(tokens())
+    assert recording.is_empty
+    assert "are, or may be, fixed rows of several axes" in recording.notices[0]
 
 
 class GivenBefore(_Program):
