@@ -63,8 +63,8 @@ class TokenNames:
             examples: their places in the batch.
             first: where the queries begin, of a step of a decoder that writes.
             is_cross: whether the keys are of another input.
-            rows: what the queries are called that are no tokens, "fixed" or "channel", or not known ones, "row", and
-                the keys; "": tokens.
+            rows: what the queries are called that are no tokens, "fixed", "channel" or "head", or not known ones,
+                "row", and the keys; "": tokens.
             order: of the program's axes, with the patches that the queries are, or the keys, and what was read of which
                 they come.
         """
@@ -94,7 +94,7 @@ class TokenNames:
 
     def name(self, tokens: Tokens) -> Tokens:
         """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
-        if {text.partition(" ")[0] for text in tokens.texts} <= {"fixed", "channel", "row"}:
+        if {text.partition(" ")[0] for text in tokens.texts} <= {"fixed", "channel", "head", "row"}:
             return tokens
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True

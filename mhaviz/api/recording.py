@@ -577,6 +577,12 @@ class Recording(ContextDecorator):
                 why = "; which tokens these are is not known, and they are called rows"
             self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
             self._remarks["of inputs that are cut into windows, a map is of one window"] = None
+        if run.caught.order.called == "head":
+            self._watch.miss(
+                f"{name}: its queries and keys are the {k_length:,} heads of one token, not tokens; before the product "
+                "a transpose of tokens and heads may be missing"
+            )
+            self._remarks["some rows and columns are heads of one token, not tokens"] = None
         if q_length == k_length and _rows_called(run.caught) == ("channel", "channel"):
             self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
             self._remarks["some rows and columns are channels, not tokens"] = None
@@ -698,8 +704,8 @@ def _name_of(site: SeenSite) -> str:
 
 def _rows_called(caught: Caught) -> tuple[str, str]:
     """What queries and keys are called that are no tokens, and "" of those that are."""
-    if caught.order.channels and not any(caught.are_fixed):
-        return "channel", "channel"
+    if (called := caught.order.called) and not any(caught.are_fixed):
+        return called, called
     queries, keys = ("fixed" if fixed else "" for fixed in caught.are_fixed)
     return queries, keys
 

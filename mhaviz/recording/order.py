@@ -72,7 +72,8 @@ class Order:
     Attributes:
         before: of each axis before the queries, the lengths of its factors, and whether they are of heads.
         query: those of the axis of the queries; none: it holds no heads.
-        channels: whether queries are the features of a head, and not tokens.
+        called: "channel" where queries and keys are the features of a head, "head" where they are heads of one token,
+            "row" where they are parts of features, and whether these are heads is not known; "": tokens.
         windows: how many of each example the batch is known to hold; 1: none, or it is not known.
         patches: those of an image that queries and keys are of; None: they are not, or it is not known.
         parts: the tokens that queries and keys are; None: not known.
@@ -95,7 +96,7 @@ class Order:
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
     query: tuple[tuple[int, bool], ...] = ()
-    channels: bool = False
+    called: str = ""
     windows: int = 1
     patches: tuple[Patches | None, Patches | None] = None, None
     parts: tuple[Part | None, Part | None] = None, None
@@ -243,18 +244,18 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
         return None
     shared = [layout.axes[place] for place in alone if place not in places[-2:]]
     heads |= {origin for origin in origins_of(*shared) if origin.maker is not None}
-    of_query = heads & origins_of(query) & origins_of(*layout.scores.summed)
-    if of_query == origins_of(query) and origins_of(key) & origins_of(
-        *layout.scores.summed
-    ):  # heads that read each other
+    own, called = origins_of(*layout.scores.summed), ""
+    of_query = heads & origins_of(query) & own
+    if of_query == origins_of(query) and origins_of(key) & own:  # heads that read each other
+        if of_query and origins_of(key) <= own:
+            called = "head" if len(origins_of(*before, all_of=True)) > 1 else "row"
         heads, of_query = heads - of_query, set()
-    own = origins_of(*layout.scores.summed)
     channels = has_features(origins_of(query) - own) and all(origin.maker is None for origin in own)
     sizes = [layout.shape[place] for place in places[:-2]]
     order = Order(
         tuple(_named(axis, size, heads) for axis, size in zip(before, sizes, strict=True)),
         _named(query, 1, heads) if of_query else (),
-        channels,
+        "channel" if channels else called,
         _windows(before, heads, query, key),
         example=_example(query, key),
         is_taken=not channels and not own & origins_of(*before, query) and all(one.maker is None for one in own),

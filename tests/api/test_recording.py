@@ -582,6 +582,41 @@ def test_axes_that_nothing_tells_are_said_to_be_taken_and_hold_no_windows(stacke
     assert kept.startswith("kept the first of up to 3")
 
 
+@pytest.mark.parametrize("way", ["matmul", "einsum", "fused"])
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_heads_of_one_token_that_read_each_other_are_named_so(way, batch_size):
+    class NotTransposed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(8, 24)
+
+        def forward(self, x):
+            q, k, v = (y.unflatten(-1, (2, 4)) for y in self.qkv(x).chunk(3, -1))
+            self.A = (torch.einsum("bngd,bnhd->bngh", q, k) / 2).softmax(-1)
+            if way == "fused":
+                return F.scaled_dot_product_attention(q, k, v)
+            A = self.A if way == "einsum" else (q @ k.mT / 2).softmax(-1)
+            return torch.einsum("bngh,bnhd->bngd", A, v) if way == "einsum" else A @ v
+
+    model = NotTransposed()
+    with mhaviz.record(model, examples="all", tokens=["a", "b"]) as recording, torch.no_grad():
+        model(torch.randn(batch_size, 6, 8))
+    assert {(m.queries, m.keys) for m in recording.attention} == {(("head 0", "head 1"),) * 2}
+    assert "2 heads of one token, not tokens" in recording.notices[0]
+    assert "a transpose of tokens and heads may be missing" in recording.notices[0]
+    assert "heads of one token" in recording.attention.source.remark
+    for m, A in zip(recording.attention, model.A.flatten(0, 1), strict=True):
+        np.testing.assert_allclose(m.weights[0], A, atol=1e-6)
+
+
+def test_parts_of_features_of_one_vector_are_rows():
+    layer = nn.Linear(8, 8)
+    with mhaviz.record() as recording, torch.no_grad():
+        q = layer(torch.randn(3, 8)).unflatten(-1, (2, 4))
+        (q @ q.mT).softmax(-1) @ q
+    assert recording.attention.maps[0].queries == ("row 0", "row 1")
+
+
 @pytest.mark.parametrize(("length", "size"), [(4, 4), (12, 8), (8, 8)])
 def test_channels_are_named_so_and_tokens_never(length, size):
     """Whatever sizes are equal: heads of ``size`` features, and as many tokens or not."""
