@@ -63,8 +63,8 @@ class TokenNames:
             examples: their places in the batch.
             first: where the queries begin, of a step of a decoder that writes.
             is_cross: whether the keys are of another input.
-            rows: what the queries are called that are no tokens, "fixed", "channel" or "head", or not known ones,
-                "row", and the keys; "": tokens.
+            rows: what queries and keys are called: "" for tokens; "fixed", "channel" or "head" for what is none;
+                "row" where it is not known.
             order: of the program's axes, with the patches that the queries are, or the keys, and what was read of which
                 they come.
         """
@@ -207,13 +207,12 @@ def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
         return None
     kinds = _with_subclasses(home.PreTrainedTokenizerBase)
     counts = {id(kind): sys.getrefcount(kind) for kind in kinds}  # an object refers to its class
-    known = _found.get("last")
-    if _found.get("counts") != counts or (known is not None and known() is None):
-        found: list[Any] = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]  # 40 ms beside transformers
-        alike = all(type(one) is type(found[0]) and one.get_vocab() == found[0].get_vocab() for one in found[1:])
-        known = ref(found[-1]) if found and alike else None
-        _found.update(counts=counts, last=known)
-    return None if known is None else known()
+    known = [one() for one in _found.get("tokenizers", ())]
+    if _found.get("counts") != counts or None in known:
+        known = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]  # 40 ms beside transformers
+        _found.update(counts=counts, tokenizers=[ref(one) for one in known])
+    alike = all(type(one) is type(known[0]) and one.get_vocab() == known[0].get_vocab() for one in known[1:])
+    return known[-1] if known and alike else None
 
 
 _found: dict[str, Any] = {}

@@ -244,9 +244,9 @@ class Recording(ContextDecorator):
             kind: Kind = "other" if site.is_block or is_unplaced else site.kind
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
             if kind != "masked":  # no example of a batch is later than another, and no constant
-                own, others = map(any, zip(site.last.may_be_batch, site.may_be_fixed, strict=True))
-                queries = _as_rows(queries) if own and queries == m.rows.tokens else queries
-                keys = _as_rows(keys) if others and keys == m.columns.tokens else keys
+                own, others = zip(site.last.may_be_batch, site.may_be_fixed, strict=True)
+                queries = self._as_rows(queries, *own) if queries == m.rows.tokens else queries
+                keys = self._as_rows(keys, *others) if keys == m.columns.tokens else keys
             if site.is_block or is_unplaced:
                 queries = Tokens(tuple(f"row {place}" for place in range(len(queries))))
             if is_unplaced:
@@ -265,6 +265,14 @@ class Recording(ContextDecorator):
             )
         self._names.finish()
         return Attention(self._source(remark), _with_heads_joined(maps))
+
+    def _as_rows(self, tokens: Tokens, may_be_batch: bool, may_be_fixed: bool) -> Tokens:
+        """The same of what may be examples of a batch, or constants, as well as tokens of a sequence."""
+        others = ["an example of a batch"] * may_be_batch + ["a constant of the program"] * may_be_fixed
+        if not others or not any(text.isdecimal() for text in tokens.texts):
+            return tokens
+        self._remarks[f"“row i” is a token or {' or '.join(others)}, as nothing tells"] = None
+        return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
 
     def _of_one_batch(self, found: list[RecordedMap]) -> tuple[list[RecordedMap], str]:
         """Keep the first example alone of a pass whose batch axes differ in length: which others match is not known.
@@ -559,10 +567,6 @@ class Recording(ContextDecorator):
             self._remarks["some weights are those before dropout"] = None
         if any(run.caught.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
-        if any(run.caught.order.may_be_batch) and run.site.kind != "masked":
-            self._remarks["a row is a token or an example of a batch, as nothing tells"] = None
-        if None in run.caught.are_fixed and run.site.kind != "masked":
-            self._remarks["a row is a token or a constant of the program, as nothing tells"] = None
         if run.caught.order.is_taken and isinstance(run.caught.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
@@ -573,7 +577,7 @@ class Recording(ContextDecorator):
         if windows > 1:
             lengths, why = f"{q_length:,} tokens", ""
             if q_length != k_length:
-                lengths = f"{q_length:,} queries and {k_length:,} keys"
+                lengths = f"{q_length:,} {'query' if q_length == 1 else 'queries'} and {k_length:,} keys"
                 why = "; which tokens these are is not known, and they are called rows"
             self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
             self._remarks["of inputs that are cut into windows, a map is of one window"] = None
@@ -708,11 +712,6 @@ def _rows_called(caught: Caught) -> tuple[str, str]:
         return called, called
     queries, keys = ("fixed" if fixed else "" for fixed in caught.are_fixed)
     return queries, keys
-
-
-def _as_rows(tokens: Tokens) -> Tokens:
-    """The same of what may be examples of a batch, or constants, as well as tokens of a sequence."""
-    return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
 
 
 def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:

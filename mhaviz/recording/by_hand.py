@@ -147,6 +147,10 @@ class ByHand:
             self._if_marked(self._step)(done)
             return
         product, multiply = found
+        self._products.forget(done.first)
+        with unseen():
+            if not torch.equal(multiply(), done.first):  # the program has changed it, or what it was made of
+                return
         rest, keeps = done.args[1:], done.result.ndim == done.first.ndim
         product = replace(product, result=product.result[:axis] + product.result[len(product.result) + axis + 1 :])
         result = done.result.squeeze(axis) if keeps else done.result

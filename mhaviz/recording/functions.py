@@ -49,11 +49,12 @@ def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, resu
         return axis if axis in found else found[0] if len(found) == 1 else None
     sizes, strides = list(source.shape), [0] * source.ndim
     sizes[axis], strides[axis] = max(sizes[axis], 2), 1  # one that is 1 long would look like a new one
-    probe = torch.empty_strided(sizes, strides, device="meta")
-    try:
-        after = view(probe)
-    except Exception:  # such as an index by a tensor of another device
-        after = None
+    with torch.inference_mode(False):  # in which no tensor tells that it is a view
+        probe = torch.empty_strided(sizes, strides, device="meta")
+        try:
+            after = view(probe)
+        except Exception:  # such as an index by a tensor of another device
+            after = None
     if after is not None and after.ndim != result.ndim:  # it was 1 long, and is gone
         return None
     if after is not None and after._is_view():

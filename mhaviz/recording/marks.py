@@ -27,6 +27,10 @@ class Marks(Generic[T]):
         entry = self._marks.get(id(x))
         return entry[1] if entry is not None and entry[0]() is x else None
 
+    def forget(self, x: object) -> None:
+        """Take the mark of an object, and what it holds."""
+        self._marks.pop(id(x), None)
+
     def tensor(self, number: object) -> Tensor | None:
         """The marked tensor that has this ``id``."""
         entry = self._marks.get(number) if isinstance(number, int) else None

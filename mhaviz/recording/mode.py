@@ -271,7 +271,7 @@ class Watch:
                 )
             query, key = axes_at(met.layout, met.places[-2:])
             if how is not None and not met.sides.why and self._are_labels(how, key):
-                self._refuse_unless_asked(place, "weighs one-hot rows, as a vote among labels does")
+                self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
             order = order.of_tokens(query, key, summed, are_made(*summed)).of_rows(query, key)
             order = replace(order, scores=met.sides.scores)
             caught = caught_weights(A, order)

@@ -200,9 +200,11 @@ class RunningModules:
         whole = outermost
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            for one in _owners(frame):
-                is_other = issubclass(type(one), nn.Module) and one is not whole
-                if is_other and self._names_of(one).of(whole) is not None:
+            owners = [one for one in _owners(frame) if issubclass(type(one), nn.Module)]
+            if any(one is whole for one in owners):  # it has a name of its own there
+                owners = []
+            for one in owners:
+                if one is not whole and self._names_of(one).of(whole) is not None:
                     whole = one
             frame = frame.f_back
         self._wholes.set(outermost, ref(whole))

@@ -571,7 +571,8 @@ def test_what_may_be_a_batch_as_well_as_a_sequence_has_rows_unless_the_user_name
         texts = getattr(m, side)
         assert texts == tuple(f"row {place}" if name in UNORDERED else str(place) for place in range(len(texts)))
     assert of_user.queries == names
-    assert ("a row is a token or an example" in recording.attention.source.remark) == (name in UNORDERED)
+    assert ("“row i” is a token or an example" in recording.attention.source.remark) == (name in UNORDERED)
+    assert "row i" not in named.attention.source.remark or len(of_user.keys) != len(names)
 
 
 @pytest.mark.parametrize("is_looked_up", [False, True])

@@ -434,7 +434,7 @@ def _gpt2(attention):
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("cache", [None, "static"])
-def test_steps_of_generation_join_into_one_map(attention, cache):
+def test_steps_of_generation_join_into_one_map(attention, cache, no_tokenizer_of_another_test):
     model, prompt = _gpt2(attention), torch.tensor([[1, 2, 4, 3], [7, 8, 9, 9]])
     with mhaviz.record(model, examples=1) as recording:
         written = model.generate(prompt, max_new_tokens=9, do_sample=False, cache_implementation=cache)
@@ -837,6 +837,12 @@ def test_a_tokenizer_is_looked_for_again_where_one_has_come_or_gone(no_tokenizer
     second = AutoTokenizer.from_pretrained(f"{minilm.__path__[0]}/model")
     second.add_tokens(["mhaviz"])
     assert tokenizer_of_program() is None, "two that differ"
+    third = AutoTokenizer.from_pretrained(f"{minilm.__path__[0]}/model")
+    del second
+    gc.collect()
+    assert tokenizer_of_program() in (first, third), "two alike, and one that has gone beside one that has come"
+    second = third
+    second.add_tokens(["mhaviz"])
     del first
     gc.collect()
     assert tokenizer_of_program() is second

@@ -488,3 +488,49 @@ def test_any_order_of_axes_and_any_mask(mask, equation, data):
     caught = seen.weights()
     assert torch.equal(caught.flatten().sort().values, A.flatten().sort().values)
     assert torch.equal(caught, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda A, p: p.masked_fill_(torch.arange(5)[:, None] == 1, 0.0),
+        lambda A, p: p.mul_(3),
+        lambda A, p: p[:, 0].zero_(),
+        lambda A, p: A.zero_(),
+    ],
+)
+def test_a_product_that_is_changed_before_its_sum_is_not_drawn_as_it_was(change):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            A = (self.q(x) @ self.k(x).mT).softmax(-1)
+            p = A[..., None] * x[:, None]
+            change(A, p)
+            return p.sum(-2)
+
+    torch.manual_seed(0)
+    with torch.no_grad():
+        seen, _ = watch(Model(), torch.randn(2, 5, 8))
+    assert not seen
+    assert "not seen to meet values" in " ".join(seen.missed)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_product_and_its_sum_are_seen_in_inference_too(mode):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            self.A = (self.q(x) @ self.k(x).mT).softmax(-1)
+            return (self.A[..., None] * x[:, None]).sum(-2)
+
+    torch.manual_seed(0)
+    model = Model()
+    with mode():
+        seen, _ = watch(model, torch.randn(2, 5, 8))
+    torch.testing.assert_close(seen[0][1].call.weights()[:, 0], model.A)

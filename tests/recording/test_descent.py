@@ -263,7 +263,7 @@ def test_a_vote_among_labels_is_drawn_where_it_is_asked_for(n_before):
         vote(labels)
     (line,) = recording.notices
     assert recording.is_empty
-    assert "one-hot rows, as a vote among labels does; not drawn unless `module` names it" in line
+    assert "one-hot rows, which are labels, or numbers of tokens; not drawn unless `module` names it" in line
     for values, module in ((labels, "*"), (labels * 0.9, None), (labels + labels.flip(-1), None)):
         with mhaviz.record(module=module) as recording:
             vote(values)

@@ -258,7 +258,7 @@ def in_two(x):
     [
         (lambda q, k, v: by_whole(q.unsqueeze(2), in_two(k), in_two(v)).mean(2), "8 queries and 4 keys"),
         (lambda q, k, v: by_whole(in_two(q), k.unsqueeze(2), v.unsqueeze(2)), "4 queries and 8 keys"),
-        (lambda q, k, v: by_whole(in_two(q).mean(3, keepdim=True), in_two(k), in_two(v)), "1 queries and 4 keys"),
+        (lambda q, k, v: by_whole(in_two(q).mean(3, keepdim=True), in_two(k), in_two(v)), "1 query and 4 keys"),
         (
             lambda q, k, v: F.scaled_dot_product_attention(
                 q.unsqueeze(2).expand(-1, -1, 2, -1, -1), in_two(k), in_two(v)

@@ -292,7 +292,7 @@ class Texts:
     def _require_positions(self, length: int, of_target: bool = False) -> None:
         most = self._max_target_length if of_target else self.max_length
         if most is not None and length > most and has_table(self.loaded.model, most):
-            of, pieces = ("a target of ", "") if of_target else ("", ", or let mhaviz heads read it in pieces")
+            of, pieces = ("a target of ", "") if of_target else ("", ", or let mhaviz heads read it in chunks")
             raise ArgumentError(
                 f"expected {of}at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}; shorten it"
                 f"{pieces}"

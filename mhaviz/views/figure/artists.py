@@ -33,7 +33,8 @@ class Cells(AxesImage):
         if not renderer.option_scale_image() or sum(rows * columns for rows, columns in alike) > MOST_CELLS:
             corners = _page(self).transData.transform([(left, bottom), (right, top)])
             cell = np.abs(corners[1] - corners[0]) / colours.shape[1::-1]
-            if np.abs((whole := np.array([*corners[0], *cell])) - whole.round()).max() > _ROUNDING:
+            whole = np.array([*corners[0], *cell])
+            if renderer.option_scale_image() or np.abs(whole - whole.round()).max() > _ROUNDING:
                 super().draw(renderer)
                 return
             x, y, width, height = whole.round().astype(int)

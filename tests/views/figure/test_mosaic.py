@@ -455,3 +455,16 @@ def test_cells_are_the_pixels_that_matplotlib_itself_would_draw(monkeypatch, dpi
     ours = drawn()
     monkeypatch.setattr(Cells, "draw", mpl_image.AxesImage.draw)
     np.testing.assert_array_equal(ours, drawn())
+
+
+def test_many_cells_have_their_size_in_an_svg_whatever_its_dpi():
+    rng = np.random.default_rng(0)
+    weights = rng.random((64, 24, 24)).astype(np.float32)
+    names = tuple(f"w{place}" for place in range(24))
+    attention = Attention(
+        Source("made"), (made_map(names, names, weights / weights.sum(axis=-1, keepdims=True), "cross"),)
+    )
+    stream = io.BytesIO()
+    heatmap_figure(attention, Style(dpi=144)).savefig(stream, format="svg")
+    widths = re.findall(r'<image .*?width="([\d.]+)"', stream.getvalue().decode(), flags=re.S)
+    assert len(set(widths[:64])) == 1
