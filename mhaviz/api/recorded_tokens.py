@@ -181,13 +181,13 @@ class TokenNames:
         return replace(texts[-1], replaced=gone)
 
     def _may_be_text(self, read: ReadIds) -> bool:
-        """Whether these numbers may be the tokenizer's: those of a table with as many rows as it has tokens, or few
-        more, which are neither places from the first on nor of one type."""
+        """Whether these numbers may be the tokenizer's: those of a table with as many rows as it has tokens, 5 %
+        more or the next multiple of 64, which are neither places from the first on nor of one type."""
         if self._tokenizer is None:
             return read.ids.shape[1] > 1 and _are_of_text(read.ids[0].tolist())
         ids, least = read.ids, self._tokenizer.vocab_size
         n_tokens = max(len(self._tokenizer), least)
-        if not least <= read.vocabulary <= n_tokens + max(64, n_tokens // 20):
+        if not least <= read.vocabulary <= n_tokens * 1.05 and read.vocabulary != n_tokens + -n_tokens % 64:
             return False
         places = torch.arange(ids.shape[1], device=ids.device)
         return len(places) == 1 or not any(bool((ids == one).all()) for one in (places, ids[:, :1]))

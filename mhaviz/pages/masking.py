@@ -32,7 +32,7 @@ def masking_page(m: Masking) -> Page:
     pictures = (_panels(m, number, scores, weights) for number in range(len(m.sentences)))
 
     def reading(drawn: Drawn) -> str:
-        return "; ".join(filter(None, [READING, f"{drawn.hidden}: {_hidden_words(m)}", *drawn.pooled, m.source.remark]))
+        return "; ".join(filter(None, [READING, _hidden_text(m, drawn.hidden), *drawn.pooled, m.source.remark]))
 
     return Page(title, (Text(tuple(words), "quiet"), *pictures), m.source.footnote, reading)
 
@@ -91,10 +91,10 @@ def _has_padding(m: Masking) -> bool:
     return any(one.is_padded for one in m.sentences)
 
 
-def _hidden_words(m: Masking) -> str:
-    """What stands outside the outline."""
+def _hidden_text(m: Masking, mark: str) -> str:
+    """What is hidden, and how it is shown."""
     if _has_hidden(m):
-        return "hidden by the mask: −∞, no number, and no weight"
+        return f"{mark}: hidden by the mask: −∞, no number, and no weight"
     return f"the mask hides nothing{' but padding' if _has_padding(m) else ''}"
 
 

@@ -320,11 +320,16 @@ def unnamed(layout: Layout, places: Collection[int] = (), before: Layout | None 
 
     ``places``: the axes along which they do; so do those of another length than ``before``.
     """
-    axes = []
     sizes = layout.shape if before is None or len(before.shape) != len(layout.shape) else before.shape
+    moved = {place for place, size in enumerate(layout.shape) if place in places or size != sizes[place]}
+    of_examples = origins_of(*(layout.axes[place] for place in moved))
+    cut = Cut(-next(_numbers), 0, 0, 0)
+    axes = []
     for place, axis in enumerate(layout.axes):
         axis = tuple((_without_names(origin), n) for origin, n in axis)
-        axes.append(unordered(axis) if place in places or layout.shape[place] != sizes[place] else axis)
+        if place not in moved and of_examples:  # tokens of other examples
+            axis = tuple((o if o.maker is not None else o.replace(example=(o, cut)), n) for o, n in axis)
+        axes.append(unordered(axis) if place in moved else axis)
     return layout._replace(axes=tuple(axes))
 
 

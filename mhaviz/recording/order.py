@@ -50,6 +50,12 @@ def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
     return own, part if is_known else Part(origin, -1, 0, n)
 
 
+def _of_several_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
+    """Which examples of a batch tokens are of, where several were taken, or put in another order. One alone may be the
+    queries, the keys or the values, as of ``qkv.unbind()``."""
+    return {origin.example for origin, _ in axis if origin.example is not None and origin.example[1].n != 1}
+
+
 def _are_same(query: Axis, key: Axis, is_made: bool) -> bool | None:
     """Whether queries and keys are known tokens of the same sequence; None: not known.
 
@@ -59,7 +65,8 @@ def _are_same(query: Axis, key: Axis, is_made: bool) -> bool | None:
     in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
     if in_order or (query and cuts_along(query) == cuts_along(key)):
         texts = [{text for text, _ in several} for several in reads]
-        return True if not all(texts) or texts[0] == texts[1] else None
+        is_one = _of_several_examples(query) == _of_several_examples(key)
+        return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
     sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (query, key))
     is_known = sources and others and all(one.is_input or one.source or one.joined for one in sources | others)
     return False if is_made and is_known and sources.isdisjoint(others) else None

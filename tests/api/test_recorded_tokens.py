@@ -226,8 +226,8 @@ OWN, OTHERS = tuple("echa"), tuple("0123")
     ("sizes", "ids", "names"),
     [
         ([9], [ONE], OWN),
-        ([9 + 64], [ONE], OWN),  # filled up
-        ([9 + 65], [ONE], OTHERS),  # items of a shop
+        ([64], [ONE], OWN),  # filled up
+        ([24], [ONE], OTHERS),  # items of a shop
         ([9], [FROM_TWO], OTHERS),
         ([9, 2], [ONE, TYPES], OWN),
         ([9, 9], [ONE, TYPES], OWN),  # GPT-2 has types in the table of its words
@@ -235,7 +235,7 @@ OWN, OTHERS = tuple("echa"), tuple("0123")
         ([9, 514], [ONE, FROM_TWO], OWN),  # RoBERTa's places
         ([9, 500], [ONE, OTHER], OWN),
         ([9, 9], [ONE, ONE], OWN),
-        ([9, 32], [ONE, OTHER], OTHERS),  # two streams of codes
+        ([9, 64], [ONE, OTHER], OTHERS),  # two streams of codes
         ([9, 9], [ONE, FROM_TWO], OTHERS),
         ([9, 9], [FROM_TWO, ONE], OTHERS),
     ],

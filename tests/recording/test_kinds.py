@@ -143,3 +143,31 @@ def test_statistics_of_other_attention_have_nothing_along_a_diagonal():
     assert "Program: which tokens its keys are is not known; statistics count no such" in recording.notices
     with pytest.raises(MhavizError, match="which tokens its keys are"):
         _ = recording.head_statistics
+
+
+OF_EXAMPLES = {
+    "flipped": lambda x: (x, x.flip(0)),
+    "rolled": lambda x: (x, x.roll(1, 0)),
+    "indexed": lambda x: (x, x[[1, 2, 3, 0]]),
+    "selected": lambda x: (x, x.index_select(0, torch.tensor([1, 2, 3, 0]))),
+    "joined": lambda x: (x, torch.cat([x[2:], x[:2]])),
+    "halves": lambda x: x.chunk(2),
+}
+
+
+@pytest.mark.parametrize("name", OF_EXAMPLES)
+@pytest.mark.parametrize("both", [False, True])
+def test_tokens_of_other_examples_are_not_the_same(name, both):
+    class Pairs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            y, z = OF_EXAMPLES[name](x)
+            y = z if both else y
+            return (self.q(y) @ self.k(z).mT).softmax(-1) @ z
+
+    with torch.no_grad(), mhaviz.record(model := Pairs()) as recording:
+        model(torch.randn(4, 5, 8))
+    assert recording.attention[0].kind == ("self" if both else "other")
