@@ -488,7 +488,8 @@ def _without_unfilled(caught: Caught, expected: int) -> Caught:
     """
     call = caught.call
     _, _, q_length, k_length = call.shape
-    if expected >= k_length or expected < q_length or not _sees_no_later(caught, expected):
+    of_others = caught.order.are_same is False  # which are no cache of the queries' own
+    if of_others or expected >= k_length or expected < q_length or not _sees_no_later(caught, expected):
         return caught
     if isinstance(call, AttentionWeights):
         visible = None if caught.visible is None else caught.visible[..., :expected]
