@@ -82,7 +82,9 @@ class TokenNames:
         if key not in self._sides:
             queries, keys = (
                 tuple(
-                    _rows(called, start, length) if called else self._of(length, example, batch_size, start, one, there)
+                    rows_of(called, start, length)
+                    if called
+                    else self._of(length, example, batch_size, start, one, there)
                     for example in examples
                 )
                 for length, start, one, called, there in zip(
@@ -228,7 +230,7 @@ def _are_of_text(ids: list[int]) -> bool:
     return len(ids) == 1 or (len(set(ids)) > 1 and not all(b - a == 1 for a, b in pairwise(ids)))
 
 
-def _rows(called: str, first: int, length: int) -> Tokens:
+def rows_of(called: str, first: int, length: int) -> Tokens:
     """Names of rows that stand for no token of a text, or for one that is not known."""
     return Tokens(tuple(f"{called} {first + place}" for place in range(length)))
 

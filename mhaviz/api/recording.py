@@ -15,7 +15,7 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.recorded_maps import RecordedMap, RecordedMaps
 from mhaviz.analyses.rollout import rollout_of_maps
 from mhaviz.api.long_inputs import allowed_bytes
-from mhaviz.api.recorded_tokens import TokenNames
+from mhaviz.api.recorded_tokens import TokenNames, rows_of
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import OnAttention, Site, SiteCall, show
@@ -248,9 +248,9 @@ class Recording(ContextDecorator):
                 queries = self._as_rows(queries, *own) if queries == m.rows.tokens else queries
                 keys = self._as_rows(keys, *others) if keys == m.columns.tokens else keys
             if site.is_block or is_unplaced:
-                queries = Tokens(tuple(f"row {place}" for place in range(len(queries))))
+                queries = rows_of("row", 0, len(queries))
             if is_unplaced:
-                keys = Tokens(tuple(f"row {place}" for place in range(len(keys))))
+                keys = rows_of("row", 0, len(keys))
             maps.append(
                 replace(
                     m,

@@ -200,9 +200,9 @@ def given_layout(shape: Sequence[int], is_input: bool) -> Layout:
     return Layout(sizes, tuple(((origin, origin.size),) for origin in origins))
 
 
-def lost(size: int) -> Axis:
-    """An axis of which nothing is known."""
-    return ((Origin(size, is_lost=True), size),)
+def lost(size: int, is_slice: bool = False) -> Axis:
+    """An axis of which nothing is known; ``is_slice``: see ``Origin``."""
+    return ((Origin(size, is_lost=True, is_slice=is_slice), size),)
 
 
 def features_made(size: int, maker: object, read: Sequence[Axis]) -> Axis:
@@ -227,7 +227,7 @@ def fitted(axis: Axis, size: int) -> Axis:
         return axis
     if len(origins) == 1:
         return ((_unread(origins.pop()), size),)
-    return ((Origin(size, is_lost=True, is_slice=size < before), size),)
+    return lost(size, is_slice=size < before)
 
 
 def first_tokens(axis: Axis, size: int) -> Axis:

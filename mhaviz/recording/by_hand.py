@@ -86,12 +86,13 @@ class ByHand:
         if product is None or len(product.factors) < 2:
             return
         axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)), next(self._numbers))
-        if not axes.are_fixed and self._is_whole_attention(product):
+        if len(product.factors) > 2 and not axes.are_fixed and self._is_whole_attention(product):
             self._on_unseen("queries, keys and values are multiplied without a softmax")
         for which, factor in enumerate(product.factors):
             mark = self._marks.get(factor)
             if isinstance(mark, Weights):
-                self._weights.meet(product, which, done.result, partial(done.func, *done.args, **done.kwargs))
+                multiply, adds = partial(done.func, *done.args, **done.kwargs), any(x is done.result for x in done.args)
+                self._weights.meet(product, which, done.result, multiply, adds)
                 return
             if mark is None:
                 continue
@@ -122,7 +123,8 @@ class ByHand:
         self._if_marked(self._elementwise)(done)
         marks = [self._weights.of(x) for x in done.args]
         mark = next(filter(None, marks), None)
-        if mark is None or len(done.args) > marks.count(None) + 1 or any(x is done.result for x in done.args):
+        n_weights = len(marks) - marks.count(None)
+        if mark is None or n_weights > 1 or any(x is done.result for x in done.args):
             return
         A, V = done.args if marks[0] is mark else done.args[::-1]
         if isinstance(V, Tensor) and isinstance(done.result, Tensor):
@@ -160,7 +162,7 @@ class ByHand:
             summed: Tensor = func(multiply(), *rest, **kwargs)
             return summed.view_as(result)
 
-        self._weights.meet(product, 0, result, partial(again))
+        self._weights.meet(product, 0, result, again)
 
     def _linear(self, done: Done) -> None:
         """A layer, or a product of activations by the function of one."""

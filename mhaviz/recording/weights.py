@@ -161,8 +161,13 @@ class WeightsByHand:
             return changed
         return replace(mark, axes=known, query=query, views=(*mark.views, view), is_part=is_part)
 
-    def meet(self, product: Product, which: int, result: Tensor, multiply: partial[Tensor]) -> None:
-        """Show weights where they first meet values: what else they are multiplied by is of the same attention."""
+    def meet(
+        self, product: Product, which: int, result: Tensor, multiply: Callable[[], Tensor], adds: bool = False
+    ) -> None:
+        """Show weights where they first meet values: what else they are multiplied by is of the same attention.
+
+        ``multiply``: computes the product once more. ``adds``: it has been added to what ``result`` held.
+        """
         A = product.factors[which]
         mark = self.of(A)
         assert mark is not None
@@ -213,7 +218,6 @@ class WeightsByHand:
             unclear = _MIXED
         elif mark.query not in (None, axis) and not how.keeps(mark.query):
             unclear = _POOLED
-        adds = any(x is result for x in multiply.args)
 
         def multiply_again() -> None:
             result.copy_(multiply())

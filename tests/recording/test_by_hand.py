@@ -490,6 +490,21 @@ def test_any_order_of_axes_and_any_mask(mask, equation, data):
     assert torch.equal(caught, expected)
 
 
+class BySum(nn.Module):
+    """Weights times values, element by element, and their sum over the keys."""
+
+    def __init__(self, change=lambda A, p: None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.k, self.change = nn.Linear(8, 8), nn.Linear(8, 8), change
+
+    def forward(self, x):
+        self.A = (self.q(x) @ self.k(x).mT).softmax(-1)
+        p = self.A[..., None] * x[:, None]
+        self.change(self.A, p)
+        return p.sum(-2)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -500,37 +515,15 @@ def test_any_order_of_axes_and_any_mask(mask, equation, data):
     ],
 )
 def test_a_product_that_is_changed_before_its_sum_is_not_drawn_as_it_was(change):
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)
-
-        def forward(self, x):
-            A = (self.q(x) @ self.k(x).mT).softmax(-1)
-            p = A[..., None] * x[:, None]
-            change(A, p)
-            return p.sum(-2)
-
-    torch.manual_seed(0)
     with torch.no_grad():
-        seen, _ = watch(Model(), torch.randn(2, 5, 8))
+        seen, _ = watch(BySum(change), torch.randn(2, 5, 8))
     assert not seen
     assert "not seen to meet values" in " ".join(seen.missed)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_a_product_and_its_sum_are_seen_in_inference_too(mode):
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)
-
-        def forward(self, x):
-            self.A = (self.q(x) @ self.k(x).mT).softmax(-1)
-            return (self.A[..., None] * x[:, None]).sum(-2)
-
-    torch.manual_seed(0)
-    model = Model()
+    model = BySum()
     with mode():
         seen, _ = watch(model, torch.randn(2, 5, 8))
     torch.testing.assert_close(seen[0][1].call.weights()[:, 0], model.A)

@@ -282,44 +282,26 @@ def test_tensors_that_hold_nothing():
     assert "hold nothing" in seen.missed[0]
 
 
-def test_a_causal_mask_between_two_inputs_of_one_length_is_drawn():
-    class Cross(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.q, self.k = nn.Linear(16, 16), nn.Linear(16, 16)
+class Cross(nn.Module):
+    """Two inputs, and PyTorch's causal mask between them; ``A``: what it makes of the weights."""
 
-        def forward(self, y, x):
-            self.heads = q, k = [z.unflatten(-1, (2, 8)).transpose(1, 2) for z in (self.q(y), self.k(x))]
-            return SDPA(q, k, k, is_causal=True)
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.k = nn.Linear(16, 16), nn.Linear(16, 16)
 
-    torch.manual_seed(0)
+    def forward(self, y, x):
+        q, k = [z.unflatten(-1, (2, 8)).transpose(1, 2) for z in (self.q(y), self.k(x))]
+        self.A = _exact(q, k, k, is_causal=True).float()
+        return SDPA(q, k, k, is_causal=True)
+
+
+@pytest.mark.parametrize("n_keys", [5, 8])
+def test_a_causal_mask_between_two_inputs_is_drawn_and_keys_that_it_hides_are_said_to_be_left_out(n_keys):
     model = Cross()
     with torch.no_grad(), record(model) as recording:
-        model(torch.randn(1, 5, 16), torch.randn(1, 5, 16))
+        model(torch.randn(1, 5, 16), torch.randn(1, n_keys, 16))
     (m,) = recording.attention
-    q, k = model.heads
-    torch.testing.assert_close(
-        torch.from_numpy(m.weights), _exact(q, k, k, is_causal=True)[0].float(), rtol=0, atol=CLOSE
-    )
+    torch.testing.assert_close(torch.from_numpy(m.weights), model.A[0, :, :, :5], rtol=0, atol=CLOSE)
     assert m.kind == "cross"
-
-
-def test_keys_of_another_input_that_a_causal_mask_hides_are_said_to_be_left_out():
-    class Cross(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.q, self.k = nn.Linear(16, 16), nn.Linear(16, 16)
-
-        def forward(self, y, x):
-            self.heads = q, k = [z.unflatten(-1, (2, 8)).transpose(1, 2) for z in (self.q(y), self.k(x))]
-            return SDPA(q, k, k, is_causal=True)
-
-    torch.manual_seed(0)
-    model = Cross()
-    with torch.no_grad(), record(model) as recording:
-        model(torch.randn(1, 5, 16), torch.randn(1, 8, 16))
-    (m,) = recording.attention
-    q, k = model.heads
-    A = _exact(q, k, k, is_causal=True)[0, :, :, :5].float()
-    torch.testing.assert_close(torch.from_numpy(m.weights), A, rtol=0, atol=CLOSE)
-    assert "keys that no query may see are left out" in recording.attention.source.remark
+    assert ("keys that no query may see are left out" in recording.attention.source.remark) == (n_keys > 5)
