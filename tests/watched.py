@@ -6,13 +6,13 @@ import torch
 from rounding import rounding
 
 from mhaviz.attention.call import AttentionCall
-from mhaviz.recording.mode import Watch
+from mhaviz.observe.mode import Watch
 
 CLOSE = rounding()
 
 
 class Seen(list):
-    """What a watch has caught: (place, caught) each, with the watch."""
+    """What a watch has observed: (place, observed) each, with the watch."""
 
     def __init__(self, watch=None):
         super().__init__()
@@ -32,28 +32,28 @@ class Seen(list):
 
     def weights(self, number=None):
         """Of the only attention, or of one of several, as float32."""
-        caught = self.only() if number is None else self[number][1]
-        return caught.call.weights()
+        observed = self.only() if number is None else self[number][1]
+        return observed.call.weights()
 
 
 def watch(function, *args, model=None, **kwargs):
-    """What is caught while a function runs, and what the function returns."""
+    """What is observed while a function runs, and what the function returns."""
     seen = Seen()
 
-    def on_caught(place, caught):
-        call = caught.call
+    def on_observed(place, observed):
+        call = observed.call
         kept = {name: x.clone() for name, x in vars(call).items() if isinstance(x, torch.Tensor)}
-        output = None if caught.output is None else caught.output.clone()
-        seen.append((place, replace(caught, call=replace(call, **kept), output=output)))
+        output = None if observed.output is None else observed.output.clone()
+        seen.append((place, replace(observed, call=replace(call, **kept), output=output)))
 
-    seen.watch = Watch(on_caught, model)
+    seen.watch = Watch(on_observed, model)
     with seen.watch.watching():
         result = function(*args, **kwargs)
     return seen, result
 
 
-def assert_explains(caught):
-    """The weights and values of what was caught make the output that the program made."""
-    assert isinstance(caught.call, AttentionCall)
-    assert caught.output is not None
-    torch.testing.assert_close(caught.call.output().to(caught.output.dtype), caught.output, rtol=0, atol=CLOSE)
+def assert_explains(observed):
+    """The weights and values of what was observed make the output that the program made."""
+    assert isinstance(observed.call, AttentionCall)
+    assert observed.output is not None
+    torch.testing.assert_close(observed.call.output().to(observed.output.dtype), observed.output, rtol=0, atol=CLOSE)

@@ -14,9 +14,9 @@ from weakref import ref
 import torch
 
 from mhaviz.errors import MhavizError
-from mhaviz.recording.inputs import Read, ReadIds, SeenInputs
-from mhaviz.recording.order import NO_ORDER, Order
-from mhaviz.recording.patches import Patches
+from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
+from mhaviz.observe.order import NO_ORDER, Order
+from mhaviz.observe.patches import Patches
 from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
 
 if TYPE_CHECKING:

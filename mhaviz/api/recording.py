@@ -22,13 +22,13 @@ from mhaviz.attention.model import OnAttention, Site, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.numbering import Numbers, listed_numbers
-from mhaviz.recording.axes import Part
-from mhaviz.recording.caches import crops_followed, may_crop
-from mhaviz.recording.caught import Caught, example
-from mhaviz.recording.looks import VisitorError, one_line, unseen
-from mhaviz.recording.mode import Watch
-from mhaviz.recording.modules import Place
-from mhaviz.recording.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
+from mhaviz.observe.axes import Part
+from mhaviz.observe.caches import crops_followed, may_crop
+from mhaviz.observe.handlers import VisitorError, one_line, unseen
+from mhaviz.observe.mode import Watch
+from mhaviz.observe.modules import Place
+from mhaviz.observe.observed import ObservedCall, example
+from mhaviz.observe.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
 from mhaviz.records.attention import Attention, AttentionMap
 from mhaviz.records.head_statistics import HeadStatistics
 from mhaviz.records.source import Source
@@ -119,7 +119,7 @@ class Recording(ContextDecorator):
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
         names, on_merged = self._options.names, self._on_merged
-        self._watch = Watch(self._on_caught, model, self._is_wanted, names, on_merged, self._on_weighed)
+        self._watch = Watch(self._on_observed, model, self._is_wanted, names, on_merged, self._on_weighed)
         self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn, self._on_part)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.page)
@@ -376,12 +376,12 @@ class Recording(ContextDecorator):
     def _is_drawn(self, site: SeenSite) -> bool:
         return self._options.wants(site) and self._options.passes.wants(site.passes - 1)
 
-    def _on_caught(self, place: Place, caught: Caught) -> int | None:
+    def _on_observed(self, place: Place, observed: ObservedCall) -> int | None:
         """Take what the program's attention computes with, while it is there; returns the number of its site."""
         if not self._follows_caches and may_crop():
             self._follows_caches = True
             self._stack[0].enter_context(crops_followed(self._on_crop))
-        run = self._sites.run(place, caught)
+        run = self._sites.run(place, observed)
         if run is None:
             return None
         if self._options.wants(run.site) and not run.site.is_part:
@@ -400,10 +400,10 @@ class Recording(ContextDecorator):
         if not is_wanted and self._study is None:
             return
         self._note_form(run)
-        self._device = str(run.caught.call.device)
-        call, (batch_size, n_heads, q_length, k_length) = run.caught.call, run.caught.call.shape
+        self._device = str(run.observed.call.device)
+        call, (batch_size, n_heads, q_length, k_length) = run.observed.call, run.observed.call.shape
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
-        heads = tuple(sorted(run.caught.heads or run.site.heads)) or tuple(range(n_heads))
+        heads = tuple(sorted(run.observed.heads or run.site.heads)) or tuple(range(n_heads))
         self._heads[run.site.number] = heads
         is_unplaced = run.pass_number in run.site.unplaced
         kind: Kind = "other" if is_unplaced else run.site.kind
@@ -412,17 +412,17 @@ class Recording(ContextDecorator):
         padding = self._padding(run, place)
         if self._is_no_padding(run, place, padding):
             return
-        looks_around = run.caught.order.windows > 1 and q_length != k_length  # and pads the first window
-        rows = ("row", "row") if is_unplaced or looks_around else _rows_called(run.caught)
+        looks_around = run.observed.order.windows > 1 and q_length != k_length  # and pads the first window
+        rows = ("row", "row") if is_unplaced or looks_around else _rows_called(run.observed)
         # The queries of a masked map are the last keys, whatever stands before them: a prefix, or a cache's tokens.
         first = run.site.k_length - q_length if run.site.kind == "masked" else run.first_query
 
-        def seen_of(places: Sequence[int], of: Caught) -> SiteCall:
+        def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
-                place.forward, call.shape, places, first, run.site.kind == "cross", rows, run.caught.order
+                place.forward, call.shape, places, first, run.site.kind == "cross", rows, run.observed.order
             )
             if not run.first_query and not any(rows):
-                parts = run.caught.order.parts
+                parts = run.observed.order.parts
                 several = [_placed(one, parts, run.site.kind) for one in zip(queries, keys, strict=True)]
                 queries, keys = zip(*several, strict=True)
             of_places = None if padding is None else padding.of_examples(places)
@@ -430,15 +430,15 @@ class Recording(ContextDecorator):
 
         try:
             if is_wanted and self._on_attention is not None:
-                self._visit(seen_of(range(batch_size), run.caught))
+                self._visit(seen_of(range(batch_size), run.observed))
             is_whole = run.site.kind not in OF_ONE_TEXT or q_length == k_length
             is_whole = is_whole and run.first_query == 0 and k_length > 1
             if self._study is not None and run.site.heads:
                 self._watch.miss(f"{run.site.name}: a softmax for each of its heads, which statistics do not count")
-            elif self._study is not None and (part := run.caught.order.parts[1]) is not None and not part.step:
+            elif self._study is not None and (part := run.observed.order.parts[1]) is not None and not part.step:
                 self._watch.miss(f"{run.site.name}: which tokens its keys are is not known; statistics count no such")
             elif self._study is not None and is_whole:
-                whole = seen_of(range(batch_size), run.caught)
+                whole = seen_of(range(batch_size), run.observed)
                 # The kind may change while the program runs; the number does not.
                 whole = replace(whole, site=replace(site, layer=site.number))
                 self._count(self._study, whole)
@@ -456,12 +456,12 @@ class Recording(ContextDecorator):
 
         The mask of a decoder's self-attention tells which queries of its cross-attention are padding.
         """
-        call, (own, of_keys) = run.caught.call, run.caught.order.parts
+        call, (own, of_keys) = run.observed.call, run.observed.order.parts
         batch_size, _, q_length, k_length = call.shape
         reads_itself, is_cross = run.site.kind in OF_ONE_TEXT and q_length == k_length, run.site.kind == "cross"
         if run.first_query or not (reads_itself or is_cross or place.batch_size in (None, batch_size)):
             return None
-        padding = padding_of(call, reads_itself, run.caught.visible)
+        padding = padding_of(call, reads_itself, run.observed.visible)
         if reads_itself and padding is not None and of_keys is not None and of_keys.is_first:
             self._padded_tokens.append((of_keys, padding.queries))
         elif is_cross:
@@ -482,7 +482,7 @@ class Recording(ContextDecorator):
         """
         if place.call != self._hidden[0]:
             self._hidden = place.call, []
-        key, hidden = run.caught.order.parts[1], self._hidden[1]
+        key, hidden = run.observed.order.parts[1], self._hidden[1]
         hidden.append((run.site, key, None if padding is None else padding.keys))
         del hidden[:-MOST_AT_A_LINE]
         same = [one for one in hidden if key is not None and one[1] == key]
@@ -523,7 +523,9 @@ class Recording(ContextDecorator):
         self._padded[number] += n_padded
         self._queries[number] += len(whole.queries) * whole.call.shape[2] - n_padded
 
-    def _keep(self, run: Run, seen_of: Callable[[Sequence[int], Caught], SiteCall], name: str, batch_size: int) -> None:
+    def _keep(
+        self, run: Run, seen_of: Callable[[Sequence[int], ObservedCall], SiteCall], name: str, batch_size: int
+    ) -> None:
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
         there = [place for place in wanted if place < batch_size]
         if len(there) < batch_size:
@@ -534,13 +536,13 @@ class Recording(ContextDecorator):
             )
             return
         for place in there:
-            output = None if run.caught.output is None else run.caught.output[place : place + 1]
-            one = seen_of([place], Caught(example(run.caught.call, place), output))
+            output = None if run.observed.output is None else run.observed.output[place : place + 1]
+            one = seen_of([place], ObservedCall(example(run.observed.call, place), output))
             try:
                 grows = run.site.kind in OF_ONE_TEXT
                 self._maps.add(one, run.pass_number, place, batch_size, run.first_query, grows)
                 if one.padding is not None and not bool(one.padding.keys.all()):
-                    _, _, q_length, k_length = run.caught.call.shape
+                    _, _, q_length, k_length = run.observed.call.shape
                     # Keys of others may be of a cache that is not full yet, or come later: what they are is not known.
                     is_own = run.site.kind in OF_ONE_TEXT and q_length == k_length
                     what = "tokens that masks hide from all queries are left out, as padding"
@@ -561,19 +563,19 @@ class Recording(ContextDecorator):
 
     def _note_form(self, run: Run) -> None:
         """Say so where the rows and columns of a map are no tokens of one input."""
-        batch_size, n_heads, q_length, k_length = run.caught.call.shape
+        batch_size, n_heads, q_length, k_length = run.observed.call.shape
         name = _name_of(run.site)
-        if isinstance(run.caught.call, AttentionCall) and run.caught.output is None:
+        if isinstance(run.observed.call, AttentionCall) and run.observed.output is None:
             self._remarks["some weights are those before dropout"] = None
-        if any(run.caught.are_fixed):
+        if any(run.observed.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
-        if run.caught.order.is_taken and isinstance(run.caught.call, AttentionWeights):
+        if run.observed.order.is_taken and isinstance(run.observed.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
             self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
-        if not run.caught.order.is_numbered:
+        if not run.observed.order.is_numbered:
             self._remarks["some heads are numbered as they stand in the softmax"] = None
-        windows = run.caught.order.windows
+        windows = run.observed.order.windows
         if windows > 1:
             lengths, why = f"{q_length:,} tokens", ""
             if q_length != k_length:
@@ -581,13 +583,13 @@ class Recording(ContextDecorator):
                 why = "; which tokens these are is not known, and they are called rows"
             self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
             self._remarks["of inputs that are cut into windows, a map is of one window"] = None
-        if run.caught.order.called == "head":
+        if run.observed.order.called == "head":
             self._watch.miss(
                 f"{name}: its queries and keys are the {k_length:,} heads of one token, not tokens; before the product "
                 "a transpose of tokens and heads may be missing"
             )
             self._remarks["some rows and columns are heads of one token, not tokens"] = None
-        if q_length == k_length and _rows_called(run.caught) == ("channel", "channel"):
+        if q_length == k_length and _rows_called(run.observed) == ("channel", "channel"):
             self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
             self._remarks["some rows and columns are channels, not tokens"] = None
 
@@ -706,11 +708,11 @@ def _name_of(site: SeenSite) -> str:
     return f"{name} #{site.repeat + 1}" if site.repeat else name
 
 
-def _rows_called(caught: Caught) -> tuple[str, str]:
+def _rows_called(observed: ObservedCall) -> tuple[str, str]:
     """What queries and keys are called that are no tokens, and "" of those that are."""
-    if (called := caught.order.called) and not any(caught.are_fixed):
+    if (called := observed.order.called) and not any(observed.are_fixed):
         return called, called
-    queries, keys = ("fixed" if fixed else "" for fixed in caught.are_fixed)
+    queries, keys = ("fixed" if fixed else "" for fixed in observed.are_fixed)
     return queries, keys
 
 

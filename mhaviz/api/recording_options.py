@@ -9,8 +9,8 @@ from typing import Any, Literal
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.numbering import Numbers
-from mhaviz.recording.modules import Place
-from mhaviz.recording.sites import SeenSite
+from mhaviz.observe.modules import Place
+from mhaviz.observe.sites import SeenSite
 
 _RUN = re.compile(r"(\d+)(-)?(\d+)?")
 _LAST = "last"

@@ -8,8 +8,8 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.api.recorded_tokens import TokenNames
-from mhaviz.recording.inputs import SeenInputs
-from mhaviz.recording.order import Order
+from mhaviz.observe.inputs import SeenInputs
+from mhaviz.observe.order import Order
 from mhaviz.records.attention import Attention
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens

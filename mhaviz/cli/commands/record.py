@@ -23,7 +23,7 @@ from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.recording import Recording
-    from mhaviz.recording.program import Ending, Program
+    from mhaviz.observe.program import Ending, Program
 
 _MOST_HEADS = 16  # rows of the table of --show heads
 
@@ -144,7 +144,7 @@ def record(
 
 def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
     """The program; the message of one that cannot be parsed is Python's own."""
-    from mhaviz.recording.program import Program, show_error
+    from mhaviz.observe.program import Program, show_error
 
     try:
         return Program(script, arguments, is_module)

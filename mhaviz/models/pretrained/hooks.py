@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.capture import Listener, listening
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.sharing import gather_heads
-from mhaviz.recording.caught import Caught
-from mhaviz.recording.looks import VisitorError
-from mhaviz.recording.mode import Watch
-from mhaviz.recording.modules import Place
+from mhaviz.observe.attention_functions import Listener, listening
+from mhaviz.observe.handlers import VisitorError
+from mhaviz.observe.mode import Watch
+from mhaviz.observe.modules import Place
+from mhaviz.observe.observed import ObservedCall
 
-Hook = Callable[[int, nn.Module, Caught], None]
+Hook = Callable[[int, nn.Module, ObservedCall], None]
 """Is called with each attention of a forward pass as it runs: its number, in the order in which they run, the module,
 and what it computes with."""
 
@@ -56,10 +56,10 @@ def run_hooked(
     """
     numbers = count()
 
-    def listen(module: nn.Module, caught: Caught) -> None:
+    def listen(module: nn.Module, observed: ObservedCall) -> None:
         number = next(numbers)
         try:
-            hook(number, module, gather_heads(caught) if module in loaded.shared else caught)
+            hook(number, module, gather_heads(observed) if module in loaded.shared else observed)
         except Exception as error:
             raise _OursError(error) from error
         if number == last:
@@ -79,14 +79,14 @@ def _recording(loaded: Loaded, length: int, listener: Listener) -> Iterator[None
     """Let ``listener`` see each attention of the model, however it is written; ``length``: tokens that it reads."""
     added = field_of(loaded.config, "prompt_length") or 0  # tokens that CPM-Ant puts before every text
 
-    def on_caught(place: Place, caught: Caught) -> None:
-        call = caught.call
+    def on_observed(place: Place, observed: ObservedCall) -> None:
+        call = observed.call
         if added and isinstance(call, AttentionWeights) and call.shape[2:] == (length + added, length + added):
             call = AttentionWeights(call.given[..., added:, added:], has_sink=True)
-            caught = replace(caught, call=call, mixed=None)
-        listener(loaded.model.get_submodule(place.name), caught)
+            observed = replace(observed, call=call, mixed=None)
+        listener(loaded.model.get_submodule(place.name), observed)
 
-    with Watch(on_caught, loaded.model).watching():
+    with Watch(on_observed, loaded.model).watching():
         yield
 
 

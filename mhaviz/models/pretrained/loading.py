@@ -28,11 +28,12 @@ from transformers import (
 from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 
-from mhaviz.models.pretrained import capture, sharing, sizes
+from mhaviz.models.pretrained import sharing, sizes
 from mhaviz.models.pretrained.classes import is_encoder_alone, predicting_class, usual_class
 from mhaviz.models.pretrained.growth import require_sound_steps
 from mhaviz.models.pretrained.silence import silence
 from mhaviz.models.pretrained.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
+from mhaviz.observe import attention_functions
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
@@ -206,7 +207,7 @@ def load_checkpoint(
         kind = usual = usual_class(config, name, writes)
         if predicts and not writes:
             kind = predicting_class(config) or usual
-        attention = capture.SDPA if kind._supports_sdpa else capture.EAGER
+        attention = attention_functions.SDPA if kind._supports_sdpa else attention_functions.EAGER
         there = replace(there, is_packed=_is_quantised(config, name))
         needed = there.bytes_of(sizes.require_model(kind, config, attention, there, name), config.dtype, dtype)
     require_fit(name, needed // processes, device, spread, on_notice)

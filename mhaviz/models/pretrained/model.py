@@ -16,7 +16,6 @@ from mhaviz.attention.norms import value_norms
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.limits import require_comparable
-from mhaviz.models.pretrained.capture import EAGER, SDPA
 from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.fingerprint import fingerprint
 from mhaviz.models.pretrained.hooks import field_of, form_of_its_own, run_hooked
@@ -29,7 +28,8 @@ from mhaviz.models.pretrained.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.pretrained.texts import Texts
 from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.recording.caught import Caught
+from mhaviz.observe.attention_functions import EAGER, SDPA
+from mhaviz.observe.observed import ObservedCall
 from mhaviz.records.ablation import Prediction
 from mhaviz.records.corpus_part import ModelIdentity
 from mhaviz.records.embeddings import EmbeddedText
@@ -139,8 +139,8 @@ class PretrainedModel(CorpusModel):
         advice = f"try {parameter('dtype')} float32, or take another copy of it" if half else "take another copy of it"
         last = max(site.number for site in chosen)
 
-        def hook(number: int, module: nn.Module, caught: Caught) -> None:
-            site, call = sites.get(number), caught.call
+        def hook(number: int, module: nn.Module, observed: ObservedCall) -> None:
+            site, call = sites.get(number), observed.call
             if site is None:
                 return
             queries, keys = sides[site.kind]
@@ -149,15 +149,15 @@ class PretrainedModel(CorpusModel):
             if isinstance(call, AttentionWeights) and self._zeroed_of(number):
                 call = replace(call, given=call.given.clone())  # the model's own, which are written over
             if self.grams is not None and site in chosen:
-                mixed = mixed_of(caught)
+                mixed = mixed_of(observed)
                 assert mixed is not None  # as W_O was found by it
                 call = replace(call, value_norms=value_norms(mixed.value, self.grams[number]))
             seen = SiteCall(
-                site, call, heads_of(site, None), queries, keys, caught.output, sentence, pieces=pieces[site.kind]
+                site, call, heads_of(site, None), queries, keys, observed.output, sentence, pieces=pieces[site.kind]
             )
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
-            self._zero(number, module, caught)
+            self._zero(number, module, observed)
 
         if run_hooked(self.loaded, self._reader.batch(texts), hook, last) is not None:  # it has not come so far
             raise form_of_its_own(self.loaded, "try a shorter text")
@@ -243,17 +243,17 @@ class PretrainedModel(CorpusModel):
             for text in texts
         )
 
-    def _zero(self, number: int, module: nn.Module, caught: Caught) -> None:
+    def _zero(self, number: int, module: nn.Module, observed: ObservedCall) -> None:
         """Zero the heads of an attention that has just run."""
         heads = self._zeroed_of(number)
         if not heads:
             return
-        if caught.zero is None:
+        if observed.zero is None:
             raise MhavizError(
                 f"{self.loaded.name} ({self.loaded.type}) projects what a head has made within a function of PyTorch, "
                 f"or in several processes: heads cannot be zeroed"
             )
-        caught.zero(heads)
+        observed.zero(heads)
 
     def _zeroed_of(self, number: int) -> list[int]:
         """The heads of this attention that are zeroed."""

@@ -22,8 +22,8 @@ from mhaviz.errors import MhavizError, parameter
 from mhaviz.models.pretrained.hooks import Fields, modules_heard, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
-from mhaviz.recording.caught import Caught, Mixed
-from mhaviz.recording.looks import unseen
+from mhaviz.observe.handlers import unseen
+from mhaviz.observe.observed import Mixed, ObservedCall
 
 TOLERANCE = 1e-5
 """Of the largest number: so much may what was made be off, where it is computed in float32."""
@@ -66,14 +66,14 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
     wanted = {site.number: site for site in sites}
     found: dict[int, _Heads] = {}
 
-    def compare(number: int, module: nn.Module, caught: Caught) -> None:
+    def compare(number: int, module: nn.Module, observed: ObservedCall) -> None:
         if number in wanted:
-            found[number] = _Heads(mixed_of(caught))
+            found[number] = _Heads(mixed_of(observed))
             if (mixed := found[number].mixed) is not None:
-                found[number].differences.append(_difference_of_heads(caught, mixed))
+                found[number].differences.append(_difference_of_heads(observed, mixed))
 
-    def write(number: int, module: nn.Module, caught: Caught) -> None:
-        if number in wanted and (mixed := mixed_of(caught)) is not None:
+    def write(number: int, module: nn.Module, observed: ObservedCall) -> None:
+        if number in wanted and (mixed := mixed_of(observed)) is not None:
             found[number].mixed = mixed
             with unseen():
                 _write_numbers(mixed, number * _MOST)
@@ -91,18 +91,18 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
     return {number: _gram(loaded, site, found[number]) for number, site in wanted.items()}
 
 
-def mixed_of(caught: Caught) -> Mixed | None:
+def mixed_of(observed: ObservedCall) -> Mixed | None:
     """The values of an attention, and the tensor with what it has made of them; None: that is not known."""
-    if not isinstance(caught.call, AttentionCall):
-        return caught.mixed() if caught.mixed is not None else None
-    if caught.output is None or caught.zero is None:
+    if not isinstance(observed.call, AttentionCall):
+        return observed.mixed() if observed.mixed is not None else None
+    if observed.output is None or observed.zero is None:
         return None
-    return Mixed(caught.call.value, caught.output, lambda x: x, lambda: False)
+    return Mixed(observed.call.value, observed.output, lambda x: x, lambda: False)
 
 
-def _difference_of_heads(caught: Caught, mixed: Mixed) -> float:
+def _difference_of_heads(observed: ObservedCall, mixed: Mixed) -> float:
     """How far A V is from what was made."""
-    call, made = caught.call, mixed.arrange(mixed.made)
+    call, made = observed.call, mixed.arrange(mixed.made)
     if isinstance(call, AttentionCall):
         return _difference(call.output(), made)
     return _difference(call.weights().to(mixed.value.dtype) @ mixed.value, made)

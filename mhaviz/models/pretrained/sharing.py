@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from mhaviz.attention.call import AttentionWeights
-from mhaviz.recording.caught import Caught
+from mhaviz.observe.observed import ObservedCall
 
 _BY_HEADS = "rowwise"
 """How a plan shares the projection after the heads where each process has a part of them. Other plans gather the heads
@@ -39,12 +39,12 @@ def shared_attentions(model: PreTrainedModel) -> frozenset[nn.Module]:
     return frozenset(module for name, module in model.named_modules() if is_by_heads(name))
 
 
-def gather_heads(caught: Caught) -> Caught:
+def gather_heads(observed: ObservedCall) -> ObservedCall:
     """The whole attention of which this process has a part of the heads; every process must call it."""
-    call = caught.call
-    output = None if caught.output is None else _gathered(caught.output, 1)
+    call = observed.call
+    output = None if observed.output is None else _gathered(observed.output, 1)
     if isinstance(call, AttentionWeights):
-        return Caught(replace(call, given=_gathered(call.given, 1)), output)
+        return ObservedCall(replace(call, given=_gathered(call.given, 1)), output)
     mask = call.mask
     gathered = replace(
         call,
@@ -54,7 +54,7 @@ def gather_heads(caught: Caught) -> Caught:
         mask=_gathered(mask, 1) if mask is not None and mask.shape[1] > 1 else mask,
         sinks=None if call.sinks is None else _gathered(call.sinks, 0),
     )
-    return Caught(gathered, output)
+    return ObservedCall(gathered, output)
 
 
 def whole_weight(weight: Tensor) -> Tensor:

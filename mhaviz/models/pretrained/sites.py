@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site
 from mhaviz.errors import MhavizError
-from mhaviz.models.pretrained.capture import EAGER, SDPA, listening
 from mhaviz.models.pretrained.hooks import Fields, attention_class, form_of_its_own, run, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
-from mhaviz.recording.caught import Caught
-from mhaviz.recording.modules import RunningModules
+from mhaviz.observe.attention_functions import EAGER, SDPA, listening
+from mhaviz.observe.modules import RunningModules
+from mhaviz.observe.observed import ObservedCall
 from mhaviz.records.tokens import Kind
 
 LENGTHS = ((4, 3), (7, 5))
@@ -108,15 +108,15 @@ def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Foun
             layers = {module: number for number, module in enumerate(modules)} | layers
     modules_running = RunningModules(loaded.model)
 
-    def hook(number: int, module: nn.Module, caught: Caught) -> None:
-        batch_size, _, q_length, k_length = caught.call.shape
+    def hook(number: int, module: nn.Module, observed: ObservedCall) -> None:
+        batch_size, _, q_length, k_length = observed.call.shape
         is_shown = batch_size == 1 and {q_length, k_length} <= lengths
-        kind: Kind | None = _kind(caught.call) if is_shown else None
+        kind: Kind | None = _kind(observed.call) if is_shown else None
         if loaded.has_encoder and not is_shown:
             kind = "self" if module in encoder else "cross" if k_length == source_length else "masked"
         running, _ = modules_running.running()
         layer, run = next(((layers[one.module], one.call) for one in running if one.module in layers), (None, None))
-        found.append(_Found(number, module, caught.call, is_shown, kind, layer, run))
+        found.append(_Found(number, module, observed.call, is_shown, kind, layer, run))
 
     with modules_running.followed():
         run_hooked(loaded, few_tokens(loaded, source_length, target_length), hook)
@@ -186,10 +186,10 @@ def _follows_eager(loaded: Loaded) -> bool:
     """Whether the model's own eager function gives what we know its attentions to be; NaN is like any number."""
     differences: list[Tensor] = []
 
-    def compare(module: nn.Module, caught: Caught) -> None:
-        assert isinstance(caught.call, AttentionCall)
-        assert caught.output is not None
-        differences.append((caught.call.output() - caught.output).abs().max() / caught.output.abs().max())
+    def compare(module: nn.Module, observed: ObservedCall) -> None:
+        assert isinstance(observed.call, AttentionCall)
+        assert observed.output is not None
+        differences.append((observed.call.output() - observed.output).abs().max() / observed.output.abs().max())
 
     with listening(compare, eagerly=True):
         run(loaded, few_tokens(loaded, *LENGTHS[0]))

@@ -12,7 +12,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.pretrained.hooks import Fields, modules_heard, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.recording.caught import Caught
+from mhaviz.observe.observed import ObservedCall
 from mhaviz.records.tokens import Kind
 
 _FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
@@ -62,13 +62,13 @@ def trace_attention(
     after: list[Projection] = []  # and what is after it
     prefix = ""  # of names in the attention, once it has ended
 
-    def hook(running: int, module: nn.Module, caught: Caught) -> None:
+    def hook(running: int, module: nn.Module, observed: ObservedCall) -> None:
         own = set(module.modules())
         if not found:  # what another attention was called with is let go
             inward[:] = [one for one in inward if one.module in own]
-        if running == number and isinstance(caught.call, AttentionCall):
-            assert caught.output is not None
-            found.append((caught.call, caught.output, module))
+        if running == number and isinstance(observed.call, AttentionCall):
+            assert observed.output is not None
+            found.append((observed.call, observed.output, module))
 
     def keep(name: str, part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
         nonlocal prefix

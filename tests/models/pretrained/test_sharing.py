@@ -14,7 +14,7 @@ import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.models.pretrained import sharing
 from mhaviz.models.pretrained.loading import load_checkpoint
-from mhaviz.recording.caught import Caught
+from mhaviz.observe.observed import ObservedCall
 
 TEXT = "the cat sat on the mat"
 SAME = 2e-7
@@ -136,13 +136,13 @@ def test_all_that_has_heads_is_gathered(monkeypatch):
 
     monkeypatch.setattr(sharing.dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(sharing.dist, "all_gather", all_gather)
-    gathered = sharing.gather_heads(Caught(*own))
+    gathered = sharing.gather_heads(ObservedCall(*own))
     assert torch.equal(gathered.output, output)
     assert torch.equal(gathered.call.weights(), whole.weights())
     for name in ("query", "key", "value", "mask", "sinks"):
         assert torch.equal(getattr(gathered.call, name), getattr(whole, name)), name
     left = [whole.weights()[:, 4:]]
-    alone = sharing.gather_heads(Caught(AttentionWeights(whole.weights()[:, :4])))
+    alone = sharing.gather_heads(ObservedCall(AttentionWeights(whole.weights()[:, :4])))
     assert torch.equal(alone.call.given, whole.weights())
     assert alone.output is None
 

@@ -1,0 +1,144 @@
+"""Sees what every attention of a transformers model is called with, while the model runs on its fast kernel.
+
+transformers lets a name stand for an attention function (``AttentionInterface``). While somebody listens, ours stands
+in for ``sdpa``: it computes the same and shows the inputs. It takes that name as there are models that ask for it,
+and make their masks by it. Layers whose scores are capped or have a sink, which SDPA cannot compute, are of models that
+do not run on it: for them ours stands in for ``eager``, and runs their own eager function, on blocks of queries.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from inspect import unwrap
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from mhaviz.attention.call import BLOCK, AttentionCall
+from mhaviz.observe.observed import ObservedCall
+from mhaviz.observe.zeroing import zero_in_output
+
+SDPA, EAGER = "sdpa", "eager"
+"""What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others. Under
+another name some would leave out the masks that they make themselves (HYV4's of the keys that it has chosen)."""
+
+Listener = Callable[[nn.Module, ObservedCall], None]
+"""Is called with each attention as it has run: its module, and what it computes with."""
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_runs_eagerly: ContextVar[bool] = ContextVar("runs_eagerly", default=False)
+
+
+@contextmanager
+def listening(listener: Listener, eagerly: bool = False) -> Iterator[None]:
+    """Let ``listener`` see each attention of models that are run within, in the order in which they run.
+
+    ``eagerly``: all run their own eager function.
+    """
+    functions = AttentionInterface._global_mapping
+    before = {name: functions[name] for name in (SDPA, EAGER) if name in functions}
+    tokens = _listener.set(listener), _runs_eagerly.set(eagerly)
+    functions.update(dict.fromkeys((SDPA, EAGER), attend))
+    try:
+        yield
+    finally:
+        for name in (SDPA, EAGER):
+            del functions[name]
+        functions.update(before)
+        _listener.reset(tokens[0])
+        _runs_eagerly.reset(tokens[1])
+
+
+def attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **given: Any
+) -> tuple[Tensor, None]:
+    """The attention function, as ``AttentionInterface`` calls it: (batch_size, q_length, n_heads, d_value).
+
+    Args:
+        module: the attention.
+        query, key, value: as in ``AttentionCall``.
+        attention_mask: bool, or numbers to be added; None where nothing is hidden but by ``is_causal``.
+        given: what else it is called with; see ``_call_of``.
+    """
+    call = _call_of(module, query, key, value, attention_mask, **given)
+    if call.softcap is None and call.sinks is None and not _runs_eagerly.get():
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **given)
+    else:
+        output = _by_own_rule(module, query, key, value, attention_mask, **given)
+    listener = _listener.get()
+    if listener is not None:
+        heads = output.transpose(1, 2)
+        listener(module, ObservedCall(call, heads, zero=zero_in_output(heads)))
+    return output, None
+
+
+def _call_of(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    is_causal: bool | None = None,
+    **_: Any,
+) -> AttentionCall:
+    """What an attention computes with.
+
+    Args:
+        module, query, key, value, mask: as in ``attend``.
+        scaling: of the scores; None: 1/√d_key.
+        softcap, s_aux: see ``AttentionCall``; ``s_aux`` are its sinks.
+        position_bias: added to the scores, (batch_size or 1, n_heads, q_length, k_length) (T5, arXiv 1910.10683).
+        is_causal: whether later keys are hidden where there is no mask; None: what the module says.
+    """
+    causal = (getattr(module, "is_causal", True) if is_causal is None else is_causal) and mask is None
+    return AttentionCall(
+        query,
+        key,
+        value,
+        query.shape[-1] ** -0.5 if scaling is None else float(scaling),
+        bool(causal) and query.shape[2] > 1,
+        _as_bool(mask) if position_bias is None else _joined(mask, position_bias),
+        softcap,
+        None if s_aux is None else s_aux.detach(),
+    )
+
+
+def _by_own_rule(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **given: Any
+) -> Tensor:
+    """What the model's own eager function gives, a block of queries at a time: it never holds all weights."""
+    named = unwrap(type(module).forward).__globals__  # as its forward sees them, which a subclass may inherit
+    eager, bias = named["eager_attention_forward"], given.pop("position_bias", None)
+    blocks = []
+    for start in range(0, query.shape[2], BLOCK):
+        rows = slice(start, start + BLOCK)
+        biased = {} if bias is None else {"position_bias": _rows(bias, rows)}
+        blocks.append(eager(module, query[:, :, rows], key, value, _rows(mask, rows), **given, **biased)[0])
+    return torch.cat(blocks, dim=1)
+
+
+def _rows(x: Tensor | None, rows: slice) -> Tensor | None:
+    """What is added to the scores of these queries."""
+    return x if x is None or x.shape[2] == 1 else x[:, :, rows]
+
+
+def _as_bool(mask: Tensor | None) -> Tensor | None:
+    """A mask of numbers that hides keys and adds nothing to others as what it is."""
+    if mask is None or mask.dtype == torch.bool:
+        return mask
+    visible = mask > torch.finfo(mask.dtype).min / 2
+    return visible if bool(torch.equal(visible, mask == 0)) else mask
+
+
+def _joined(mask: Tensor | None, bias: Tensor) -> Tensor:
+    """The numbers that are added to the scores."""
+    if mask is None:
+        return bias
+    return bias.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else bias + mask

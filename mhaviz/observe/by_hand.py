@@ -1,0 +1,397 @@
+"""Recognises attention that is written by hand: product → scale, mask, bias → softmax → product with values.
+
+Each tensor on this way is marked, and what is computed from a marked tensor is marked in its turn. ``WeightsByHand``
+follows the weights.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.attention.padding import HIDES
+from mhaviz.observe.descent import UNKNOWN, Axes
+from mhaviz.observe.functions import COPIES, VIEWS, axis_after, functions
+from mhaviz.observe.handlers import Done, Follow, Handler, guarded, unseen
+from mhaviz.observe.marks import Marks
+from mhaviz.observe.products import PRODUCTS, Product, product_by_elements, product_of
+from mhaviz.observe.stages import SAMPLED, Mark, Scores, Weights
+from mhaviz.observe.weights import MULTIPLIES, WeightsByHand
+
+
+class ByHand:
+    """Follows the tensors of a program, function by function.
+
+    Args:
+        weights: follows them from there on.
+        on_sums: is called with sums of exponentials of scores, or their logarithms.
+        on_error: is told what goes wrong here.
+    """
+
+    def __init__(
+        self, weights: WeightsByHand, on_sums: Callable[[Tensor], None], on_error: Callable[[Exception], None]
+    ) -> None:
+        self._weights, self._on_sums, self._on_error = weights, on_sums, on_error
+        self._marks, self._fixed, self._layouts = weights.marks, weights.fixed, weights.layouts
+        self._on_unseen = weights.on_unseen
+        self._numbers = count()
+        self._products = Marks[tuple[Product, Callable[[], Tensor]]]()
+
+    def handlers(self) -> dict[Any, Handler]:
+        """Of each function that is looked at, what runs it."""
+        handlers: dict[Any, Handler] = {}
+        for several, follow in (
+            (_ELEMENTWISE, self._if_marked(self._elementwise)),
+            (VIEWS, self._if_marked(self._view)),
+            (_MAPS, self._if_marked(self._map)),
+            (_GREATER, self._if_marked(self._greater)),
+            (_LARGESTS, self._if_marked(self._largest)),
+            (_STEPS, self._if_marked(self._step)),
+            (SOFTMAXES, self._softmax),
+            (PRODUCTS, self._product),
+            (MULTIPLIES, self._multiply),
+            (_SUMS, self._sum),
+            (_SCATTERS, self._if_marked(self._scatter)),
+            (_EXPS, self._exp),
+            ([F.linear], self._linear),
+            ([F.grid_sample], self._sample),
+        ):
+            handlers |= dict.fromkeys(several, guarded(follow, self._on_error))
+        return handlers
+
+    def handler_for(self, func: Any) -> Handler | None:
+        """What runs a function that is not in ``handlers``: it may change weights. None: it does not."""
+        name = getattr(func, "__name__", "")
+        if func not in COPIES and (name in ("__get__", "__set__") or name.startswith("new_") or name.endswith("_like")):
+            return None
+        return guarded(self._if_marked(lambda done: None), self._on_error)
+
+    def _if_marked(self, follow: Follow) -> Follow:
+        """What follows functions of weights, and by ``follow`` those of scores; most are of neither."""
+
+        def see(done: Done) -> None:
+            found = self._marked(done) if done.kwargs or self._marks.may_hold(done.args) else None
+            if found is not None:
+                (self._weights.follow if isinstance(found[1], Weights) else follow)(done)
+
+        return see
+
+    def _product(self, done: Done) -> None:
+        product = product_of(done) if isinstance(done.result, Tensor) else None
+        if product is None or len(product.factors) < 2:
+            return
+        axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)), next(self._numbers))
+        if len(product.factors) > 2 and not axes.are_fixed and self._is_whole_attention(product):
+            self._on_unseen("queries, keys and values are multiplied without a softmax")
+        for which, factor in enumerate(product.factors):
+            mark = self._marks.get(factor)
+            if isinstance(mark, Weights):
+                multiply, adds = partial(done.func, *done.args, **done.kwargs), any(x is done.result for x in done.args)
+                self._weights.meet(product, which, done.result, multiply, adds)
+                return
+            if mark is None:
+                continue
+            mixed = product.axis_mixed(which)  # of heads, which queries and keys have alike
+            if mark.stage == "scores" and mixed is not None and len(mark.axes.factors.get(mixed, ())) > 1:
+                self._marks.set(done.result, mark)
+                return
+            if not axes.are_fixed and not mark.axes.are_fixed:
+                summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
+                is_one = mark.mapped or self._layouts.sum_tokens_and_features(factor, summed)
+                if is_one and any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
+                    how = f"by {mark.mapped} and no" if mark.mapped else "without a"
+                    self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
+        self._marks.set(done.result, Scores(axes))
+
+    def _is_whole_attention(self, product: Product) -> bool:
+        """Whether one product sums over features of two factors, and over tokens of one of these and of a third."""
+        features, tokens = list[set[int]](), list[set[int]]()
+        for letter in {*"".join(product.axes)} - {*product.result}:
+            there = {which: axes.index(letter) - len(axes) for which, axes in enumerate(product.axes) if letter in axes}
+            for several, is_one in ((features, self._layouts.are_features), (tokens, self._layouts.are_tokens)):
+                if all(is_one(product.factors[which], axis) for which, axis in there.items()):
+                    several.append({*there})
+        return any(one & other and one - other and other - one for one in features for other in tokens)
+
+    def _multiply(self, done: Done) -> None:
+        """Weights times values, element by element: summed over the keys, they are a product of matrices."""
+        self._if_marked(self._elementwise)(done)
+        marks = [self._weights.of(x) for x in done.args]
+        mark = next(filter(None, marks), None)
+        n_weights = len(marks) - marks.count(None)
+        if mark is None or n_weights > 1 or any(x is done.result for x in done.args):
+            return
+        A, V = done.args if marks[0] is mark else done.args[::-1]
+        if isinstance(V, Tensor) and isinstance(done.result, Tensor):
+            product = product_by_elements(done.result, (A, V), mark.query, self._squeeze)
+            is_each = A.shape == V.shape and mark.made.scores == UNKNOWN and self._layouts.are_made(A)
+            if is_each or not set(product.axes[1]) <= set(product.axes[0]):  # else a mask, or what scales weights
+                self._products.set(done.result, (product, partial(done.func, *done.args)))
+
+    def _squeeze(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        with unseen():
+            done = Done(torch.squeeze, (x, axes), {}, torch.squeeze(x, axes))
+        self._if_marked(self._view)(done)
+        self._layouts.follow(done)
+        self._fixed.follow(done)
+        squeezed: Tensor = done.result
+        return squeezed
+
+    def _sum(self, done: Done) -> None:
+        """A step of a softmax that is written out, or what completes a product of weights and values."""
+        found, axis = self._products.get(done.first), _axis((done.first, *done.args[1:]), done.kwargs)
+        if found is None or axis is None or not done.args:
+            self._if_marked(self._step)(done)
+            return
+        product, multiply = found
+        self._products.forget(done.first)
+        with unseen():
+            if not torch.equal(multiply(), done.first):  # the program has changed it, or what it was made of
+                return
+        rest, keeps = done.args[1:], done.result.ndim == done.first.ndim
+        product = replace(product, result=product.result[:axis] + product.result[len(product.result) + axis + 1 :])
+        result = done.result.squeeze(axis) if keeps else done.result
+        func, kwargs = done.func, done.kwargs
+
+        def again() -> Tensor:
+            summed: Tensor = func(multiply(), *rest, **kwargs)
+            return summed.view_as(result)
+
+        self._weights.meet(product, 0, result, again)
+
+    def _linear(self, done: Done) -> None:
+        """A layer, or a product of activations by the function of one."""
+        x, weight = done.given("input", "weight")[:2]
+        is_layer = type(weight) is not Tensor or self._fixed.root(weight) is not None
+        if not is_layer and (self._layouts.are_made(weight) or self._weights.of(x) or self._weights.of(weight)):
+            self._product(done)
+        else:
+            self._if_marked(self._elementwise)(done)
+
+    def _sample(self, done: Done) -> None:
+        """What was read at points that a program has chosen, as deformable attention does."""
+        self._marks.set(done.result, Scores(UNKNOWN, mapped=SAMPLED))
+
+    def _softmax(self, done: Done) -> None:
+        x = done.args[0] if done.args else done.kwargs.get("input")
+        axis = _axis((x, *done.args[1:]), done.kwargs)
+        if axis is not None and isinstance(x, Tensor) and isinstance(done.result, Tensor) and done.result.ndim:
+            scores, visible = self._weights.of(x) or self._scores(x), None
+            is_plain = type(x) is Tensor and not x.is_nested and done.func is not F.softmin
+            if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):
+                with unseen():
+                    visible = ~(x.detach() < HIDES)  # NaN hides nothing
+            self._mark_weights(done.result, axis, scores, visible)
+
+    def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
+        """``of``: the mark of what the softmax is of."""
+        if isinstance(of, Scores) and of.has_own:
+            self._on_unseen("a softmax of scores of keys of each query's own, joined with those of keys that all share")
+            return
+        if isinstance(of, Scores) and of.mapped == _LARGEST:
+            self._on_unseen("a softmax of the largest of queries times keys")
+            of = None
+        if isinstance(of, Scores):
+            self._weights.begin(result, axis, of, visible)
+        elif isinstance(of, Weights):
+            self._weights.begin_again(result, axis, of)
+        else:
+            self._weights.begin(result, axis, Scores(UNKNOWN), None)
+
+    def _exp(self, done: Done) -> None:
+        """The first step of a softmax that is written out, of whatever scores."""
+        if done.args and self._marks.get(done.args[0]) is None and isinstance(done.result, Tensor):
+            self._marks.set(done.result, Scores(UNKNOWN, mapped="exp", stage="exp"))
+        else:
+            self._if_marked(self._step)(done)
+
+    def _scatter(self, done: Done) -> None:
+        """Sums of exponentials for each of several groups, as of the edges to each node of a graph."""
+        found = [mark for x in done.each() if isinstance(mark := self._marks.get(x), Scores) and mark.stage == "exp"]
+        if found:
+            self._marks.set(done.result, replace(found[0], stage="sums", axis=None))
+
+    def _step(self, done: Done) -> None:
+        """A step of a softmax that is written out."""
+        marks = [mark for x in done.args[:2] if isinstance(mark := self._marks.get(x), Scores)]
+        step = _STEPS[done.func]
+        if step == "div" and len(marks) == 2 and marks[1].stage == "sums" and marks[1].axis is None:
+            self._on_unseen(
+                "exponentials are divided by their sums over groups, as over the edges to each node of a graph"
+            )
+            return
+        stage = _NEXT.get((step, *(mark.stage for mark in marks)))
+        axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(done.args, done.kwargs)
+        if stage is None and step in ("sub", "div"):
+            self._elementwise(done)
+        elif stage == "weights" and axis is not None:
+            self._mark_weights(done.result, axis, marks[0])
+        elif stage == "exp":
+            self._marks.set(done.result, replace(marks[0], mapped="exp", stage=stage))
+        elif stage is not None and axis is not None:
+            self._marks.set(done.result, replace(marks[0], stage=stage, axis=axis))
+        if stage is not None and stage.endswith("sums") and marks[0].axes != UNKNOWN:
+            self._on_sums(done.result)
+
+    def _map(self, done: Done) -> None:
+        """What maps scores as another attention than that of a softmax does, or before one."""
+        mark = self._scores(done.args[0]) if done.args else None
+        if mark is not None and isinstance(done.result, Tensor):
+            self._marks.set(done.result, replace(mark, mapped=_then(mark.mapped, done.func.__name__.strip("_"))))
+        else:
+            self._elementwise(done)
+
+    def _scores(self, x: object) -> Scores | None:
+        """The mark of scores, before any step of a softmax."""
+        mark = self._marks.get(x)
+        return mark if isinstance(mark, Scores) and mark.stage == "scores" else None
+
+    def _greater(self, done: Done) -> None:
+        """The greater of two tensors, or the lesser; the greatest element of one is no score in its place."""
+        if len(done.args) > 1 and isinstance(done.args[1], Tensor):
+            self._elementwise(done)
+
+    def _largest(self, done: Done) -> None:
+        """The largest scores, of other keys for each query."""
+        mark = self._scores(done.args[0]) if done.args else None
+        if mark is not None and not mark.axes.are_fixed:
+            self._marks.set(done.result[0], replace(mark, mapped=_LARGEST))
+
+    def _elementwise(self, done: Done) -> None:
+        """Whatever keeps each score or weight in its place."""
+        found = self._marked(done)
+        if found is None:
+            return
+        source, mark = found
+        if isinstance(mark, Scores) and mark.stage == "exp" and mark.axes == UNKNOWN and done.func not in MULTIPLIES:
+            return  # exponentials serve for much else
+        if isinstance(mark, Scores) and not mark.are_sums:
+            mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
+        if isinstance(done.result, Tensor):
+            if done.func is not F.linear or _mixes_heads(source, done.result):
+                self._marks.set(done.result, mark)
+        elif done.result is None and done.args and done.args[0] is source:  # x[i] = y
+            self._marks.set(source, mark)
+        elif (
+            done.result is None
+            and done.args
+            and isinstance(mark, Scores)
+            and mark.stage == "scores"
+            and not mark.axes.are_fixed
+        ):
+            self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
+
+    def _has_own(self, done: Done) -> bool:
+        """Whether scores are joined with others, and the keys of some alone have the axis of the queries."""
+        scores = [(x, mark) for x in done.each() if isinstance(mark := self._marks.get(x), Scores)]
+        queries = {axis for _, mark in scores if (axis := mark.axes.query(-1)) is not None}
+        is_own = done.func in _JOINTS and any(
+            x.shape[axis] > 1 and len(mark.axes.factors.get(axis, ())) > 1 for x, mark in scores for axis in queries
+        )
+        return is_own or any(mark.has_own for _, mark in scores)
+
+    def _sinks(self, done: Done, source: Tensor, mark: Scores) -> int:
+        """How many numbers of the last axis are of no product, once scores may have been joined with others."""
+        args, result = done.args, done.result
+        if (
+            done.func not in _JOINTS
+            or not args
+            or not isinstance(result, Tensor)
+            or result.shape[-1] == source.shape[-1]
+        ):
+            return mark.sinks
+        several = [args[0]] if args[0] is source else args[0]
+        marks = ((one.shape[-1], self._marks.get(one)) for one in several)
+        of_products = sum(size - one.sinks for size, one in marks if isinstance(one, Scores))
+        return max(result.shape[-1] - of_products, 0)
+
+    def _view(self, done: Done) -> None:
+        source = done.args[0] if done.args else None
+        mark = self._marks.get(source)
+        if mark is None or not isinstance(source, Tensor) or not isinstance(done.result, Tensor):
+            return
+        if isinstance(mark, Scores) and not mark.are_sums:
+            view = done.again()
+            mark = replace(mark, axes=mark.axes.moved(partial(axis_after, done.func, view, source, done.result)))
+        self._marks.set(done.result, mark)
+
+    def _marked(self, done: Done) -> tuple[Tensor, Mark] | None:
+        """The first argument that is marked, with its mark: weights before scores."""
+        found = None
+        for x in done.each():
+            mark = self._marks.get(x)
+            if isinstance(mark, Weights):
+                return x, mark
+            if mark is not None and (found is None or (_is_fixed(found[1]) and not _is_fixed(mark))):
+                found = x, mark
+        return found
+
+
+def _axis(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
+    """That over which a function runs, counted from the end; None: not one alone."""
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+    if isinstance(dim, list | tuple) and len(dim) == 1:
+        (dim,) = dim
+    if not isinstance(dim, int) or not isinstance(args[0], Tensor):
+        return None
+    return dim if dim < 0 else dim - args[0].ndim
+
+
+def _then(*names: str) -> str:
+    return " and ".join(dict.fromkeys(filter(None, names)))
+
+
+def _is_fixed(mark: Mark) -> bool:
+    return isinstance(mark, Scores) and mark.axes.roots.count(None) < len(mark.axes.roots)
+
+
+def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
+    """Whether a linear layer may have mixed the scores of heads: of hidden states, with three axes, it makes others."""
+    return scores.ndim > 3 and result.shape == scores.shape
+
+
+_LARGEST = "topk"
+SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
+_SUMS, _EXPS = functions("sum"), functions("exp")
+_SCATTERS = functions("index_add scatter_add scatter_reduce")
+_STEPS = {
+    func: step
+    for step, several in (
+        ("exp", _EXPS),
+        ("sum", _SUMS),
+        ("div", functions("div truediv true_divide divide")),
+        ("logsumexp", [*functions("logsumexp"), torch.special.logsumexp]),
+        ("sub", functions("sub subtract")),
+        ("log_softmax", [*functions("log_softmax"), torch.special.log_softmax]),
+    )
+    for func in several
+}
+_NEXT: dict[tuple[str, ...], Any] = {
+    ("exp", "scores"): "exp",
+    ("sum", "exp"): "sums",
+    ("div", "exp", "sums"): "weights",
+    ("logsumexp", "scores"): "log sums",
+    ("sub", "scores", "log sums"): "log weights",
+    ("log_softmax", "scores"): "log weights",
+    ("exp", "log weights"): "weights",
+}
+"""What a step makes of tensors in these stages."""
+_GREATER = functions("max min")
+_LARGESTS = functions("topk")
+_JOINTS = functions("cat concat concatenate pad")
+_ELEMENTWISE = [
+    *functions(
+        "add mul multiply masked_fill masked_scatter where dropout alpha_dropout feature_dropout to type float "
+        "half bfloat16 double type_as maximum minimum nan_to_num neg contiguous "
+        "clone detach cpu cuda tril triu cat concat concatenate gather index_select index_fill pad roll linear conv2d "
+        "setitem index_put scatter addcmul batch_norm"
+    ),
+    F.one_hot,  # of an argmax
+]
+_MAPS = functions("sigmoid exp2 relu tanh clamp clip clamp_min clamp_max softplus elu pow square gumbel_softmax argmax")
+"""Those that map scores one by one, or draw weights by them."""

@@ -1,0 +1,307 @@
+"""Knows which tensors are fixed rows, and so whether scores are of tokens.
+
+Parameters and buffers of a module are fixed, constants too that it makes while it runs, and so is what is made of these
+alone. Of a plain attribute that is not known: it may be a constant, or an input that was kept there. Queries may be
+fixed: they are learned, and the softmax runs over tokens. Keys may not, as those of a router, a codebook or a memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.observe.handlers import Done
+from mhaviz.observe.marks import Marks
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Whether the queries of what a softmax has weighed are fixed rows, and whether its keys are; None: not known.
+
+    ``why``: it is no attention; "" if it is. ``scores``: see ``Order``.
+    """
+
+    are_fixed: tuple[bool | None, bool | None] = False, False
+    why: str = ""
+    scores: tuple[int, frozenset[int]] | None = None
+
+
+ALL_TOKENS = Sides()
+
+
+@dataclass(eq=False)
+class Constant:
+    """Stands for a tensor that a module has made of no other, its views, and what comes of it.
+
+    ``is_fixed``: until activations are written into it; None: nothing was written yet, as after ``torch.empty``, or it
+    is drawn at random, or of integers.
+    """
+
+    is_fixed: bool | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Plain attributes of modules, by their ids: constants, or inputs that were kept there before the call."""
+
+    ids: frozenset[int]
+
+
+Root = int | Constant | Kept
+"""What a fixed tensor comes from: a parameter or a buffer by its id, what was made, or what may be an input as well."""
+
+
+WRITTEN = 0
+"""Root of a buffer into which activations were written, in a call of its module before: a cache, or a memory."""
+
+ACTIVE = -1
+"""Root of one into which they were written in this call: it is an activation."""
+
+
+class FixedRows:
+    """The fixed tensors of a program, each with the one that it comes from, for as long as they live.
+
+    What is computed from a fixed tensor and an activation is an activation, and so is a buffer once activations were
+    copied into it, such as a cache, until its module runs again. One to which they are added, such as a codebook of
+    running means, stays fixed.
+
+    Args:
+        is_within: whether a module runs: what a program makes outside, it may give them to read.
+    """
+
+    def __init__(self, is_within: Callable[[], bool]) -> None:
+        self._is_within = is_within
+        self._roots = Marks[Root | None]()
+        self._modules = Marks[bool]()
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def root(self, x: Tensor) -> Root | None:
+        """What a fixed tensor comes from; None: an activation, or not known."""
+        root = self._root(x)
+        return None if isinstance(root, Constant) and not root.is_fixed else root
+
+    def _root(self, x: Tensor) -> Root | None:
+        if type(x) is nn.Parameter:
+            return id(x)
+        base = x._base
+        if (root := self._roots.get(x)) is not None:
+            return None if ACTIVE in (root, self._roots.get(base)) else root
+        return id(base) if type(base) is nn.Parameter else None
+
+    def sides(self, query: Tensor, key: Tensor, value: Tensor) -> Sides:
+        """What is fixed of an attention."""
+        roots = [self.root(x) for x in (query, key, value)]
+        are_fixed = are_rows_fixed(roots[:1]), are_rows_fixed(roots[1:2])
+        if roots[0] is not None and roots[0] == roots[1]:
+            return Sides(are_fixed)
+        return Sides(are_fixed, why_none(are_fixed[1], are_rows_fixed(roots[2:])))
+
+    def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
+        if not args or func in MAKERS:
+            return func in MAKERS
+        first = args[1] if type(args[0]) is str and len(args) > 1 else args[0]  # torch.einsum
+        if type(first) is list or type(first) is tuple:
+            first = first[0] if first else None
+        return type(first) is nn.Parameter or self._roots.get(first) is not None or "out" in kwargs
+
+    def follow(self, done: Done) -> None:
+        """Note what a function has made of fixed tensors."""
+        if done.func in MAKERS and type(done.result) is Tensor and self._is_within():
+            # Integers may be the numbers of tokens unless each follows another; arrays of NumPy may be what is read.
+            is_number = not _is_integer(done.result) or done.func is torch.arange
+            if not is_number or done.func not in _TAKERS or _is_plain(done.args):
+                self._roots.set(done.result, Constant(None if not is_number or done.func.__name__ in _UNSET else True))
+                return
+        name = getattr(done.func, "__name__", "")
+        tensors = list(filter(_is_tensor, done.args[:1] if name in _OF_THE_FIRST else done.each()))
+        roots = [self._root(x) for x in tensors]
+        first = tensors[0] if tensors else None
+        written = done.kwargs.get("out", first if done.result is None or _writes(name) else None)
+        if isinstance(written, Tensor):
+            self._write(name, written, [root for x, root in zip(tensors, roots, strict=True) if x is not written])
+        elif roots and (all(map(_is_fixed, roots)) or (isinstance(roots[0], Constant) and set(roots) == {roots[0]})):
+            self._set_all(done.result, _root_of_all(roots))
+        elif name in _CHOOSING and (fixed := list(filter(_is_fixed, roots))):
+            others = [x for x, root in zip(tensors, roots, strict=True) if _is_unset(root)]
+            if len(fixed) + len(others) == len(roots):
+                self._set_all(done.result, WRITTEN if any(map(_is_integer, others)) else _root_of_all(fixed))
+
+    def _set_all(self, result: Any, root: Root | None) -> None:
+        for x in result if isinstance(result, list | tuple) else (result,):
+            if _is_tensor(x) and type(x) is not nn.Parameter:
+                self._roots.set(x, root)
+
+    def _write(self, name: str, written: Tensor, others: Sequence[Root | None]) -> None:
+        """Note that a function has written what comes from others into a tensor."""
+        root = self._root(written)
+        are_fixed = all(map(_is_fixed, others)) and name not in _RANDOM
+        if isinstance(root, Constant):
+            if not are_fixed:
+                root.is_fixed = False
+            elif isinstance(kept := _root_of_all(others), Kept):
+                self._set_all((written, written._base), kept)
+            elif root.is_fixed is None and (others or name in _COPYING):
+                root.is_fixed = True
+        elif root is not None and not are_fixed:
+            ids = root.ids if isinstance(root, Kept) else {root}
+            if name in _COPYING or ids != {id(written)}:
+                owners = [owner for one in ids if (owner := self._roots.tensor(one)) is not None]  # as x is of x.data
+                storage = written.untyped_storage()._cdata
+                same = [owner for owner in owners if owner.untyped_storage()._cdata == storage]
+                self._set_all((written, written._base, *same), ACTIVE)
+
+    def begins(self, module: nn.Module) -> None:
+        """Learn what is fixed of a module that begins to run, and of those within it."""
+        for own in (module._buffers, module._parameters):
+            for x in own.values():
+                if x is None or type(x) is nn.Parameter:
+                    continue
+                if (root := self._roots.get(x)) != id(x):
+                    self._roots.set(x, WRITTEN if root in (ACTIVE, WRITTEN) else id(x))
+        if self._modules.get(module):
+            return
+        for one in _parts_of(module):  # all at once: what they are given later on, a forward pass may have made
+            if not self._modules.get(one):
+                self._modules.set(one, True)
+                for x in vars(one).values():
+                    if type(x) is Tensor:
+                        is_factor = x.is_floating_point() and x.numel() == 1
+                        self._roots.set(x, id(x) if is_factor else Kept(frozenset({id(x)})))
+
+
+def _parts_of(module: nn.Module) -> list[nn.Module]:
+    """The module, and those within it; what a program raises where it is asked for them must not end it."""
+    try:
+        return list(module.modules())
+    except Exception:
+        return [module]
+
+
+def _is_plain(args: Sequence[Any]) -> bool:
+    data = args[-1] if args else None
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return type(data) in (bool, int, float, complex)
+
+
+def _is_tensor(x: object) -> bool:
+    return issubclass(type(x), Tensor)  # isinstance() asks lazy objects of programs
+
+
+def _is_fixed(root: Root | None) -> bool:
+    return root is not None and not (isinstance(root, Constant) and not root.is_fixed)
+
+
+def _root_of_all(roots: Sequence[Root | None]) -> Root | None:
+    """The root of what is made of fixed tensors."""
+    kept = [root.ids for root in roots if isinstance(root, Kept)]
+    return Kept(frozenset().union(*kept)) if kept else roots[0] if roots else None
+
+
+def are_rows_fixed(roots: Sequence[Root | None]) -> bool | None:
+    """Whether rows that are made of all of these are fixed; None: not known."""
+    if not roots or None in roots:
+        return False
+    return None if any(isinstance(root, Kept) or root == WRITTEN for root in roots) else True
+
+
+def _is_unset(root: Root | None) -> bool:
+    return isinstance(root, Constant) and root.is_fixed is None
+
+
+def _is_integer(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def _writes(name: str) -> bool:
+    return name.endswith("_") and (name[:2] != "__" or name in _WRITING)
+
+
+_UNSET = {"empty", "empty_like", "new_empty", "rand"}
+_CHOOSING = {"mul", "div", "__rmul__", "where", "masked_fill", "__getitem__", "index_select", "gather"}
+"""Functions by which fixed rows stay so: multiplied by what is drawn at random, or chosen by numbers that a module
+makes, of which it is not known whether they are of tokens."""
+
+_MADE = (
+    "empty rand randint randperm zeros ones full eye arange range linspace logspace tensor scalar_tensor as_tensor "
+    "asarray"
+)
+_LIKE = "empty_like zeros_like ones_like full_like new_empty new_zeros new_ones new_full new_tensor"
+MAKERS = frozenset(
+    getattr(home, name) for home in (torch, Tensor) for name in f"{_MADE} {_LIKE}".split() if hasattr(home, name)
+)
+"""Functions that make tensors of no others."""
+
+_TAKERS = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor]
+"""Those that may be given what a program reads."""
+
+_OF_THE_FIRST = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
+"""Functions whose result holds nothing of their other arguments."""
+
+_WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
+_COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "fill_", "zero_"}
+"""Functions that put numbers into a tensor as they are, as programs do with caches."""
+
+_RANDOM = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
+
+
+def why_none(keys: bool | None, values: bool | None) -> str:
+    """Why weights are no attention, by whether keys and values are fixed rows (None: not known); "" if they are."""
+    if keys is None or (values is None and not keys):
+        return "weighs rows of which it is not known whether they are tokens"
+    if keys:
+        return f"weighs {'a memory of ' if values else ''}fixed rows, not tokens"
+    return "weighs tokens whose values are fixed rows" if values else ""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes of scores, counted from the end, by the factors of the product that has made them.
+
+    Attributes:
+        factors: of each axis, the numbers of the factors that have it; axes that were lost track of are not in it.
+        roots: of each factor; see ``FixedRows``.
+        number: of the product, among all.
+    """
+
+    factors: dict[int, frozenset[int]]
+    roots: tuple[Root | None, ...]
+    number: int = -1
+
+    @property
+    def are_fixed(self) -> bool:
+        """Whether a factor is fixed; the scores of learned tokens with themselves are as those of any tokens."""
+        return any(root is not None for root in self.roots) and len(set(self.roots)) > 1
+
+    def over_fixed(self, axis: int) -> bool | None:
+        """Whether a softmax over this axis runs over fixed rows; None: not known."""
+        return self.are_fixed_along(axis) if self.are_fixed else False
+
+    def are_fixed_along(self, axis: int) -> bool | None:
+        """Whether what stands along an axis is fixed; None: not known."""
+        holders = self.factors.get(axis)
+        return None if holders is None else are_rows_fixed([self.roots[number] for number in holders])
+
+    def are_fixed_beside(self, axis: int) -> bool | None:
+        """Whether all factors without this axis are fixed, those of queries, of an axis of keys; None: not known."""
+        holders = self.factors.get(axis, frozenset())
+        return are_rows_fixed([root for number, root in enumerate(self.roots) if number not in holders])
+
+    def query(self, axis: int) -> int | None:
+        """The axis of the queries, of one of keys: the last that no factor with this one has; None: not known."""
+        holders = self.factors.get(axis, frozenset(range(len(self.roots))))
+        return max((one for one, factors in self.factors.items() if not factors & holders), default=None)
+
+    def moved(self, place_of: Callable[[int], int | None]) -> "Axes":
+        """Where a view has put each; None: nowhere, or it is not known."""
+        places = ((place_of(axis), held) for axis, held in self.factors.items())
+        return replace(self, factors={place: held for place, held in places if place is not None})
+
+
+UNKNOWN = Axes({}, (None, 0))
+"""Those of scores that were not seen to be a product."""

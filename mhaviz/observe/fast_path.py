@@ -1,0 +1,100 @@
+"""Looks at layers of ``torch.nn`` that run in one step, past every function that is attention: the fast path.
+
+PyTorch takes it for inference, but not while a mode is active. Then the last digits of a layer's output are others, and
+so is its output for padding, which is 0 on the fast path. So such a layer runs as the program has it run, and once more
+to be looked at.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import _get_current_function_mode_stack
+
+from mhaviz.observe.handlers import VisitorError, one_line
+from mhaviz.observe.replacing import replaced
+
+LAYERS = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+"""Those that have a fast path."""
+
+_local = threading.local()
+
+
+@contextmanager
+def beside_fast_path(
+    is_ours: Callable[[Any], bool], miss: Callable[[str], None], on_result: Callable[[Any, Any], None]
+) -> Iterator[None]:
+    """Handler at these layers beside what they compute.
+
+    Args:
+        is_ours: whether a mode is a recording's: the program's own keep PyTorch from its fast path as well.
+        miss: is told, in a line, of a layer that could not be looked at.
+        on_result: is called with what a layer has made, and with what it made when it was looked at.
+    """
+    with ExitStack() as stack:
+        for layer in LAYERS:
+            stack.enter_context(replaced(layer, "forward", lambda forward: _beside(forward, is_ours, miss, on_result)))
+        yield
+
+
+def _beside(
+    forward: Callable[..., Any],
+    is_ours: Callable[[Any], bool],
+    miss: Callable[[str], None],
+    on_result: Callable[[Any, Any], None],
+) -> Callable[..., Any]:
+    @wraps(forward)
+    def run(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_local, "is_within", False) or not _may_be_fast(module, (*args, *kwargs.values()), is_ours):
+            return forward(module, *args, **kwargs)
+        _local.is_within = True
+        try:
+            with torch._C.DisableTorchFunction():
+                result = forward(module, *args, **kwargs)
+            try:
+                with torch.no_grad(), _same_random_numbers(module):
+                    on_result(result, forward(module, *args, **kwargs))
+            except VisitorError:
+                raise
+            except Exception as error:
+                miss(f"{type(module).__name__}: not shown, {one_line(error)}")
+        finally:
+            _local.is_within = False
+        return result
+
+    return run
+
+
+def _may_be_fast(module: nn.Module, given: Sequence[Any], is_ours: Callable[[Any], bool]) -> bool:
+    """Whether PyTorch may take its fast path if nobody records; where it surely does not, nothing runs twice."""
+    modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    if module.training or not modes or not all(is_ours(mode) for mode in modes):
+        return False
+    attention = next((one for one in module.modules() if isinstance(one, nn.MultiheadAttention)), None)
+    if attention is None or not attention.batch_first or attention.num_heads % 2:
+        return False
+    tensors = [*module.parameters(), *(x for x in given if isinstance(x, Tensor))]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return False
+    # The program's own code would run twice.
+    return not any(_runs_code_of_program(one) for one in module.modules() if one is not module)
+
+
+def _runs_code_of_program(module: nn.Module) -> bool:
+    is_of_pytorch = type(module).forward.__module__.startswith("torch.")
+    return bool(module._forward_hooks or module._forward_pre_hooks) or not is_of_pytorch
+
+
+@contextmanager
+def _same_random_numbers(module: nn.Module) -> Iterator[None]:
+    """Let a program that trains nothing but dropout, for its uncertainty, draw what it would draw."""
+    if not any(one.training for one in module.modules()):
+        yield
+        return
+    devices = {x.get_device() for x in module.parameters() if x.is_cuda}
+    with torch.random.fork_rng(devices):
+        yield

@@ -1,0 +1,84 @@
+"""Reads what ``flex_attention`` is called with: its scores are changed, and keys are hidden, by functions.
+
+PyTorch's ``torch.nn.attention.flex_attention``: ``score_mod(score, batch, head, query, key)`` gives another score, and
+``mask_mod(batch, head, query, key)`` says whether a key is seen.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
+from mhaviz.observe.handlers import Done
+from mhaviz.observe.observed import OnRan, Ran
+
+
+def is_flex(func: Any) -> bool:
+    """Whether it is the operator that ``flex_attention`` calls; it has no name to be imported by."""
+    return getattr(func, "_name", None) == "flex_attention"
+
+
+def follow_flex(on_ran: OnRan, done: Done) -> None:
+    """Show what the operator was called with."""
+    query, key, value, score_mod, block_mask, scale = done.args[:6]
+
+    def read(place: str) -> Ran:
+        call, visible = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
+        return Ran(call, done.result[0], is_kept=True, visible=visible)
+
+    on_ran((query, key, value), read, (query.shape[2], key.shape[2]))
+
+
+def call_of_flex(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Callable[..., Tensor],
+    mask_mod: Callable[..., Tensor],
+    scale: float,
+) -> tuple[AttentionCall | AttentionWeights, Tensor]:
+    """What it computes with: as a bias if ``score_mod`` adds one, else as weights; and which keys its mask leaves. All
+    is (batch, heads, length, features)."""
+    batch_size, n_heads, q_length, _ = query.shape
+    k_length = key.shape[2]
+    indices = [torch.arange(n, device=query.device) for n in (batch_size, n_heads, q_length, k_length)]
+    seen = _over(mask_mod, indices)  # batch_size n_heads q_length k_length
+    shape = seen.shape
+    zeros = torch.zeros(shape, device=query.device)
+    bias = _over(score_mod, indices, zeros).float()
+    others = _over(score_mod, indices, zeros + 1).float()
+    everything = bool(seen.all())
+    if torch.equal(others.nan_to_num(), (bias + 1).nan_to_num()):
+        mask = None if everything else _narrow(seen)
+        if bool(bias.any()):
+            mask = _narrow(bias.masked_fill(~seen, -torch.inf))
+        return AttentionCall(query, key, value, float(scale), mask=mask), seen
+    call = AttentionCall(query, key, value, float(scale))
+    parts = []
+    for start in range(0, q_length, BLOCK):
+        S = call.scores(start, start + BLOCK)
+        own = [*indices[:2], indices[2][start : start + BLOCK], indices[3]]
+        S = _over(score_mod, own, S).float().masked_fill(~seen[:, :, start : start + BLOCK], -torch.inf)
+        parts.append(torch.softmax(S, dim=-1).nan_to_num(nan=0.0))
+    return AttentionWeights(torch.cat(parts, dim=2)), seen
+
+
+def _over(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Tensor | None = None) -> Tensor:
+    """A function of single positions for all of them, (batch_size, n_heads, q_length, k_length)."""
+    first = () if scores is None else (0,)
+    for place in range(3, -1, -1):
+        dims = tuple(0 if other == place else None for other in range(4))
+        function = torch.vmap(function, in_dims=(*first, *dims), out_dims=0)
+    result = function(*(() if scores is None else (scores,)), *indices)
+    return torch.as_tensor(result).expand(*map(len, indices))
+
+
+def _narrow(mask: Tensor) -> Tensor:
+    """The same with an axis of 1 where all examples, or all heads, have the same mask."""
+    for axis in (0, 1):
+        first = mask.narrow(axis, 0, 1)
+        if mask.shape[axis] > 1 and torch.equal(mask, first.expand_as(mask)):
+            mask = first
+    return mask

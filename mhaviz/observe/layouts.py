@@ -1,0 +1,326 @@
+"""Follows the axes of a program's tensors through the functions that it calls."""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.observe.axes import (
+    Cut,
+    Layout,
+    Part,
+    are_tokens,
+    cut_layout,
+    cuts_along,
+    first_tokens,
+    given_layout,
+    has_rows,
+    lost,
+    origins_of,
+    part_along,
+    reads_along,
+    sum_of,
+    through_along,
+    uncut,
+    unnamed,
+    with_cut,
+)
+from mhaviz.observe.functions import functions
+from mhaviz.observe.handlers import Done, unseen
+from mhaviz.observe.inputs import SeenInputs
+from mhaviz.observe.marks import Marks
+from mhaviz.observe.products import Product
+from mhaviz.observe.ways import WAYS, index_layout, layout_of_product, put_layout, slice_of
+
+
+class Layouts:
+    """The layouts of a program's tensors. ``inputs``: what look-ups have read."""
+
+    def __init__(self, inputs: SeenInputs) -> None:
+        self._layouts, self.inputs = Marks[Layout](), inputs
+
+    def get(self, x: Tensor) -> Layout | None:
+        """The layout of a tensor; None: nothing is known of it."""
+        layout = self._layouts.get(x)
+        return layout if layout is not None and layout.shape == x.shape else None
+
+    def of(self, x: Tensor, is_input: bool = False) -> Layout:
+        """The layout of a tensor, which begins here if it was not seen to be computed.
+
+        ``is_input``: whether the program has been given it.
+        """
+        layout = self.get(x)
+        if layout is None:
+            layout = given_layout(x.shape, is_input or type(x) is nn.Parameter)
+            if x.is_floating_point():  # numbers of tokens are read once
+                self._layouts.set(x, layout)
+        return layout
+
+    def are_made(self, x: Tensor) -> bool:
+        """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
+        layout = self.get(x)
+        return layout is not None and has_rows(layout.axes)
+
+    def are_features(self, x: Tensor, axis: int) -> bool:
+        """Whether an axis is known to be of features that a layer has made."""
+        layout = self.get(x)
+        return layout is not None and any(origin.maker is not None for origin in origins_of(layout.axes[axis]))
+
+    def are_tokens(self, x: Tensor, axis: int) -> bool:
+        """Whether an axis is known, and of no features that layers have made."""
+        layout = self.get(x)
+        return layout is not None and -axis <= len(layout.axes) and are_tokens(layout.axes[axis])
+
+    def sum_tokens_and_features(self, x: Tensor, places: Sequence[int]) -> bool:
+        """Whether, of a product and one of it over these axes, one sums over features of layers, the other not."""
+        layout = self.get(x)
+        if layout is None or layout.scores is None:
+            return False
+        sums = layout.scores.summed, [layout.axes[place] for place in places]
+        origins = [origins_of(*axes) for axes in sums]
+        is_known = not any(
+            one.is_lost or (one.given and one.maker is None and one.given[0] == one.given[1] - 1)
+            for several in origins
+            for one in several
+        )
+        return is_known and {all(map(are_tokens, axes)) for axes in sums} == {True, False}
+
+    def take(self, result: Any, seen: Any) -> None:
+        """Let what nobody saw being computed have the layouts of the same that was seen."""
+        for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
+            if isinstance(x, Tensor) and (layout := self.get(one)) is not None:
+                self._layouts.set(x, layout)
+
+    def before(self, x: Tensor) -> Layout:
+        """The layout that a tensor had before its axes were moved in place."""
+        return self._layouts.get(x) or Layout(tuple(x.shape), tuple(map(lost, x.shape)))
+
+    def of_call(self, query: Tensor, key: Tensor) -> Layout | None:
+        """The layout of the scores of queries and keys, (…, length, features) each."""
+        if key.ndim > query.ndim:
+            return None
+        letters = "ABCDEFGHIJKLMNOP"[: query.ndim - 2]
+        product = Product((query, key), (f"{letters}xy", f"{letters[query.ndim - key.ndim :]}zy"), f"{letters}xz")
+        return layout_of_product(self, product, (*query.shape[:-1], key.shape[-2]))
+
+    def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether a function of these may make a tensor of which something is known."""
+        return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args)
+
+    def follow(self, done: Done) -> None:
+        """Follow a function that has run."""
+        self._follow(done)
+        out = done.result[0] if isinstance(done.result, tuple | list) else done.result
+        if done.attention is not None and isinstance(out, Tensor) and out.ndim and not out.is_nested:
+            layout = self.of(out)
+            through = through_along(layout.axes[-1]) | {done.attention}
+            features = tuple((origin.replace(through=through), n) for origin, n in layout.axes[-1])
+            self._layouts.set(out, layout.with_axis(-1, features))
+
+    def _follow(self, done: Done) -> None:
+        if type(done.result) is Tensor:
+            if done.result.is_nested:
+                return
+            layout = self._after(done)
+            if layout is not None and done.func in _PARTS:
+                layout = _as_part(self.of(done.first), done.first, layout, done.result)
+            if layout is not None:
+                self._layouts.set(done.result, layout)
+                if done.func in _REPLACES:
+                    self._replace(done.func, (*done.args, *done.kwargs.values()), done.result)
+                elif done.func in _FILLS:
+                    for one, layout in self._layouts.of_memory(done.result):
+                        self._layouts.set(one, unnamed(layout))
+        elif done.func in _CUTS and done.args and isinstance(done.args[0], Tensor):
+            source = self.of(done.args[0])
+            dim = done.kwargs.get("dim", 0 if done.func in _UNBINDS else None)
+            for one in copy(done.result):  # a loop over a tensor has yet to take from it
+                named = done.args[1] if done.func in _UNBINDS and len(done.args) > 1 else dim
+                self._layouts.set(one, _as_part(source, done.args[0], cut_layout(source, one.shape, named), one))
+        elif done.func in _SORTS and self.get(done.args[0]) is not None:
+            source = self.of(done.args[0])
+            dim = done.kwargs.get("dim", next(iter(done.args[_SORTS[done.func] :]), -1)) % len(source.shape)
+            if dim < len(source.shape) - 1:
+                source = cut_layout(source, done.result[0].shape)
+                self._layouts.set(done.result[0], unnamed(source, {dim}))
+        elif done.func in _SEVERAL and type(done.result) is tuple and self.get(done.args[0]) is not None:
+            self._layouts.set(done.result[0], cut_layout(self.of(done.args[0]), done.result[0].shape))
+        elif done.result is None and done.func is _SET_ITEM:
+            is_known = self.write(*done.args)
+            self._layouts.set(done.args[0], put_layout(self, done._replace(result=done.args[0])))
+            if not is_known:
+                self._replace(done.func, done.args, done.args[0])
+
+    def write(self, x: Tensor, index: Any, values: Any) -> bool:
+        """Note that values were written into a part of a tensor: tokens that are not their own lose their names.
+
+        Those of the same sequence that are written to another place are not known any more. Returns whether it is
+        known where: not of one number, or where a mask tells.
+        """
+        items = tuple(slice_of(item) for item in (index if isinstance(index, tuple) else (index,)))
+        is_mask = any(isinstance(item, Tensor) and item.dtype == torch.bool for item in items)
+        if not isinstance(values, Tensor) or not values.ndim or is_mask or x.is_meta:
+            return False
+        with unseen():
+            view = x[items]
+        read = self.get(values)
+        if read is not None and self.get(x) is None and x.ndim == view.ndim == values.ndim:
+            self._layouts.set(x, Layout(tuple(x.shape), tuple(map(first_tokens, map(uncut, read.axes), x.shape))))
+        into = _as_part(self.of(x), x, index_layout(self, Done(None, (x, items), {}, view)), view)
+        pairs = [
+            (part_along(axis), part_along(written))
+            for axis, written in zip_longest(into.axes[::-1], () if read is None else read.axes[::-1], fillvalue=())
+            if axis and all(origin.maker is None for origin in origins_of(axis))
+        ]
+        if view.ndim == x.ndim and all(own is not None and own.step and own == written for own, written in pairs):
+            return True
+        moved = {own.of for own, written in pairs if own and written and not _stays(own, written)}
+        named = any(origin.reads or origin.patches or origin.rows for axis in self.of(x).axes for origin, _ in axis)
+        for one, layout in self._layouts.of_memory(x) if moved or named or x._is_view() else ():
+            places = {place for place, axis in enumerate(layout.axes) if origins_of(axis) & moved}
+            self._layouts.set(one, unnamed(layout, places))
+        return True
+
+    def _replace(self, func: Any, args: Sequence[Any], result: Tensor) -> None:
+        """Note which tokens of texts others stand in the place of, where a mask, an index or factors of 0 tell."""
+        layout = self.of(result)
+        reads = reads_along(layout.axes[-2]) if len(layout.axes) in (2, 3) and not layout.are_scores else None
+        is_captured = result.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not reads or is_captured or any(isinstance(x, Tensor) and not _is_readable(x) for x in args):
+            return
+        for x, other, rows_of in _replacing(func, args, result):
+            read, beside = (self.get(one) if isinstance(one, Tensor) else None for one in (x, other))
+            own = read.axes[-2] if read is not None and len(read.axes) > 1 else ()
+            if not reads_along(own) or (beside is not None and cuts_along(own) in map(cuts_along, beside.axes[-2:-1])):
+                continue  # nothing, or what a layer has made of the same tokens
+            with unseen():
+                replaced = rows_of().expand(result.shape).all(-1).view(-1, result.shape[-2])
+                if replaced.any():
+                    reads = reads - reads_along(own) | self.inputs.replace(reads_along(own), replaced)
+        tokens = tuple((o.replace(reads=reads) if o.reads else o, n) for o, n in layout.axes[-2])
+        self._layouts.set(result, layout.with_axis(-2, tokens))
+
+    def _after(self, done: Done) -> Layout | None:
+        way = WAYS.get(done.func)
+        if way is not None:
+            return way(self, done)
+        return self.alike(done)
+
+    def alike(self, done: Done) -> Layout | None:
+        """The layout of what a function has made that leaves all numbers in their places, or cuts some off."""
+        same, other, shape = None, None, done.result.shape
+        for x in (*done.args, *done.kwargs.values()):
+            if type(x) is list or type(x) is tuple:
+                x = next((one for one in x if self._layouts.get(one) is not None), None)
+            layout = self._layouts.get(x)
+            if layout is None:
+                continue
+            if layout.shape != shape:
+                other = other or layout
+            elif layout.are_scores:  # rather than of a mask
+                return layout
+            else:
+                same = layout if same is None else sum_of(same, layout)
+        if same is not None or other is None:
+            return same
+        return cut_layout(other, shape, done.kwargs.get("dim", done.args[1] if len(done.args) > 1 else None))
+
+
+def _is_readable(x: Tensor) -> bool:
+    return not (x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
+
+
+def _replacing(func: Any, args: Sequence[Any], result: Tensor) -> list[tuple[Any, Any, Callable[[], Tensor]]]:
+    """Of a function of several tensors: each, what stands in its place in the result, and gives bool: where it does."""
+    x, other, *rest = args
+    if func in _WHERES:
+        mask, x, other = args[:3] if func is torch.where else (other, x, *rest)
+        return [(x, other, lambda: ~mask), (other, x, lambda: mask)]
+    if func in _LERPS:
+        share = torch.as_tensor(rest[0])
+        return [(x, other, lambda: share == 1), (other, x, lambda: share == 0)]
+    if func in _TIMES:
+        length = result.shape[-2]
+        pairs = [(x, other), (other, x)]
+        factors = [(one, by) for one, by in pairs if isinstance(by, Tensor) and by.ndim > 1 and by.shape[-2] == length]
+        return [(one, by, partial(torch.eq, by, 0)) for one, by in factors]
+
+    def written() -> Tensor:
+        there = torch.zeros(result.shape, dtype=torch.bool, device=result.device)
+        if func is _SET_ITEM:
+            there[other] = True
+            return there
+        return there.index_fill(other, rest[0], True) if func in _INDEX_FILLS else there.masked_fill(other, True)
+
+    return [(x, args[-1], written)]
+
+
+def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layout:
+    """The layout of a view, with what it has kept of each axis."""
+    try:
+        if result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
+            return layout
+        first: Any = result.storage_offset() - x.storage_offset()
+        last: Any = first + sum((n - 1) * stride for n, stride in zip(result.shape, result.stride(), strict=True))
+    except (RuntimeError, NotImplementedError):  # of tensors without storage
+        return layout
+    axes, scores = list(layout.axes), layout.scores
+    for place in sorted(range(x.ndim), key=x.stride().__getitem__, reverse=True):
+        stride, size, axis = int(x.stride(place)), x.shape[place], source.axes[place]
+        if size < 2 or not stride:
+            continue
+        (start, first), (end, last) = divmod(first, stride), divmod(last, stride)
+        if len(origins_of(axis)) != 1:
+            continue
+        (origin,) = origins_of(axis)
+        kept = [
+            (one, n, result.stride(one) // stride)
+            for one, n in enumerate(result.shape)
+            if n > 1 and result.stride(one) * (n - 1) == (end - start) * stride
+        ]
+        if start == end:
+            kept = [(one, 1, 1) for one, axis in enumerate(axes) if result.shape[one] == 1 and origin in dict(axis)]
+        own, n, step = kept[0] if len(kept) == 1 else (-1, 1, 1)
+        cut = Cut(start, step, n, size)
+        if cut.n == size or (start < end and own < 0):
+            continue
+        is_made = any(one.maker is not None for one, _ in source.axes[-1])
+        may_be_head = origin.maker is not None or (not is_made and origin.given in ((1, 4), (2, 4)))
+        is_first = place == 0 and (origin.is_lost or (origin.given or (1,))[0] == 0)
+        is_example = not may_be_head and (is_first or own < 0)
+        for one, factors in enumerate(axes):
+            if one == own or scores is None or size * dict(factors).get(origin, 1) <= origin.size:  # no other side
+                axes[one] = with_cut(factors, origin, cut, beside=one != own)
+            if is_example:
+                axes[one] = tuple((o.replace(example=(origin, cut)), n) for o, n in axes[one])
+        if scores is not None:
+            summed = tuple(with_cut(factors, origin, cut, beside=True) for factors in scores.summed)
+            scores = replace(scores, summed=summed)
+    return layout._replace(axes=tuple(axes), scores=scores)
+
+
+def _stays(own: Part, written: Part) -> bool:
+    """Whether tokens are written to where they come from, or a whole sequence to one place of another."""
+    if not written.step or not own.step:
+        return False
+    return own.step == 1 if written.n == written.of.size else own[1:] == written[1:]
+
+
+_SET_ITEM = Tensor.__setitem__
+_WHERES, _LERPS = frozenset(functions("where")), frozenset(functions("lerp"))
+_TIMES, _INDEX_FILLS = frozenset(functions("mul multiply")), frozenset(functions("index_fill"))
+_FILLS = {Tensor.fill_, Tensor.zero_}
+_REPLACES = _WHERES | _LERPS | _TIMES | _INDEX_FILLS | frozenset(functions("masked_fill masked_scatter"))
+_SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in functions(name)}
+_UNBINDS = [*functions("unbind"), Tensor.__iter__]
+_PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
+_CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
+_STARTS = {*WAYS, *_CUTS}
+_SEVERAL = {F.multi_head_attention_forward, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
+"""Functions that return a tensor of the same tokens as their first argument, and others."""

@@ -1,0 +1,95 @@
+"""Tells which attentions are parts of one softmax: their outputs are joined by the sums of their exponentials.
+
+Flash-decoding and ring attention take a softmax over a part of the keys at a time, and weigh its output by its share of
+all exponentials (Milakov and Gimelshein 2018, arXiv 1805.02867). Two attentions whose outputs are added, such as those
+to two memories, have their own rows that sum to 1.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.observe.by_hand import SOFTMAXES
+from mhaviz.observe.functions import functions
+from mhaviz.observe.handlers import Done
+from mhaviz.observe.layouts import Layouts
+from mhaviz.observe.marks import Marks
+from mhaviz.observe.products import PRODUCTS
+
+
+class _Made(NamedTuple):
+    """What a tensor is made of: the outputs of these attentions, or sums of exponentials alone, of these numbers."""
+
+    of: frozenset[int] = frozenset()
+    sums: frozenset[int] = frozenset()
+
+
+class Merging:
+    """Follows outputs of attentions, and sums of exponentials. ``on_merged`` is told which outputs are of parts.
+
+    It is a part that several sums weigh at once: an output that its own sums weigh, as a gate does, is a whole.
+    ``on_weighed`` is told which outputs are multiplied so, or by a number for each head: their rows sum to that.
+    """
+
+    def __init__(
+        self, on_merged: Callable[[frozenset[int]], None], on_weighed: Callable[[int], None], layouts: Layouts
+    ) -> None:
+        self._marks, self._numbers = Marks[_Made](), count()
+        self._on_merged, self._on_weighed, self._layouts = on_merged, on_weighed, layouts
+
+    def add_sums(self, x: Tensor) -> None:
+        """Note sums of exponentials of scores, or their logarithms, which the function that runs has made."""
+        self._marks.set(x, _Made(sums=frozenset([next(self._numbers)])))
+
+    def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether a function of these may join outputs of attentions."""
+        return len(self._marks) > 0 and self._marks.may_hold(args)
+
+    def follow(self, done: Done) -> None:
+        """Follow a function that has run."""
+        result, several = done.result, list(done.each())
+        results = several[:1] if result is None else result if isinstance(result, list | tuple) else [result]
+        # Losses of several may be multiplied.
+        tensors = [x for x in results if isinstance(x, Tensor) and x.is_floating_point() and x.ndim]
+        if done.attention is not None and done.func is not F.multi_head_attention_forward:  # its output is a layer's
+            self._marks.set(tensors[0], _Made(frozenset([done.attention])))
+            for x in tensors[1:]:
+                self.add_sums(x)
+            return
+        found = [mark for x in several if (mark := self._marks.get(x)) is not None]
+        has_sums = any(self._marks.get(x) is not None and all(x is not one for one in several) for x in tensors)
+        if has_sums or not found or not tensors:
+            return
+        of, sums = (frozenset[int]().union(*sets) for sets in zip(*found, strict=True))
+        if done.func in _NORMALISE and not of:  # parts that stand along an axis
+            sums |= {next(self._numbers)}
+        if of and len(sums) > 1 and done.func in _WEIGH:
+            self._on_merged(of)
+            return
+        if len(of) == 1 and done.func in _WEIGH and (sums or self._is_for_each_head(several)):
+            self._on_weighed(*of)
+        if done.func not in _LAYERS:
+            for x in tensors:
+                self._marks.set(x, _Made(of) if of else _Made(sums=sums))
+
+    def _is_for_each_head(self, factors: Sequence[Any]) -> bool:
+        """Whether one of two factors has a number for each head of the other, and none for each of its features."""
+        tensors = [x for x in factors if isinstance(x, Tensor)]
+        for x, other in (tensors, tensors[::-1]) if len(tensors) == 2 else ():
+            sizes = (1,) * (x.ndim - other.ndim) + tuple(other.shape)
+            features = [axis for axis in range(-x.ndim, 0) if self._layouts.are_features(x, axis)]
+            if len(sizes) == x.ndim and features[-1:] == [-1] and sizes[-1] == 1 and self._marks.get(other) is None:
+                return any(sizes[axis] > 1 for axis in features)
+        return False
+
+
+_LAYERS = {*PRODUCTS, *functions("linear bilinear conv1d conv2d conv3d")}
+"""Functions that make something else of outputs."""
+
+_WEIGH = {*PRODUCTS, *functions("mul multiply div divide true_divide truediv lerp addcmul addcdiv")}
+"""Functions by which sums may weigh outputs."""
+
+_NORMALISE = {*SOFTMAXES, *functions("sum logsumexp log_softmax")}

@@ -1,0 +1,420 @@
+"""Sees every function of PyTorch that a program calls, and catches attention among them.
+
+A ``torch.overrides.TorchFunctionMode`` is called in place of each function while it is active, so a program is seen
+without a line of it being changed. Every function runs with the arguments that it was given, and its result is handed
+on: what the program computes is the same bit for bit.
+"""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.errors import MhavizError, parameter
+from mhaviz.observe.axes import Axis, are_made, cuts_along
+from mhaviz.observe.by_hand import ByHand
+from mhaviz.observe.compiled import run_uncompiled
+from mhaviz.observe.descent import ALL_TOKENS, FixedRows, Sides
+from mhaviz.observe.fast_path import beside_fast_path
+from mhaviz.observe.flex import follow_flex, is_flex
+from mhaviz.observe.fused import Fused
+from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, safely, unseen
+from mhaviz.observe.inputs import SeenInputs
+from mhaviz.observe.layouts import Layouts
+from mhaviz.observe.merging import Merging
+from mhaviz.observe.modules import Place, RunningModules
+from mhaviz.observe.observed import Mixed, ObservedCall, Ran, observed_call, observed_weights, order_by_sizes
+from mhaviz.observe.operators import Operators
+from mhaviz.observe.order import OWN_KEYS, Order, axes_at, order_of, place_of_queries
+from mhaviz.observe.products import Weighing
+from mhaviz.observe.replacing import scripted_as_written
+from mhaviz.observe.threads import threads_followed
+from mhaviz.observe.weights import Meeting, WeightsByHand
+from mhaviz.observe.zeroing import zero_in_weights
+
+OnObserved = Callable[[Place, ObservedCall], int | None]
+"""Is called with each attention, while its tensors are what they were: they are the program's own. What it returns
+numbers the attention for ``on_merged``."""
+
+Wanted = Callable[[Place, int, int], bool]
+"""Is asked of each attention, before it costs anything, with the numbers of its queries and keys."""
+
+
+class Watch:
+    """Watches a program: the mode, and what has to be replaced while it is active.
+
+    Args:
+        on_observed: is called with each attention. What it raises, the program is not told.
+        model: watch its attention alone, and name it within the model; None: whatever runs.
+        is_wanted: see ``Wanted``.
+        is_asked: whether what a module weighs is shown even if it is no attention.
+        on_merged: is called with attentions that turn out to be parts of one softmax; see ``Merging``.
+        on_weighed: is called with one whose output is multiplied by a number for each of its heads.
+
+    Attributes:
+        inputs: the numbers of tokens that were read.
+        operations: how many functions were seen.
+        handlers: what runs each function that has been seen; None: nobody looks at it.
+        followers: those who follow the program's tensors, each with what tells soon that a function is not theirs.
+        is_active: whether anything is looked at.
+        has_forked: whether the program has forked meanwhile.
+        here: of each thread, whether it is seen, and the number of the attention that has just been shown.
+    """
+
+    def __init__(
+        self,
+        on_observed: OnObserved,
+        model: nn.Module | None = None,
+        is_wanted: Wanted = lambda place, q_length, k_length: True,
+        is_asked: Callable[[Place], bool] = lambda place: False,
+        on_merged: Callable[[frozenset[int]], None] = lambda attentions: None,
+        on_weighed: Callable[[int], None] = lambda attention: None,
+    ) -> None:
+        self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
+        self.inputs = SeenInputs()
+        self._axes = Layouts(self.inputs)
+        self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
+        self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
+        self._merging = Merging(on_merged, on_weighed, self._axes)
+        weights = WeightsByHand(self._observed_weights, self._unmet, self._unseen, self.fixed, self._axes)
+        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed)
+        self._fused = Fused(self._observed_call, self._is_passed_over, self._failed)
+        self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
+        self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
+        self.followers = [
+            (one.may_follow, safely(one.follow, self._failed)) for one in (self.fixed, self._axes, self._merging)
+        ]
+        self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
+        self.here = threading.local()
+        self.is_active = self.has_forked = False
+        self.operations = 0
+        self._missed: dict[str, None] = {}
+        self._unfinished: Counter[str] = Counter()
+        self.handlers: dict[Any, Handler | None] = {**self._by_hand.handlers(), **self._fused.handlers()}
+        _watches.add(self)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch what runs within, in this thread and in those that are started. It may be entered again within."""
+        with self._lock:
+            if not self._n_active:
+                self._begin()
+            self._n_active += 1
+        try:
+            with self._seeing():
+                yield
+        finally:
+            with self._lock:
+                self._n_active -= 1
+                if not self._n_active:
+                    self._until_last.close()
+
+    def _begin(self) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(scripted_as_written())
+            stack.enter_context(self._modules.followed())
+            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._axes.take))
+            stack.enter_context(run_uncompiled())
+            stack.enter_context(threads_followed(self._in_thread))
+            stack.callback(self.end)
+            self._until_last = stack.pop_all()
+        self.is_active = True
+
+    @contextmanager
+    def _seeing(self) -> Iterator[None]:
+        """See the functions of this thread, once each."""
+        if getattr(self.here, "is_seen", False):
+            yield
+            return
+        self.here.is_seen = True
+        try:
+            with _Mode(self):
+                yield
+        finally:
+            self.here.is_seen = False
+
+    def miss(self, line: str) -> None:
+        """Note what was not seen, once."""
+        if len(self._missed) < _MOST_LINES:
+            self._missed[line] = None
+
+    @property
+    def missed(self) -> list[str]:
+        """What was not seen, or is not known, a line each."""
+        return [*self._missed, *(line for line, number in self._unfinished.items() if number)]
+
+    def handler_for(self, func: Any) -> Handler | None:
+        """What runs a function that has not been seen before; None: nobody looks at it."""
+        try:
+            handler = (
+                self._flex if is_flex(func) else self._operators.handler_for(func) or self._by_hand.handler_for(func)
+            )
+        except Exception as error:  # whatever a program calls by PyTorch's protocol may come here
+            self._failed(error)
+            handler = None
+        self.handlers[func] = handler
+        return handler
+
+    def end(self) -> None:
+        """Handler at nothing any more, in whatever thread."""
+        self.is_active = False
+
+    def _in_thread(self) -> Callable[[], Any]:
+        running = self._modules.running()
+
+        @contextmanager
+        def within() -> Iterator[None]:
+            self._modules.go_on(running)
+            with self._seeing():
+                yield
+
+        return within
+
+    def _begins(self, module: nn.Module) -> None:
+        self.fixed.begins(module)
+        if isinstance(module, torch.jit.ScriptModule) and (place := self._modules.place()) is not None:
+            self.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
+
+    def _unseen(self, what: str) -> None:
+        """Say, once, what looks like attention and is not shown."""
+        if torch._C._current_graph_task_id() == -1 and (place := self._modules.place()) is not None:
+            self.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
+
+    def _observed_call(
+        self, given: Sequence[Tensor], read: Callable[[str], Ran], lengths: tuple[int, int] | None
+    ) -> None:
+        def arranged(place: Place) -> ObservedCall:
+            ran = read(place.name)
+            return observed_call(ran, self._order_of_call(ran.call, place, given))
+
+        self._show(given, arranged, lengths, self.fixed.sides(*given))
+
+    def _is_passed_over(self, tensors: Sequence[Tensor], q_length: int, k_length: int) -> bool:
+        """Whether nobody wants the attention that has run, and it has been counted, or it cannot be looked at."""
+        return self._place_to_show(tensors, (q_length, k_length)) is None
+
+    def _order_of_call(self, call: AttentionCall | AttentionWeights, place: Place, given: Sequence[Tensor]) -> Order:
+        """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
+        query, key = (call.query, call.key) if isinstance(call, AttentionCall) else given[:2]
+        axis = -2 if given[0] is query else 0 if given[0].ndim < 4 else -3
+        queries, keys = (self._axes.of(x).axes for x in given[:2])
+        features = queries[-1], keys[-1]
+        has_layers = given[0] is not query  # of its own, which make the features
+        is_made = has_layers or are_made(*features)
+        order = self._order_of_axes(query, key, place).of_tokens(queries[axis], keys[axis], features, is_made)
+        order = replace(order, made=frozenset()) if has_layers else order
+        return order.with_rows_behind(given[1].shape[axis], key.shape[-2])
+
+    def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
+        if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
+            order = None
+        else:
+            layout, ndim = self._axes.of_call(query, key), query.ndim
+            order = order_of(layout, range(ndim))
+            by_key = dict(enumerate(zip(key.shape, key.stride(), strict=True), ndim - key.ndim))
+            there = [axis for axis in range(ndim - 2) if min(by_key.get(axis, (0,))) and by_key[axis][0] > 1]
+            alone = [axis for axis in range(ndim - 1) if axis not in there and query.shape[axis] > 1]
+            if layout is not None and place_of_queries(layout, alone, ndim - 2, ndim - 1) != ndim - 2:
+                raise MhavizError(
+                    "heads stand on its axis of queries, and queries before them, where keys are repeated; not shown"
+                )
+        if order is None and query.ndim > 4 and query.shape[-2] == 1:
+            raise MhavizError(OWN_KEYS)
+        if order is None and query.ndim > 3:
+            return Order(tuple(((n, axis == query.ndim - 3),) for axis, n in enumerate(query.shape[:-2])))
+        return order or order_by_sizes(query.shape[:-2], place.batch_size)
+
+    def _failed(self, error: Exception) -> None:
+        """Note what went wrong while the program was followed."""
+        try:
+            place = self._modules.place()
+        except Exception:  # that may be what went wrong
+            self.miss(f"{self._modules.line()}: not followed, {one_line(error)}")
+            return
+        if place is not None:
+            self.miss(f"{place.name}: not followed, {one_line(error)}")
+
+    def _unmet(self, why: str) -> Callable[[], None]:
+        """Say of weights, by where they are, why they are not drawn, until they have met values; see ``OnUnmet``."""
+        place = self._modules.place()
+        if place is None or torch._C._current_graph_task_id() != -1:  # see ``_place_to_show``
+            return lambda: None
+        lines = [f"{place.name}: {why}"]
+        self._unfinished.update(lines)
+
+        def forget() -> None:
+            self._unfinished.subtract(lines)
+            lines.clear()
+
+        return forget
+
+    def _observed_weights(self, met: Meeting) -> None:
+        A, how = met.weights, met.how
+
+        def arranged(place: Place) -> ObservedCall:
+            if met.why_unknown:
+                raise MhavizError(met.why_unknown)
+            order = order_of(met.layout, met.places, met.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
+            summed = ((),) if met.layout is None or met.layout.scores is None else met.layout.scores.summed
+            if met.sides.are_fixed[0] is not False and not order.is_split:
+                raise MhavizError(
+                    "its queries are, or may be, fixed rows of several axes, and whether one is of heads is not known; "
+                    "not shown"
+                )
+            query, key = axes_at(met.layout, met.places[-2:])
+            if how is not None and not met.sides.why and self._are_labels(how, key):
+                self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
+            order = order.of_tokens(query, key, summed, are_made(*summed)).of_rows(query, key)
+            order = replace(order, scores=met.sides.scores)
+            observed = observed_weights(A, order)
+            if met.is_changed and isinstance(observed.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
+                observed = replace(observed, call=replace(observed.call, has_sink=False))
+            if met.visible is not None and not (met.is_changed and _has_hidden(A, met.visible)):
+                observed = replace(observed, visible=order.arrange(met.visible))
+            if how is None:
+                return observed
+
+            def mixed() -> Mixed | None:
+                with unseen():
+                    V = how.values()
+                    if V is None:
+                        return None
+                    V = order.arrange_keys(V).repeat_interleave(order.n_sharing, dim=1)
+                    return Mixed(V, met.output, lambda x: order.arrange(how.as_mixed(x)), met.have_met_again)
+
+            observed = replace(observed, mixed=mixed)
+            if met.multiply_again is None:
+                return observed
+            zero = zero_in_weights(how.weights, lambda x: order.arrange(how.as_weights(x)), met.multiply_again)
+            return replace(observed, zero=zero)
+
+        self._show((A,), arranged, A.shape[-2:], met.sides)
+
+    def _show(
+        self,
+        tensors: Sequence[Tensor],
+        arranged: Callable[[Place], ObservedCall],
+        lengths: Sequence[int] | None = None,
+        sides: Sides = ALL_TOKENS,
+    ) -> None:
+        """Show an attention, unless it cannot be looked at now, or is none and nobody asked; never fail the program.
+
+        ``lengths``: how many queries and keys it has, if that is known.
+        """
+        place = self._place_to_show(tensors, lengths)
+        if place is None:
+            return
+        device = tensors[0].device.type
+        try:
+            with unseen(), torch.autocast(device, enabled=False):
+                if sides.why:
+                    self._refuse_unless_asked(place, sides.why)
+                observed = arranged(place)
+                observed = replace(observed, are_fixed=sides.are_fixed)
+                self.here.attention = self._on_observed(place, observed)
+        except VisitorError:
+            raise
+        except MhavizError as error:
+            self.miss(f"{place.name}: {error}")
+        except Exception as error:
+            self.miss(f"{place.name}: not shown, {one_line(error)}")
+
+    def _are_labels(self, how: Weighing, key: Axis) -> bool:
+        """Whether each row of values holds one 1 and zeros otherwise, and these are not the tokens that keys are."""
+        V = how.values()
+        if V is None or V.shape[-1] < 2 or int(V[(0,) * (V.ndim - 1)].count_nonzero()) != 1:  # of most, one row tells
+            return False
+        own = how.product.axes[1 - how.which].index(how.product.axes[how.which][how.axis])
+        is_same = cuts_along(self._axes.of(how.product.factors[1 - how.which]).axes[own]) == cuts_along(key)
+        return not is_same and bool(((V == 0) | (V == 1)).all() and (V.sum(-1) == 1).all())
+
+    def _refuse_unless_asked(self, place: Place, why: str) -> None:
+        if not self._is_asked(place):
+            raise MhavizError(f"{why}; not drawn unless {parameter('module')} names it")
+        self.miss(f"{place.name}: {why}")
+
+    def _place_to_show(self, tensors: Sequence[Tensor], lengths: Sequence[int] | None) -> Place | None:
+        """Where an attention runs that is wanted and can be looked at; None: it is passed over."""
+        if torch._C._current_graph_task_id() != -1:  # a checkpoint is computed again for the backward pass
+            return None
+        place = self._modules.place()
+        if place is None or (lengths is not None and not self._is_wanted(place, *lengths)):
+            return None
+        if (why := self._why_unseen(tensors)) is not None:
+            self.miss(f"{place.name}: {why}")
+            return None
+        return place
+
+    def _why_unseen(self, tensors: Sequence[Tensor]) -> str | None:
+        if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
+            return "runs within a transform of torch.func, such as vmap, and is not recorded there"
+        if any(x.is_nested for x in tensors):
+            return "computes with nested tensors, and is not recorded"
+        if others := [x for x in tensors if type(x) not in (Tensor, nn.Parameter)]:
+            return f"computes with a {type(others[0]).__name__}, which is no plain tensor, and is not recorded"
+        if tensors[0].is_cuda and torch.cuda.is_current_stream_capturing():
+            return "is being captured as a CUDA graph, and is not recorded meanwhile"
+        if tensors[0].is_meta or not all(x.numel() for x in tensors):
+            return "computes with tensors that hold nothing"
+        return None
+
+
+def _has_hidden(A: Tensor, visible: Tensor) -> bool:
+    """Whether keys that a mask had hidden have weight all the same, as after a second softmax; (…, q_length, k_length).
+
+    A row that sees no key has any weights.
+    """
+    return bool(((A != 0) & ~visible & visible.any(dim=-1, keepdim=True)).any())
+
+
+_MOST_LINES = 1000
+
+_watches: WeakSet[Watch] = WeakSet()
+
+
+def _forked_in_child() -> None:
+    for watch in list(_watches):
+        watch.end()
+
+
+def _forked_in_parent() -> None:
+    for watch in list(_watches):
+        watch.has_forked |= watch.is_active
+
+
+if hasattr(os, "register_at_fork"):  # what a process that was forked records, nobody would ever read
+    os.register_at_fork(after_in_child=_forked_in_child, after_in_parent=_forked_in_parent)
+
+
+class _Mode(TorchFunctionMode):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch, self._handlers, self._followers = watch, watch.handlers, watch.followers
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        watch, kwargs = self._watch, kwargs or {}
+        if not watch.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace what looks
+            return func(*args, **kwargs)
+        watch.operations += 1
+        try:
+            handler = self._handlers[func]
+        except KeyError:
+            handler = watch.handler_for(func)
+        result = func(*args, **kwargs) if handler is None else handler(func, args, kwargs)
+        attention = watch.here.__dict__.pop("attention", None)
+        for may_follow, follow in self._followers:
+            if attention is not None or may_follow(func, args, kwargs):
+                follow(Done(func, args, kwargs, result, attention))
+        return result

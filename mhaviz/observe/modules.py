@@ -1,0 +1,249 @@
+"""Knows which module of a program runs, what it is called, and which forward pass this is."""
+
+import inspect
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from mhaviz.observe.marks import Marks
+
+_NOT_OF_PROGRAMS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent.parent}/", "<")
+"""Where files begin that are not a program's own."""
+
+_MOST_NAMES = 4096
+"""So many names of modules are told apart."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a program an attention runs.
+
+    Attributes:
+        name: the module's qualified name, "blocks.0.attn", or "model 2.blocks.0.attn", as two models may have modules
+            of the same name; of no module, "train.py:12, attend".
+        root: what the name begins at.
+        forward: counts the forward passes of outermost modules; 0: no module runs.
+        batch_size: of the first tensor that a module around it was called with; None: not known.
+        length: of what the innermost module was called with: of the axes between the first and the last.
+        is_module: whether the name is a module's.
+        call: counts the calls of all modules: that of the innermost one; 0: no module runs.
+        read: the tensor that the innermost module was called with, and its version; None: not known.
+    """
+
+    name: str
+    root: int
+    forward: int
+    batch_size: int | None = None
+    length: int | None = None
+    is_module: bool = True
+    call: int = 0
+    read: "tuple[ref[Tensor], int] | None" = None
+
+
+class _Running(NamedTuple):  # one is made whenever a module begins: of a frozen dataclass it takes thrice as long
+    module: nn.Module
+    read: Tensor | None
+    call: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return () if self.read is None else tuple(self.read.shape)
+
+
+class RunningModules:
+    """The modules that run in each thread, the outermost first, while ``followed``.
+
+    Args:
+        model: what names begin at; places outside it are None. None: names begin at the outermost module.
+        on_input: is called with each tensor that the outermost module is called with.
+        on_begin: is called with each module that begins.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        on_input: Callable[[Tensor], object] = lambda x: None,
+        on_begin: Callable[[nn.Module], None] = lambda module: None,
+    ) -> None:
+        self._model, self._on_input, self._on_begin = model, on_input, on_begin
+        self._local = threading.local()
+        self._forwards, self._calls = count(1), count(1)
+        self._names = Marks[_Names]()
+        self._wholes = Marks[ref[nn.Module]]()
+        self._serials, self._names_called = count(), dict[tuple[str, int], str]()
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Follow all modules of all threads: no module is changed."""
+        hooks = (
+            register_module_forward_pre_hook(self._begins),
+            register_module_forward_hook(self._ends, always_call=True),
+        )
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def running(self) -> tuple[tuple[_Running, ...], int]:
+        """What runs in this thread, for one that it starts: see ``go_on``."""
+        return tuple(self._stack()), getattr(self._local, "forward", 0)
+
+    def go_on(self, running: tuple[tuple[_Running, ...], int]) -> None:
+        """Let this thread run within what ran where it was started."""
+        self._local.stack, self._local.forward = list(running[0]), running[1]
+
+    def place(self) -> Place | None:
+        """Where the program is; None: outside the model that is looked at."""
+        stack = self._stack()
+        if not stack:
+            return None if self._model is not None else Place(self.line(), -1, 0, is_module=False)
+        known = self._known(stack)
+        if known is None:
+            return None
+        name, root = known
+        read, shape = stack[-1].read, stack[-1].shape
+        return Place(
+            name,
+            root,
+            self._local.forward,
+            next((one.shape[0] for one in stack if one.shape), None),
+            math.prod(shape[1:-1]) if len(shape) > 2 else None,
+            call=stack[-1].call,
+            read=None if read is None or read.is_inference() else (ref(read), read._version),
+        )
+
+    def line(self) -> str:
+        """The line of the program that runs, "train.py:12, attend"."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(_NOT_OF_PROGRAMS):
+            frame = frame.f_back
+        if frame is None:
+            return "?"
+        function = frame.f_code.co_name
+        return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" + (
+            "" if function.startswith("<") else f", {function}"
+        )
+
+    def _stack(self) -> list[_Running]:
+        stack: list[_Running] | None = getattr(self._local, "stack", None)
+        if stack is None:
+            stack = self._local.stack = []
+        return stack
+
+    def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        stack = self._stack()
+        if not stack:
+            self._local.forward = next(self._forwards)
+        read = None
+        if torch._C._get_tracing_state() is None:
+            with torch._C.DisableTorchFunction():  # no recording need see this
+                if args and isinstance(args[0], Tensor) and not args[0].is_nested:
+                    read = args[0]
+                if not stack:
+                    named = sys._getframe(1).f_locals.get("kwargs")  # which PyTorch gives to no hook of all modules
+                    for x in (*args, *(named.values() if type(named) is dict else ())):
+                        if type(x) is Tensor and not x.is_nested:
+                            self._on_input(x)
+        stack.append(_Running(module, read, next(self._calls)))
+        self._on_begin(module)
+
+    def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        stack = self._stack()
+        for place in range(len(stack) - 1, -1, -1):  # those above it that raised something have not ended by themselves
+            if stack[place].module is module:
+                del stack[place:]
+                return
+
+    def _known(self, stack: Sequence[_Running]) -> tuple[str, int] | None:
+        """The name of the innermost module that has one, and a number for what it begins at."""
+        if self._model is not None:
+            roots, modules = [self._model], [one.module for one in reversed(stack)]
+        else:
+            roots, modules = [self._whole_of(stack[0].module), *(one.module for one in stack)], [stack[-1].module]
+        for root in roots:
+            names = self._names_of(root)
+            for module in modules:
+                if (name := names.of(module)) is not None:
+                    return self._called(name or type(module).__name__, names.serial), names.serial
+        return None
+
+    def _called(self, name: str, root: int) -> str:
+        """The name, with the number of what it begins at if modules of several have one name, this or another."""
+        if (called := self._names_called.get((name, root))) is None:
+            several = list(self._names_called.items())  # other threads may name more
+            roots = [*dict.fromkeys([*(one for (_, one), _ in several), root])]
+            is_told = any(one == name or (of == root and text != one) for (one, of), text in several)
+            called = f"model {roots.index(root) + 1}.{name}" if is_told else name
+            if len(several) < _MOST_NAMES:  # others may be made anew in each pass
+                self._names_called[name, root] = called
+        return called
+
+    def _whole_of(self, outermost: nn.Module) -> nn.Module:
+        """The model that the outermost module is a part of: one whose method calls it, as the encoder in ``generate``,
+        or a variable of a script, as of ``model.encoder(x)``."""
+        known = self._wholes.get(outermost)
+        if known is not None and (found := known()) is not None:
+            return found
+        whole = outermost
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            owners = [one for one in _owners(frame) if issubclass(type(one), nn.Module)]
+            if any(one is whole for one in owners):  # it has a name of its own there
+                owners = []
+            for one in owners:
+                if one is not whole and self._names_of(one).of(whole) is not None:
+                    whole = one
+            frame = frame.f_back
+        self._wholes.set(outermost, ref(whole))
+        return whole
+
+    def _names_of(self, root: nn.Module) -> "_Names":
+        names = self._names.get(root)
+        if names is None:
+            # Copies that DataParallel makes for each pass are one model.
+            serial = -2 if getattr(root, "_is_replica", False) else next(self._serials)
+            names = _Names(root, serial)
+            self._names.set(root, names)
+        return names
+
+
+def _owners(frame: FrameType) -> list[Any]:
+    """What a method is of, or the variables of a script. Other functions' are not read: they would be kept alive."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return list(frame.f_locals.values())
+    is_method = code.co_varnames[:1] == ("self",) and code.co_argcount
+    return [frame.f_locals.get("self")] if is_method else []
+
+
+class _Names:
+    """The qualified names of the modules within a module."""
+
+    def __init__(self, root: nn.Module, serial: int) -> None:
+        self._root, self.serial = ref(root), serial
+        self._names, self._strangers = Marks[str](), Marks[bool]()
+        self._read()
+
+    def of(self, module: nn.Module) -> str | None:
+        """None: it is none of them."""
+        if self._names.get(module) is None and not self._strangers.get(module):
+            self._read()  # it may have come since
+            self._strangers.set(module, self._names.get(module) is None)
+        return self._names.get(module)
+
+    def _read(self) -> None:
+        for name, module in () if (root := self._root()) is None else root.named_modules():
+            self._names.set(module, ".".join(part for part in name.split(".") if part != "_orig_mod"))

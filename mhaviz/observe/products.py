@@ -1,0 +1,280 @@
+"""Products of matrices, however they are written: which axes of their factors are summed over, and which are not."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.observe.functions import functions
+from mhaviz.observe.handlers import Done
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of two tensors or more as letters for their axes, as in ``torch.einsum``: "bhqd,bhkd->bhqk".
+
+    Attributes:
+        factors: the tensors.
+        axes: the letters of each.
+        result: those of what it makes.
+        query: that of the queries, where other factors have it as well; "": no other has it.
+    """
+
+    factors: tuple[Tensor, ...]
+    axes: tuple[str, ...]
+    result: str
+    query: str = ""
+
+    def others(self, which: int) -> str:
+        """The letters of the other factors, once each."""
+        return "".join(dict.fromkeys("".join(self.axes[:which] + self.axes[which + 1 :])))
+
+    def holders(self) -> dict[int, frozenset[int]]:
+        """Of each axis of the result, counted from the end, the numbers of the factors that have it."""
+        numbers = range(len(self.axes))
+        return {
+            place - len(self.result): frozenset(number for number in numbers if letter in self.axes[number])
+            for place, letter in enumerate(self.result)
+        }
+
+    def summed_over(self, axis: int, which: int) -> bool:
+        """Whether this axis of this factor, counted from 0, is what is summed over."""
+        letter = self.axes[which][axis]
+        return letter in self.others(which) and letter not in self.result
+
+    def axis_mixed(self, which: int) -> int | None:
+        """The axis of this factor, counted from the end, that a matrix alone sums over and puts another in its place.
+
+        None: there is none. Of three axes, which are hidden states or become some, none is said to be mixed.
+        """
+        letters, ndim = self.axes[which], len(self.axes[which])
+        others = [len(axes) for number, axes in enumerate(self.axes) if number != which]
+        if ndim < 4 or others != [2] or ndim != len(self.result):
+            return None
+        changed = [place for place, letter in enumerate(letters) if letter != self.result[place]]
+        return changed[0] - ndim if len(changed) == 1 and self.summed_over(changed[0], which) else None
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """A product as one of weights and values.
+
+    Attributes:
+        product: of the two.
+        which: factor the weights are.
+        axis: of the keys in the weights, counted from 0.
+        query: of the queries in the weights, where the letters do not tell; None: they do.
+    """
+
+    product: Product
+    which: int
+    axis: int
+    query: int | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        """What was multiplied by the values, in the program's own axes."""
+        return self.product.factors[self.which]
+
+    def as_weights(self, x: Tensor) -> Tensor:
+        """What has the axes of the weights as (…, q_length, k_length): in their order, but for queries and keys."""
+        rest, query, key = self._roles
+        return _in_order(x, self._letters, rest, query, key)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of the axes of ``as_weights`` in those of the weights; −1: they have no queries."""
+        rest, query, _ = self._roles
+        return (*map(self._letters.index, rest), self._letters.index(query) if query else -1, self.axis)
+
+    @property
+    def alone(self) -> list[int]:
+        """The axes of the weights that the values do not have, in their order: of queries, and of heads that share
+        their values. Values that are 1 long there, or repeated by ``expand``, do not have them."""
+        there = {
+            letter
+            for number, (names, x) in enumerate(zip(self.product.axes, self.product.factors, strict=True))
+            for letter, size, stride in zip(names, x.shape, x.stride(), strict=True)
+            if number != self.which and size > 1 and stride
+        }
+        return [
+            place
+            for place, letter in enumerate(self._letters)
+            if letter in self.product.result and letter not in there and self.weights.shape[place] > 1
+        ]
+
+    def keeps(self, axis: int) -> bool:
+        """Whether this axis of the weights, if it is longer than 1, is one of what came of them."""
+        return self.weights.shape[axis] == 1 or self._letters[axis] in self.product.result
+
+    @property
+    def is_mixing(self) -> bool:
+        """Whether a factor without the keys is summed with the weights over an axis that the values do not have."""
+        key = self._letters[self.axis]
+        of_values = "".join(
+            letters for n, letters in enumerate(self.product.axes) if key in letters and n != self.which
+        )
+        summed = {letter for axis, letter in enumerate(self._letters) if self.product.summed_over(axis, self.which)}
+        return not summed <= {*of_values}
+
+    def values(self) -> Tensor | None:
+        """The other factor, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
+
+        None: the product sums over more than the keys, such as over heads, or there are several.
+        """
+        if len(self.product.factors) > 2:
+            return None
+        rest, query, key = self._roles
+        letters, factor = self.product.axes[1 - self.which], self.product.factors[1 - self.which]
+        if self.query in self.alone and query in letters:
+            factor, letters = factor.select(letters.index(query), 0), letters.replace(query, "")
+        if set(letters) - {*rest, key, *self._features} or set(rest) - {*self.product.result}:
+            return None
+        V = _in_order(factor, letters, "".join(letter for letter in rest if letter in letters), key, self._features)
+        for place, letter in enumerate(rest):
+            V = V if letter in letters else V.unsqueeze(place)
+        sizes = [self.weights.shape[self._letters.index(letter)] for letter in rest]
+        fits = all(one in (1, size) for one, size in zip(V.shape, sizes, strict=False))
+        return V.expand(*sizes, *V.shape[-2:]) if fits else None
+
+    def as_mixed(self, x: Tensor) -> Tensor:
+        """What has the axes of what came of it as (…, q_length, d_value), where there are values."""
+        rest, query, _ = self._roles
+        return _in_order(x, self.product.result, rest, query, self._features)
+
+    @property
+    def _letters(self) -> str:
+        return self.product.axes[self.which]
+
+    @property
+    def _roles(self) -> tuple[str, str, str]:
+        """The letters of the weights before their queries, that of the queries, if they have one, and of the keys."""
+        letters, product = self._letters, self.product
+        key, other = letters[self.axis], product.others(self.which)
+        query = product.query or "".join(one for one in letters if one not in other and one in product.result)[-1:]
+        query = query if self.query is None else letters[self.query : self.query + 1]
+        return "".join(letter for letter in letters if letter not in (key, query)), query, key
+
+    @property
+    def _features(self) -> str:
+        """The letters that the values alone bring into the result."""
+        others, result = self.product.others(self.which), self.product.result
+        return "".join(letter for letter in others if letter not in self._letters and letter in result)
+
+
+def _in_order(x: Tensor, letters: str, before: str, *joined: str) -> Tensor:
+    """x, whose axes are ``letters``, with those ``before`` first, and then one for each of ``joined``: of several
+    letters, or of none, when it is 1 long."""
+    x = x.permute(*(letters.index(letter) for letter in before + "".join(joined)))
+    sizes = dict(zip(before + "".join(joined), x.shape, strict=True))
+    return x.reshape(*(sizes[letter] for letter in before), *(math.prod(map(sizes.__getitem__, one)) for one in joined))
+
+
+_BATCH = "ABCDEFGHIJKLMNOP"
+_ROW, _SHARED, _COLUMN = "x", "y", "z"
+
+
+def _of_matrices(a: Tensor, b: Tensor) -> Product | None:
+    """A product of matrices, or of one and a vector."""
+    if not a.ndim or not b.ndim:
+        return None
+    batch = _BATCH[: max(a.ndim, b.ndim, 2) - 2]
+    first, second = (batch[max(len(batch) - x.ndim + 2, 0) :] for x in (a, b))
+    row, column = _ROW * (a.ndim > 1), _COLUMN * (b.ndim > 1)
+    return Product((a, b), (f"{first}{row}{_SHARED}", f"{second}{_SHARED}{column}"), f"{batch}{row}{column}")
+
+
+def _of_tensors(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]]) -> Product | None:
+    """A product that sums over pairs of axes: so many, the last of ``a`` and the first of ``b``, or these."""
+    first, second = list(_DOTS[: a.ndim]), list(_DOTS[a.ndim : a.ndim + b.ndim])
+    pairs = (range(a.ndim - dims, a.ndim), range(dims)) if isinstance(dims, int) else dims
+    for one, other in zip(*pairs, strict=True):
+        second[other] = first[one]
+    alone = [letter for letter in first + second if (first + second).count(letter) == 1]
+    return Product((a, b), ("".join(first), "".join(second)), "".join(alone))
+
+
+def product_of(done: Done) -> Product | None:
+    """What a function of ``PRODUCTS``, ``torch.addmm`` or ``F.linear`` multiplies; None: no matrices, or it is not
+    understood."""
+    if done.func is torch.einsum:
+        return _einsum_of(done.args)
+    place = int(done.func in _ADDING)
+    factors = done.given(*_NAMES)[place : place + 2]
+    if len(factors) < 2 or not all(isinstance(x, Tensor) for x in factors):
+        return None
+    first, second = factors[::-1] if done.func is Tensor.__rmatmul__ else factors
+    if done.func is torch.tensordot:
+        dims = done.argument(2, "dims", 2)
+        return None if isinstance(dims, Tensor) else _of_tensors(first, second, dims)
+    if done.func in _OF_LAST and first.ndim and second.ndim:
+        return _of_tensors(first, second, ([-1], [-1]))
+    return _of_matrices(first, second)
+
+
+def product_by_elements(
+    result: Tensor, factors: Sequence[Tensor], query: int | None, squeeze: Callable[[Tensor, tuple[int, ...]], Tensor]
+) -> Product:
+    """A product of weights and values, element by element, which has yet to be summed over an axis.
+
+    Neither has the axes along which it is repeated, nor have values that of one query, ``query`` from the end.
+    """
+    every = range(-result.ndim, 0)
+    there = [[axis >= -x.ndim and (x.shape[axis] > 1 or result.shape[axis] == 1) for axis in every] for x in factors]
+    if query is not None:
+        there[1][query] &= result.shape[query] > 1
+    letters = _DOTS[: result.ndim]
+    squeezed = (
+        squeeze(x, tuple(axis for axis in every if axis >= -x.ndim and not own[axis]))
+        for x, own in zip(factors, there, strict=True)
+    )
+    axes = ("".join(letter for letter, one in zip(letters, own, strict=True) if one) for own in there)
+    return Product(tuple(squeezed), tuple(axes), letters)
+
+
+def _einsum_of(args: Sequence[Any]) -> Product | None:
+    """What ``torch.einsum`` computes of these, of one tensor too; None: it takes a diagonal, or is not understood."""
+    equation, *factors = args
+    if len(factors) == 1 and isinstance(factors[0], list | tuple):
+        factors = list(factors[0])
+    if not isinstance(equation, str) or not factors or not all(isinstance(x, Tensor) for x in factors):
+        return None
+    given, arrow, result = equation.replace(" ", "").partition("->")
+    parts = given.split(",")
+    if len(parts) != len(factors):
+        return None
+    n_dots = [
+        x.ndim - len(part.replace("...", "")) if "..." in part else 0 for part, x in zip(parts, factors, strict=True)
+    ]
+    taken = [letter for letter in _DOTS if letter not in equation]
+    letters = taken[: max(n_dots)]
+    axes = tuple(
+        part.replace("...", "".join(letters[len(letters) - n :])) for part, n in zip(parts, n_dots, strict=True)
+    )
+    if not arrow:
+        every = "".join(axes)
+        named = sorted(letter for letter in set(every) - set(letters) if every.count(letter) == 1)
+        result = "".join(letters + named)
+    result = result.replace("...", "".join(letters))
+    if any(len(set(one)) < len(one) or len(one) != x.ndim for one, x in zip(axes, factors, strict=True)):
+        return None
+    return Product(tuple(factors), axes, result)
+
+
+_DOTS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+_ADDING = frozenset(functions("addmm baddbmm"))
+"""Functions that add something, their first argument, to a product."""
+
+_OF_LAST = frozenset([F.linear, *functions("inner")])
+"""Those that sum over the last axis of both factors."""
+
+_NAMES = ["input", "a", "b", "weight", "other", "mat1", "mat2", "batch1", "batch2", "tensor2", "vec"]
+"""What arguments are called, in their order."""
+
+PRODUCTS = frozenset([*functions("matmul bmm mm mv baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum])
+"""The functions of PyTorch that multiply matrices."""

@@ -1,0 +1,544 @@
+"""Tells the attentions of a program apart: which one has run, in which of its forward passes, of which kind.
+
+An attention is known by its module's name; one that runs again within a forward pass, as ALBERT's layers do, counts as
+another. A decoder that writes calls its attentions again for each token, with the keys of all tokens so far: these
+steps are one pass.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.observe.axes import Part
+from mhaviz.observe.modules import Place
+from mhaviz.observe.observed import ObservedCall
+from mhaviz.observe.order import NO_ORDER, Order
+from mhaviz.records.tokens import OF_ONE_TEXT, Kind
+
+MOST_SITES = 4096
+"""So many attentions are told apart."""
+
+MOST_REPEATS, MOST_AT_A_LINE = 256, 64
+"""So many runs of one attention within a forward pass, and at one line of a program without modules, count as others:
+what a forward pass is, nothing tells there."""
+
+
+@dataclass
+class SeenSite:
+    """An attention of a program.
+
+    Attributes:
+        number: its place among all, in the order in which they first ran.
+        name: the module's, or the line's.
+        root: see ``Place``.
+        repeat: how often it had run before within its forward pass.
+        is_module: whether the name is a module's.
+        kind: of its first run; "masked" once steps have joined it.
+        order: its place among those of its kind.
+        passes: how many it has run in.
+        length: tokens that its queries have been of, in the pass that goes on.
+        k_length: the same of its keys.
+        keys: a few numbers of each of these, (batch_size, k_length, numbers), by which they are known again; None: not
+            known.
+        is_followed: whether the pass that goes on is looked at; of others steps are counted by their numbers of keys.
+        forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
+        is_block: whether its queries are some of its module's, and nothing tells which.
+        unplaced: the passes that began with keys of which it is not known which tokens they are, by their numbers.
+        n_step: how many queries its last run had.
+        n_before: how many more keys than queries its first run had, such as learned keys.
+        last: of its last run that was no step.
+        may_be_fixed: whether its queries may be constants of the program as well as tokens, and whether its keys may.
+        is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
+        heads: those of which it was in its first run; none: all, or not known.
+        joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
+        heads_of: the list of modules whose attentions are the heads of one; "": none.
+        read: see ``Place``; of its first run.
+    """
+
+    number: int
+    name: str
+    root: int
+    repeat: int
+    is_module: bool
+    kind: Kind
+    order: int
+    passes: int = 0
+    length: int = 0
+    k_length: int = 0
+    keys: Tensor | None = None
+    is_followed: bool = True
+    forward: int = -1
+    call: int = 0
+    is_block: bool = False
+    unplaced: set[int] = field(default_factory=set)
+    n_step: int = 0
+    n_before: int = 0
+    last: Order = NO_ORDER
+    may_be_fixed: tuple[bool, bool] = False, False
+    is_part: bool = False
+    heads: frozenset[int] = frozenset()
+    joins: "SeenSite | None" = None
+    heads_of: str = ""
+    read: "tuple[ref[Tensor], int] | None" = None
+
+    def goes_on_from(self, other: "SeenSite") -> bool:
+        """Whether it is known to read what another has made, of the same tokens."""
+        sequence = self.last.sequence
+        return other.number in self.last.through and bool(sequence) and sequence == other.last.sequence
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of an attention.
+
+    Attributes:
+        site: which.
+        pass_number: which of its passes, counted from 0.
+        first_query: where its queries begin: above 0 of a step that goes on with its pass.
+        observed: what it computed with, without keys that are not there yet (of a cache that is filled bit by bit).
+    """
+
+    site: SeenSite
+    pass_number: int
+    first_query: int
+    observed: ObservedCall
+
+
+class Sites:
+    """The attentions of a program, found as they run.
+
+    Args:
+        miss: is told what is not told apart, in a line.
+        is_drawn: whether the pass of an attention that goes on is wanted; of others nothing is told.
+        on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had, as the
+            program has taken drafts back from its cache.
+        on_part: is called with an attention that turns out to have been a part of one; see ``SeenSite.is_part``.
+
+    A step of a decoder is known by its keys: those before its own are the last keys that its pass has had. Where they
+    are others, such as fewer, a pass begins: of another text, after learned keys, or of a copy of a cache.
+    """
+
+    def __init__(
+        self,
+        miss: Callable[[str], None],
+        on_rejected: Callable[[SeenSite], None],
+        is_drawn: Callable[[SeenSite], bool],
+        on_part: Callable[[SeenSite], None],
+    ) -> None:
+        self._on_rejected, self._is_drawn, self._on_part = on_rejected, is_drawn, on_part
+        self._sites: dict[tuple[int, str, int], SeenSite] = {}
+        self._miss = miss
+        self._forward = -1
+        self._repeats: dict[tuple[int, str], int] = {}
+        self._joined: tuple[int, int, int] | None = None
+        """Forward pass of the last step, its queries, and where they begin."""
+
+    @property
+    def all(self) -> tuple[SeenSite, ...]:
+        """In the order in which they first ran."""
+        return tuple(self._sites.values())
+
+    def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
+        """Count a run of so many queries and keys that begins a pass that is not wanted; whether it does.
+
+        A run of fewer queries than keys may be a step of a pass that goes on: that is for ``run`` to tell.
+        """
+        q_length, k_length = lengths
+        if q_length < k_length or (self._joined is not None and self._joined[0] == place.forward):
+            return False
+        self._begin(place)
+        name = place.root, place.name
+        site = self._sites.get((*name, self._repeats.get(name, 0)))
+        if site is None or is_wanted(site.passes):
+            return False
+        self._repeats[name] = site.repeat + 1
+        site.passes, site.forward = site.passes + 1, place.forward
+        site.length, site.k_length, site.is_followed = *lengths, False
+        site.keys = None
+        return True
+
+    def crop(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Take back what a program has taken back from a cache, known by the keys that are left; see ``OnCrop``.
+
+        All layers have to be known: a model that drafts may share some with the one that reads.
+        """
+        decoders: dict[tuple[int, int, Kind, int], list[SeenSite]] = {}
+        for site in self.all:
+            if site.kind != "cross" and site.is_followed:
+                decoders.setdefault((site.root, site.forward, site.kind, site.k_length), []).append(site)
+        found = []
+        for (root, forward, _, k_length), sites in decoders.items():
+            pairs = zip(sites, layers, strict=True) if len(sites) == len(layers) else ()
+            ends = {_end_left(site, pair) for site, pair in pairs}
+            if len(ends) == 1 and (end := ends.pop()):
+                crossed = (s for s in self.all if s.kind == "cross" and (s.root, s.forward) == (root, forward))
+                found.append(([*sites, *crossed], k_length - end))
+        if len(found) == 1:
+            for one in found[0][0]:
+                self._take_back(one, found[0][1])
+
+    def _take_back(self, site: SeenSite, n_queries: int) -> None:
+        n_queries = min(n_queries, site.length - 1)
+        if n_queries >= site.n_step > 0 and self._is_drawn(site):
+            self._miss(f"{site.name}: its cache gives back tokens of whole steps; what they were is not drawn")
+        if n_queries > 0:
+            site.length -= n_queries
+            if site.kind != "cross":
+                site.k_length -= n_queries
+                site.keys = None if site.keys is None else site.keys[:, : site.k_length]
+            self._on_rejected(site)
+
+    def _begin(self, place: Place) -> None:
+        if place.forward != self._forward:
+            self._forward = place.forward
+            self._repeats.clear()
+
+    def run(self, place: Place, observed: ObservedCall) -> Run | None:
+        """Which attention this is; None: there are too many."""
+        self._begin(place)
+        name = place.root, place.name
+        keys = takewhile(self._sites.__contains__, ((*name, repeat) for repeat in range(MOST_REPEATS)))
+        sites = [self._sites[key] for key in keys]
+        beside = [one for one in sites if (one.call, one.forward) == (place.call, place.forward)]
+        repeat = self._repeats.get(name, 0)
+        for one in sites:  # one module may be the attention of all layers: each has a site
+            if (step := self._step(one, place, observed)) is not None:
+                self._repeats[name] = max(repeat, one.repeat + 1)
+                return step
+        self._repeats[name] = repeat + 1
+        site = self._sites.get((*name, repeat))
+        observed = _without_unfilled(observed, observed.call.shape[2])
+        if site is None:
+            most = MOST_REPEATS if place.is_module else MOST_AT_A_LINE
+            if repeat >= most:
+                where = "in a forward pass" if place.is_module else "with no module around it"
+                self._miss(f"{place.name}: runs more than {most} times {where}; the rest is left out")
+                return None
+            if len(self._sites) >= MOST_SITES:
+                self._miss(f"{MOST_SITES:,} attentions are told apart, and those that ran later are left out")
+                return None
+            kind = _kind(observed)
+            order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
+            site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
+            self._sites[*name, repeat] = site
+            self._join_heads(site, beside, observed)
+            self._join_list(site, place, observed)
+        was_drawn = self._is_drawn(site)
+        site.passes, site.forward = site.passes + 1, place.forward
+        self._note_other_keys(site, observed, was_drawn)
+        _, _, site.length, site.k_length = observed.call.shape
+        site.n_step = site.length
+        site.keys, site.is_followed = _known_by(observed, site.k_length), True
+        site.last, site.call = observed.order, place.call
+        own, others = site.may_be_fixed
+        site.may_be_fixed = own or observed.are_fixed[0] is None, others or observed.are_fixed[1] is None
+        self._note_blocks(site, beside, place, observed)
+        if self._is_some_examples(site, place) or self._is_slice(site, beside, observed):
+            return None
+        return Run(site, site.passes - 1, 0, observed)
+
+    def _note_other_keys(self, site: SeenSite, observed: ObservedCall, was_drawn: bool) -> None:
+        """Note of a pass that begins with more keys than queries, others than those of the pass before; say so.
+
+        They may be those of a cache that has lost or moved some, or of another text.
+        """
+        q_length, k_length = observed.call.shape[2:]
+        site.n_before = k_length - q_length if site.passes == 1 else site.n_before
+        own, keys = observed.order.parts
+        is_known = own is not None and keys is not None and keys.is_first and own.of == keys.of
+        if site.kind not in OF_ONE_TEXT or k_length - q_length in (0, site.n_before) or is_known:
+            return
+        site.unplaced.add(site.passes - 1)
+        if was_drawn or self._is_drawn(site):
+            self._miss(
+                f"{site.name}: reads keys that are not those of the steps before, as of a cache that has lost or moved "
+                f"some, or of another text; a pass begins there, and which tokens its keys are is not known"
+            )
+
+    def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:
+        """Note of which attention of the same call of a module these are other heads."""
+        site.heads = observed.heads
+        order, is_one = observed.order, observed.call.shape[1] == 1 and not site.heads
+        is_one = is_one and order.example is None and order.parts[1] is not None
+        others = [one for one in before if not one.heads and not one.last.is_turned(order)]
+        if is_one and any(one.last.parts == order.parts for one in others):
+            self._miss(f"{site.name}: runs several times with one head each; which heads, of which layer, is not known")
+        first = next((one for one in before if one.heads and one.joins is None), None)
+        if first is None or not site.heads or (first.length, first.k_length) != observed.call.shape[2:]:
+            return
+        there = [one.heads for one in before if one is first or one.joins is first]
+        if not site.heads & frozenset().union(*there):
+            site.joins, site.order = first, first.order
+
+    def _join_list(self, site: SeenSite, place: Place, observed: ObservedCall) -> None:
+        """Note of single heads in a list of modules, which read the same tensor, that these are heads of one attention.
+
+        Layers read what others have made. Several softmaxes of one module are no heads of a list.
+        """
+        parent, _, number = place.name.rpartition(".")
+        if place.read is None or site.heads or observed.call.shape[1] > 1 or not number.isdigit():
+            return
+        site.read = place.read
+        read, lengths = place.read[0](), observed.call.shape[2:]
+        several = [
+            one
+            for one in self.all
+            if (one.root, one.forward, one.name.rpartition(".")[0]) == (place.root, place.forward, parent)
+            if one.read is not None and one.read[0]() is read and one.read[1] == place.read[1]
+            if one.name != site.name and one.repeat == site.repeat and (one.length, one.k_length) == lengths
+        ]
+        for head, one in enumerate([*several, site] if several else ()):
+            one.heads, one.heads_of = frozenset({head}), parent
+            if head:
+                one.joins, one.order = several[0], several[0].order
+
+    def _is_some_examples(self, site: SeenSite, place: Place) -> bool:
+        """Whether the run is of a part of the examples; say so."""
+        example = site.last.example
+        others = [
+            one
+            for one in self.all
+            if (one.root, one.forward) == (place.root, place.forward)
+            and (one.name == place.name or not place.is_module)
+            and (example and one.last.example and one.last.example[0] == example[0] and one.last.example != example)
+        ]
+        if others:
+            self.leave_out(
+                (*others, site),
+                "runs for some examples at a time, as in a loop over the batch, and which they are is not known",
+            )
+        return bool(others)
+
+    def _is_slice(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> bool:
+        """Whether these are slices of queries and keys of which the same call of a module has met others; say so.
+
+        Heads and blocks that are known stand apart, and so do several softmaxes of all heads of the same tokens.
+        """
+        made, (own, keys) = site.last.made, site.last.parts
+        if site.heads or site.is_block or not made:
+            return False
+        is_one = observed.call.shape[1] == 1
+        others = [
+            one
+            for one in before
+            if one.last.made == made and not one.heads and not one.is_block and not one.last.is_turned(site.last)
+            if own is None or (one.last.parts[1] == keys and (is_one or one.last.parts[0] != own))
+        ]
+        if others:
+            self.leave_out(
+                (*others, site),
+                "runs several times with the same features; whether these are parts of one attention, such as some of "
+                "its queries, is not known",
+            )
+        return bool(others)
+
+    def merge(self, numbers: Iterable[int]) -> None:
+        """Leave out attentions, by their numbers, that are parts of one softmax; say so."""
+        self.leave_out(
+            [self.all[number] for number in sorted(numbers)],
+            "its queries meet the keys part by part, in a softmax for each, and these are joined by their sums",
+        )
+
+    def leave_out(self, sites: Iterable[SeenSite], why: str) -> None:
+        """Show nothing of these attentions; say why."""
+        for site in sites:
+            site.is_part = True
+            self._on_part(site)
+            if self._is_drawn(site):
+                self._miss(f"{site.name}: {why}; not shown")
+
+    def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], place: Place, observed: ObservedCall) -> None:
+        """Note of attentions that run within one call of a module with the same keys that their queries are not known.
+
+        They may be blocks of the queries in any order; queries as long as the module's input are all of them.
+        """
+        is_known = observed.order.parts[0] is not None and observed.order.parts[0].step
+        if is_known or site.length == (place.length or site.k_length):
+            return
+        for one in before:
+            if one.length == site.length and one.k_length == site.k_length in _ends(one.keys, site.keys, site.k_length):
+                one.is_block = site.is_block = True
+        if site.is_block and self._is_drawn(site):
+            self._miss(
+                f"{site.name}: runs several times with the same keys, as for blocks of its queries; which tokens its "
+                f"queries are is not known, and they are called rows"
+            )
+
+    def _step(self, site: SeenSite, place: Place, observed: ObservedCall) -> Run | None:
+        """The run as a step of the pass that goes on, if it is known to be one."""
+        _, _, q_length, k_length = observed.call.shape
+        if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
+            return None
+        if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, place, observed)) is not None:
+            return step
+        is_in_call = place.is_module and site.call == place.call
+        has_same_keys = site.last.parts[1] is not None and site.last.parts[1] == observed.order.parts[1]
+        if site.kind == "cross" or q_length >= k_length or (is_in_call and has_same_keys):
+            return None
+        observed = _without_unfilled(observed, _end(observed, site.k_length))
+        k_length = observed.call.shape[3]
+        now, n_before = _known_by(observed, k_length), k_length - q_length
+        if not (0 < n_before <= site.k_length and (q_length == 1 or _sees_no_later(observed, k_length))):
+            return None
+        ends = _ends(site.keys, now, n_before) if site.is_followed else [n_before]
+        if site.k_length not in ends:
+            return None
+        if site.keys is not None and now is not None:
+            site.keys = torch.cat([site.keys, now[:, n_before:]], dim=1)
+        site.kind, self._joined = "masked", (place.forward, q_length, site.length)
+        site.k_length += q_length
+        return self._go_on(site, place, q_length, observed)
+
+    def _cross_step(self, site: SeenSite, place: Place, observed: ObservedCall) -> Run | None:
+        """The same of an attention to other tokens: its queries are those of the step that came before."""
+        _, _, q_length, k_length = observed.call.shape
+        if self._joined != (place.forward, q_length, site.length) or k_length != site.k_length:
+            return None
+        if site.is_followed and not _ends(site.keys, _known_by(observed, k_length), k_length):
+            return None
+        return self._go_on(site, place, q_length, observed)
+
+    def _go_on(self, site: SeenSite, place: Place, q_length: int, observed: ObservedCall) -> Run:
+        run = Run(site, site.passes - 1, site.length, observed)
+        site.length, site.forward, site.n_step = site.length + q_length, place.forward, q_length
+        return run
+
+
+_SAME_KEY = 0.1
+"""A cache that is kept in fewer bits gives keys back so much changed, of the largest, and more is another key."""
+
+_SAME_NUMBER = 1e-4
+"""Where keys have moved within a cache, or some are gone, they are the same but for rounding."""
+
+_MOST_ENDS = 64
+"""So many places are tried at which keys may have stood."""
+
+
+def _known_by(observed: ObservedCall, k_length: int) -> Tensor | None:
+    """A few features of so many keys, or of their values where keys are not known: (batch_size, k_length, features)."""
+    if isinstance(observed.call, AttentionCall):
+        x = observed.call.key
+    else:
+        mixed = None if observed.mixed is None else observed.mixed()
+        if mixed is None:
+            return None
+        x = mixed.value
+    return _few(x[:, :, :k_length])
+
+
+def _few(x: Tensor) -> Tensor:
+    """The first features of the first head, and the last: those of DeepSeek's keys have no position at one end."""
+    x = x[:, 0].detach().float()
+    return torch.cat([x[..., :2], x[..., -2:]], dim=-1)
+
+
+def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
+    """Where among the known keys a run of as many as this ends that the first keys now are; in order."""
+    if known is None or now is None or known.shape[0] != now.shape[0] or known.shape[2] != now.shape[2]:
+        return []
+    now, most = now[:, :n_keys], known.abs().amax()
+    n_known = known.shape[1]
+    if n_keys == n_known:
+        return [n_known] if bool((now - known).abs().amax() <= _SAME_KEY * most) else []
+    starts = n_known - n_keys + 1
+    apart = [
+        (known[:, i : i + starts] - now[:, i : i + 1]).abs().amax(dim=(0, 2)) <= _SAME_NUMBER * most
+        for i in (0, n_keys - 1)
+    ]
+    found = torch.nonzero(apart[0] & apart[1])[:_MOST_ENDS, 0].tolist()
+    return [
+        start + n_keys
+        for start in found
+        if bool((known[:, start : start + n_keys] - now).abs().amax() <= _SAME_NUMBER * most)
+    ]
+
+
+def _end_left(site: SeenSite, layer: tuple[Tensor, Tensor]) -> int:
+    """Where among the keys of an attention those end that are left in the cache of a layer; 0: they are others."""
+    for x in layer:
+        ends = _ends(site.keys, _few(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []
+        if len(ends) == 1:
+            return ends[0]
+    return 0
+
+
+def _end(observed: ObservedCall, k_length: int) -> int:
+    """How many keys there are that are filled, of a cache with room for more, after ``k_length`` that were before.
+
+    A mask tells which the queries see. Of weights alone, which may be 0 for other reasons, it is all of a step more.
+    """
+    q_length, most = observed.call.shape[2:]
+    if isinstance(observed.call, AttentionWeights) and observed.visible is None:
+        return min(most, k_length + q_length)
+    if (visible := _visible(observed)) is None:
+        return most
+    seen = torch.nonzero(visible.flatten(0, -2).any(dim=0))
+    return max(q_length, int(seen[-1]) + 1) if len(seen) else most
+
+
+def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
+    """Without the keys from ``expected`` on, if no query sees them: they are places of a cache that are still empty.
+
+    The queries are the last ones, and see no later key: of other masks keys are left as they are.
+    """
+    call = observed.call
+    _, _, q_length, k_length = call.shape
+    of_others = observed.order.are_same is False  # which are no cache of the queries' own
+    if of_others or expected >= k_length or expected < q_length or not _sees_no_later(observed, expected):
+        return observed
+    if isinstance(call, AttentionWeights):
+        visible = None if observed.visible is None else observed.visible[..., :expected]
+        return replace(observed, call=replace(call, given=call.given[..., :expected]), visible=visible)
+    mask = None if call.mask is None else call.mask[..., :expected]
+    key, value = call.key[:, :, :expected], call.value[:, :, :expected]
+    return replace(observed, call=replace(call, key=key, value=value, mask=mask))
+
+
+def _kind(observed: ObservedCall) -> Kind:
+    """By where its queries and keys come from, as far as that is known."""
+    _, _, q_length, k_length = observed.call.shape
+    (query, key), are_same = observed.order.parts, observed.order.are_same
+    if are_same is False or {True, False} <= {*observed.are_fixed}:
+        return "cross"
+    is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
+    ends = {one.start + one.n for one in (query, key) if are_same and one is not None and one.step}
+    in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))
+    # Of a decoder that begins to write, the next step will tell.
+    if (q_length > 1 or is_causal) and in_order and _sees_no_later(observed, k_length):
+        return "masked"
+    return "self" if are_same and (query == key or _is_within(query, key)) else "other"
+
+
+def _is_within(query: Part | None, key: Part | None) -> bool:
+    """Whether all queries are among the keys."""
+    if query is None or key is None or not (query.step and key.step):
+        return False
+    return query.places[0] in key.places and query.places[-1] in key.places and query.step % key.step == 0
+
+
+def _sees_no_later(observed: ObservedCall, end: int) -> bool:
+    """Whether no query of any example sees a later key, the last query being lined up with the last key before ``end``.
+
+    Of fewer queries than keys some last query must see that key: a block's, of a window to both sides, does not.
+    """
+    call, (_, _, q_length, k_length) = observed.call, observed.call.shape
+    if isinstance(call, AttentionCall) and call.mask is None:  # of long inputs (q_length, k_length) may not fit
+        return call.causal and end == k_length
+    visible = _visible(observed)
+    if visible is None:
+        return False
+    seen = visible.flatten(0, 1).any(dim=0).expand(q_length, k_length)
+    return not bool(seen.triu(end - q_length + 1).any()) and (end == q_length or bool(seen[-1, end - 1]))
+
+
+def _visible(observed: ObservedCall) -> Tensor | None:
+    """bool, broadcasts to the weights: False where a mask hides a key; None: nothing is hidden, as far as is known.
+
+    A weight of 0 tells of no mask: far lower scores than others come to it as well.
+    """
+    return observed.call.visible() if isinstance(observed.call, AttentionCall) else observed.visible

@@ -1,0 +1,548 @@
+"""What each function of PyTorch does to the axes of the tensors that it is given."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial, reduce
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.observe.axes import (
+    Axis,
+    Layout,
+    Origin,
+    Summed,
+    cut_layout,
+    features_made,
+    first_tokens,
+    fitted,
+    given_layout,
+    has_rows,
+    lost,
+    origins_of,
+    part_along,
+    patches_along,
+    reads_along,
+    regrouped,
+    sum_of,
+    unnamed,
+    unordered,
+    with_patches,
+)
+from mhaviz.observe.functions import functions
+from mhaviz.observe.handlers import Done, unseen
+from mhaviz.observe.patches import Patches
+from mhaviz.observe.products import PRODUCTS, Product, product_of
+
+if TYPE_CHECKING:
+    from mhaviz.observe.layouts import Layouts
+
+
+Way = Callable[["Layouts", Done], Layout | None]
+"""Gives the layout of what a function has made."""
+
+
+def _reshape(axes: "Layouts", done: Done) -> Layout:
+    source, shape = axes.of(done.first), done.result.shape
+    if len(source.shape) == 1 < sum(n > 1 for n in shape) and source.scores is None and _is_of_numbers(source.axes[0]):
+        return given_layout(shape, is_input=False)  # rows and features that stand one behind the other
+    return regrouped(source, shape)
+
+
+def _is_of_numbers(axis: Axis) -> bool:
+    """Whether an axis comes from one that was given, and is of no features that a layer has made."""
+    return len(axis) == 1 and axis[0][0].given is not None and axis[0][0].maker is None
+
+
+def _permute(axes: "Layouts", done: Done) -> Layout:
+    x = done.first
+    source = axes.before(x) if x is done.result else axes.of(x)
+    named = tuple((name, _hashable(one)) for name, one in done.kwargs.items() if name != "input")
+    order = _order_after(done.func, len(source.shape), tuple(map(_hashable, done.args[1:])), named)
+    return Layout(done.result.shape, tuple(source.axes[place] for place in order), source.scores)
+
+
+@lru_cache(1024)
+def _order_after(func: Any, ndim: int, rest: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> tuple[int, ...]:
+    """Where a function that moves axes takes each from: told by their lengths, where all differ."""
+    with unseen():
+        moved = func(torch.empty(tuple(range(ndim)), device="meta"), *rest, **dict(named))
+    return tuple(moved.shape)
+
+
+def _hashable(x: Any) -> Any:
+    return tuple(x) if isinstance(x, list | torch.Size) else x
+
+
+def _resize(axes: "Layouts", done: Done) -> Layout:
+    source = axes.of(done.first)
+    return Layout(done.result.shape, tuple(map(fitted, source.axes, done.result.shape)), source.scores)
+
+
+def _take(axes: "Layouts", done: Done) -> Layout:
+    source = axes.of(done.first)
+    layout = cut_layout(source, done.result.shape)
+    if done.func in _FLIPS:
+        dims = _FLIPS[done.func]
+    elif done.func in _TURNS:
+        dims = done.kwargs.get("dims", done.args[-1] if len(done.args) > (2 if done.func in _ROLLS else 1) else ())
+    else:
+        dims = done.kwargs.get("dim", next((one for one in done.args[1:] if isinstance(one, int)), ()))
+    turned = {
+        dim % done.result.ndim for dim in (dims if isinstance(dims, list | tuple) else (dims,)) if dim is not None
+    }
+    return unnamed(layout, turned, source)
+
+
+def _keep(axes: "Layouts", done: Done) -> Layout:
+    return cut_layout(axes.of(done.first), done.result.shape, done.argument(1, "dim"))
+
+
+def _pad(axes: "Layouts", done: Done) -> Layout:
+    """Where more than features are padded, others may take the place of tokens, as in a shift."""
+    layout = _resize(axes, done)
+    widths = done.argument(1, "pad")
+    if len(widths) < 3:
+        return layout
+    shifted = {done.result.ndim - 1 - at // 2 for at in range(2, len(widths), 2) if widths[at]}
+    return unnamed(layout, shifted)
+
+
+def _expand(axes: "Layouts", done: Done) -> Layout:
+    """New axes come first; one of length 1 that is repeated may be anything."""
+    source, sizes = axes.of(done.first), done.result.shape
+    new = len(sizes) - len(source.shape)
+    kept = (
+        axis if size == before else unordered(fitted(axis, size)) if before > 1 else lost(size)
+        for axis, size, before in zip(source.axes, sizes[new:], source.shape, strict=True)
+    )
+    return Layout(sizes, (*map(lost, sizes[:new]), *kept), source.scores)
+
+
+def index_layout(axes: "Layouts", done: Done) -> Layout:
+    """What ``x[…]`` leaves."""
+    source, sizes = axes.of(done.args[0]), done.result.shape
+    items = done.args[1] if isinstance(done.args[1], tuple) else (done.args[1],)
+    left, kept = list(source.axes), list[Axis]()
+    n_named = sum(item is not None and item is not Ellipsis for item in items)
+    is_one_list = sum(item is not Ellipsis and not isinstance(item, slice) for item in items) == 1
+    for item in items:
+        if item is None:
+            kept.append(())
+        elif item is Ellipsis:
+            n = len(left) - n_named
+            kept, left = kept + left[:n], left[n:]
+        elif isinstance(item, list) and is_one_list and all(origin.maker is not None for origin, _ in left[0]):
+            n_named -= 1
+            kept, left = [*kept, left[0]], left[1:]
+        elif isinstance(item, bool) or not isinstance(item, int | slice):
+            is_reordered = is_one_list and len(sizes) == len(source.shape)
+            return unnamed(cut_layout(source, sizes), {len(kept)} if is_reordered else (), source)
+        else:
+            n_named -= 1
+            kept += [_sliced(left[0], item)] if isinstance(item, slice) else []
+            del left[:1]
+    kept += left
+    if len(kept) != len(sizes):
+        return unnamed(cut_layout(source, sizes), (), source)
+    return Layout(sizes, tuple(map(fitted, kept, sizes)), source.scores)
+
+
+def _sliced(axis: Axis, item: slice) -> Axis:
+    """Tokens that are left of a sequence: patches are known if all are among them."""
+    patches, size = patches_along(axis), math.prod(n for _, n in axis)
+    start, stop, step = item.indices(size)
+    if (start, step) == (0, 1) and patches is None:
+        return first_tokens(axis, stop)
+    if patches is None or (start, stop, step) == (0, size, 1):
+        return axis
+    is_whole = step == 1 and all(start <= one[0] and one[-1] < stop for one in patches.places)
+    return with_patches(axis, stop - start, patches.moved(-start) if is_whole else None)
+
+
+def _copy(axes: "Layouts", done: Done) -> Layout | None:
+    values = (*done.args, *done.kwargs.values())[1]
+    axes.write(done.result, ..., values)
+    source = axes.get(values)
+    return source if source and source.shape == done.result.shape else _scatter(axes, done)
+
+
+def _index_copy(axes: "Layouts", done: Done) -> Layout | None:
+    x, dim, index, values = done.given("input", "dim", "index", "source")
+    axes.take(done.result, x)
+    axes.write(done.result, (*[slice(None)] * (dim % x.ndim), index), values)
+    return axes.get(done.result)
+
+
+def slice_of(item: Any) -> Any:
+    """A tensor of numbers that follow one another, as of a cache's places, as a slice."""
+    if not isinstance(item, Tensor) or item.ndim != 1 or item.dtype == torch.bool or not len(item):
+        return item
+    if item.is_cuda and torch.cuda.is_current_stream_capturing():  # its numbers cannot be read
+        return slice(len(item))
+    with unseen():
+        first, n = int(item[0]), len(item)
+        return slice(first, first + n) if item.tolist() == list(range(first, first + n)) else item
+
+
+def _scatter(axes: "Layouts", done: Done) -> Layout | None:
+    layout = axes.alike(done)
+    if layout is None:
+        return None
+    layout = unnamed(layout)
+    if done.func not in _SCATTERS:
+        return layout
+    dim, index = done.given("input", "dim", "index")[1:3]
+    if dim % done.result.ndim == done.result.ndim - 1:
+        return layout
+    with unseen():
+        rows = (index.movedim(dim, -1) if index.ndim > 1 else index[None]).flatten(0, -2)
+        least, most = rows.amin(0), rows.amax(0)
+    first, last = slice_of(least), slice_of(most)
+    in_order = type(first) is type(last) is slice and first == last
+    return layout if in_order else unnamed(layout, {dim % done.result.ndim})
+
+
+def put_layout(axes: "Layouts", done: Done) -> Layout:
+    """Features of an image that take the place of tokens of a text, where a mask is true; see ``Patches.is_text``."""
+    x, mask, features = done.given("input", "mask", "source")[:3]
+    text, made = axes.of(x), axes.get(features)
+    is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
+    if made is None or len(text.shape) != 3 or not is_mask:
+        return text
+    if mask.ndim not in (2, 3) or mask.shape[:2] != text.shape[:2] or made.shape[-1:] != text.shape[-1:]:
+        return text
+    rows = [factor for axis in made.axes[:-1] for factor in axis if factor[1] > 1]
+    found = next((one for at in range(len(rows)) if (one := patches_along(tuple(rows[at:])))), None)
+    if found is None or torch._C._functorch.is_functorch_wrapped_tensor(mask):
+        return text
+    with unseen():
+        places = tuple(tuple(row.nonzero()[:, 0].tolist()) for row in (mask if mask.ndim == 2 else mask[..., 0]))
+    fits = found.are_all and all(len(one) == math.prod(found.grid) for one in places)
+    tokens = with_patches(text.axes[1], text.shape[1], Patches(found.grid, places, is_text=True) if fits else None)
+    return text._replace(axes=(text.axes[0], tokens, text.axes[2]))
+
+
+def _stack(axes: "Layouts", done: Done) -> Layout | None:
+    """A new axis is of heads where each part was made by a layer of its own, or all are cut from one's features."""
+    parts, layouts, source = _parts(axes, done)
+    if source is None:
+        return None
+    dim = done.argument(1, "dim", 0) % done.result.ndim
+    source = _read_by_all(source, parts, layouts, -1)
+    new, old = lost(len(parts)), list(source.axes)
+    ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
+    makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
+    found = _cut_from(parts, layouts, range(len(old))[::-1])
+    if len(makers) == len(parts) > 1:
+        whole = Origin(len(parts) * source.shape[-1], maker=next(iter(makers)))
+        found = -1, ((whole.replace(step=0), len(parts)),), ((whole, source.shape[-1]),)
+    if found is not None and dim < len(old):
+        place, new, each = found
+        old[place] = each
+    layout = Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
+    origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
+    in_place = all(not o.example or o.example[1].start == place for place, of in enumerate(origins) for o in of)
+    return layout if in_place else unnamed(layout, {dim})
+
+
+def _cat(axes: "Layouts", done: Done) -> Layout | None:
+    """Heads that are cut from features stand before the batch that they join: (n_heads · batch, length, d_key); so do
+    windows of a sequence."""
+    parts, layouts, source = _parts(axes, done)
+    if source is None:
+        return None
+    dim = done.argument(1, "dim", 0) % done.result.ndim
+    found = _cut_from(parts, layouts, [place for place in range(done.result.ndim)[::-1] if place != dim])
+    if found is None or dim == done.result.ndim - 1:
+        layout = cut_layout(_read_by_all(source, parts, layouts, dim), done.result.shape)
+        sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
+        along = [one and one.axes[dim] for one in layouts]
+        tokens = _joined_tokens(sizes, along)
+        if tokens is None and layouts[0] is source and dim < len(source.axes):
+            tokens = first_tokens(source.axes[dim], done.result.shape[dim])
+        layout = layout if tokens is None else layout.with_axis(dim, tokens)
+        if len(layout.axes[dim]) == 1:
+            n, starts = done.result.shape[dim], accumulate(sizes, initial=0)
+            beginnings = [(x, at) for x, at in zip(parts, starts, strict=False) if x.numel()]
+            joined = tuple((_with_joined(axes.of(x).axes[dim] or lost(1)), at, n) for x, at in beginnings)
+            layout = layout.with_axis(dim, _with_joined(layout.axes[dim], joined))
+        in_order = _are_in_order(sizes, along)
+        return layout if in_order else unnamed(layout, {dim})
+    place, number, each = found
+    kept = list(source.axes)
+    kept[place], kept[dim] = each, (*number, *kept[dim])
+    return Layout(done.result.shape, tuple(kept), source.scores)
+
+
+def _joined_along(dim: int, axes: "Layouts", done: Done) -> Layout | None:
+    return _cat(axes, done._replace(kwargs={**done.kwargs, "dim": dim})) if done.result.ndim > 1 else None
+
+
+def _unfold(axes: "Layouts", done: Done) -> Layout:
+    """Windows, which are an axis more: which token is where in a window is not known."""
+    layout = cut_layout(axes.of(done.first), done.result.shape)
+    return unnamed(layout, {done.result.ndim - 1})
+
+
+def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
+    """Whether tokens that are joined stand where they come from, or all are there in their order, as far as is known.
+
+    A part that is shifted, with others gone, would be taken for the tokens that it has come in place of.
+    """
+    if sum(size > 0 for size in sizes) < 2:  # as of a cache that was empty
+        return True
+    places, shifted, start = dict[Origin, list[int]](), set[Origin](), 0
+    for size, axis in zip(sizes, parts, strict=True):
+        origins = [origin for origin, _ in axis or () if origin.maker is None]
+        if any(not cut.step for origin in origins for cut in origin.cuts):
+            return False
+        part = part_along(axis) if axis and origins else None
+        if part is not None and part.step and size < part.of.size:
+            places.setdefault(part.of, []).extend(part.places)
+            shifted |= {part.of} if part.places != range(start, start + size) else set()
+        start += size
+    return all(
+        several == (list(range(of.size)) if of in shifted else sorted(several)) for of, several in places.items()
+    )
+
+
+def _with_joined(axis: Axis, joined: tuple[tuple[Axis, int, int], ...] = ()) -> Axis:
+    return tuple((origin.replace(joined=joined), n) for origin, n in axis)
+
+
+def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
+    """The layout of the first of several that are joined: of their features, of one text, or of no text."""
+    filled = [layout for x, layout in zip(parts, layouts, strict=True) if x.numel()]
+    if dim == len(source.shape) - 1:
+        return reduce(sum_of, [layout for layout in filled if layout is not None], source)
+    reads = {tuple(map(reads_along, layout.axes)) if layout is not None else () for layout in filled}
+    return source if len(reads) < 2 else unnamed(source)
+
+
+def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
+    """Tokens of which some are patches, with others before them and behind them; or the patches of several images."""
+    found = [(place, axis, one) for place, axis in enumerate(parts) if axis and (one := patches_along(axis))]
+    if not found:
+        return None
+    place, axis, patches = found[0]
+    if len(found) == 1:
+        return with_patches(axis, sum(sizes), patches.moved(sum(sizes[:place])))
+    is_batch = len(found) == len(parts) and all(one.are_all and one == patches for _, _, one in found)
+    return (*lost(len(parts)), *axis) if is_batch else with_patches(axis, sum(sizes), None)
+
+
+def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
+    """What is stacked or joined, the layout of each, and the first that is known, of scores rather than of sinks."""
+    parts = done.argument(0, "tensors")
+    layouts = [axes.get(x) for x in parts]
+    known = [layout for layout in layouts if layout is not None]
+    return parts, layouts, next((layout for layout in known if layout.are_scores), known[0] if known else None)
+
+
+def _cut_from(
+    parts: Sequence[Tensor], layouts: Sequence[Layout | None], places: Sequence[int]
+) -> tuple[int, Axis, Axis] | None:
+    """The axis, of these, of which all parts are cut from one: its place, the parts as factors of a new one, and what
+    each has; None: they are not. Features are cut along the last axis, windows of tokens along others."""
+    if len({id(x) for x in parts}) < len(parts) or len({x.shape for x in parts}) > 1 or None in layouts:
+        return None
+    for place in places:
+        several = [layout.axes[place] for layout in layouts if layout is not None]
+        origins = [axis[0][0] for axis in several if len(axis) == 1]
+        is_last = place == parts[0].ndim - 1
+        if len(origins) == len({(one, one.cuts, one.beside) for one in origins}) == len(parts) > 1 == len({*several}):
+            ((origin, n),) = several[0]
+            if (origin.maker is not None) == is_last and origin.size % (len(parts) * n) == 0:
+                whole = origin.replace(cuts=(), beside=None)
+                return place, ((whole.replace(step=0), len(parts)),), ((whole, n),)
+    return None
+
+
+def _linear(axes: "Layouts", done: Done) -> Layout:
+    x, weight = done.given("input", "weight")[:2]
+    source = axes.of(x)
+    if _mixes(source, done.result):
+        return source
+    if axes.are_made(weight):
+        return _multiply(axes, done)
+    made = features_made(done.result.shape[-1], weight, source.axes[-1:])
+    return Layout(done.result.shape, (*source.axes[:-1], made))
+
+
+def _convolve(axes: "Layouts", done: Done) -> Layout:
+    x, weight = done.given("input", "weight")[:2]
+    source, place = axes.of(x), x.ndim - weight.ndim + 1
+    if _mixes(source, done.result):
+        return source
+    made = features_made(done.result.shape[place], weight, source.axes[place : place + 1])
+    kept = tuple(map(fitted, source.axes, done.result.shape))
+    stride = done.argument(3, "stride", 1)
+    kernel = tuple(weight.shape[2:])
+    if len(kernel) == 2 and kernel == (tuple(stride) if isinstance(stride, list | tuple) else (stride,) * 2) != (1, 1):
+        kept = (*kept[:-2], *_grid(kept[-2:], done.result.shape[-2:]))
+    return Layout(done.result.shape, (*kept[:place], made, *kept[place + 1 :]))
+
+
+def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
+    """The patches that a convolution cuts an image into, where its steps are as wide as its kernel."""
+    rows, columns = (
+        axis[0][0].derive(size=n) if len(axis) == 1 else Origin(n, is_lost=True)
+        for axis, n in zip(axes, sizes, strict=True)
+    )
+    columns.rows = rows
+    return ((rows, sizes[0]),), ((columns, sizes[1]),)
+
+
+def _mixes(source: Layout, result: Tensor) -> bool:
+    """Whether a layer mixes scores or weights, each of which stays in its place."""
+    return source.are_scores and result.ndim > 3 and result.shape == source.shape
+
+
+def _embed(axes: "Layouts", done: Done) -> Layout:
+    ids, weight = done.given("input", "weight")[:2]
+    *others, tokens = axes.of(ids).axes or ((),)
+    before = [tuple((o.replace(is_input=True), n) for o, n in axis) for axis in others]
+    number = axes.inputs.read(ids, weight.shape[0])
+    if number is not None:
+        ((origin, n),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
+        tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True), n),)
+    return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], weight, ())))
+
+
+def _as_complex(axes: "Layouts", done: Done) -> Layout:
+    source = axes.of(done.first)
+    kept = (*source.axes, lost(2)) if done.result.ndim > len(source.shape) else source.axes[:-1]
+    return Layout(done.result.shape, kept, source.scores)
+
+
+def _sdpa(axes: "Layouts", done: Done) -> Layout:
+    query, _, value = done.given("query", "key", "value")[:3]
+    made = (*axes.of(query).axes[:-1], axes.of(value).axes[-1])
+    return Layout(done.result.shape, tuple(map(fitted, made, done.result.shape)))
+
+
+def _multiply(axes: "Layouts", done: Done) -> Layout:
+    product = product_of(done)
+    shape = done.result.shape
+    if product is None:
+        return Layout(shape, tuple(map(lost, shape)))
+    if len(product.factors) == 2:
+        return layout_of_product(axes, product, shape)
+    named: dict[str, Axis] = {}
+    for names, x in zip(product.axes[::-1], product.factors[::-1], strict=True):  # the first that has a letter counts
+        named |= {
+            letter: axis for letter, axis in zip(names, axes.of(x).axes, strict=True) if letter not in _short(x, names)
+        }
+    summed = tuple(axis for letter, axis in named.items() if letter not in product.result)
+    found = (fitted(named.get(letter, ()), size) for letter, size in zip(product.result, shape, strict=True))
+    scores = axes.of(product.factors[0]).scores if len(product.factors) == 1 else Summed(summed, True)
+    return Layout(shape, tuple(found), scores)
+
+
+def _short(x: Tensor, names: str) -> set[str]:
+    return {letter for letter, size in zip(names, x.shape, strict=True) if size == 1}
+
+
+def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...]) -> Layout:
+    """The layout of a product that has this shape."""
+    sides = [axes.of(x) for x in product.factors]
+    summed = [
+        tuple(axis for place, axis in enumerate(side.axes) if product.summed_over(place, which))
+        for which, side in enumerate(sides)
+    ]
+    own, longer = origins_of(*summed[0], *summed[1]), [_longer(product, which) for which in (0, 1)]
+    alone = longer[0] - longer[1], longer[1] - longer[0]  # what one brings into the result
+    is_shared = bool(longer[0] & longer[1])
+    matrix = next((n for n in (1, 0) if _is_matrix(product, n, is_shared) and not has_rows(sides[n].axes)), None)
+    of_scores = [side.scores for side in sides if side.are_scores]
+    before = of_scores[0] if of_scores else None
+    made: Axis = ()
+    if matrix is not None:
+        columns = math.prod(n for letter, n in zip(product.result, shape, strict=True) if letter in alone[matrix])
+        read = summed[1 - matrix]
+        is_mixture = before is not None and len(read) == 1 and read[0] == fitted(read[0], columns)
+        made = read[0] if is_mixture else features_made(columns, product.factors[matrix], read)
+        if len(alone[matrix]) > 1:
+            made = tuple((origin.replace(step=0), n) for origin, n in made)
+    found: list[Axis] = []
+    for letter, size in zip(product.result, shape, strict=True):
+        if matrix is not None and letter in alone[matrix]:
+            found.append(fitted(made, size))
+            continue
+        there = (
+            side.axes[names.index(letter)] for side, names in zip(sides, product.axes, strict=True) if letter in names
+        )
+        fits = [axis for axis in there if math.prod(n for _, n in axis) == size]
+        is_new = letter in alone[1] and (len(alone[1]) > 1 or letter in product.axes[0])
+        if (
+            is_new and fits
+        ):  # heads of a layer's matrices, or examples, unless tokens of one sequence are on others, too
+            others = alone[1] - {letter}
+            beside = [axis for name, axis in zip(product.axes[1], sides[1].axes, strict=True) if name in others]
+            is_new = not origins_of(fits[0]) & origins_of(*beside)
+        if not fits or (is_new and all(origin.given for origin, _ in fits[0])):
+            found.append(lost(size))
+            continue
+        is_known = [bool(origins_of(axis) & own) for axis in fits]
+        is_lost = [any(origin.is_lost for origin, _ in axis) for axis in fits]
+        best = is_known.index(True) if True in is_known else is_lost.index(False) if False in is_lost else 0
+        found.append(fits[best])
+    if (matrix is None and len(of_scores) < 2) or before is None:  # weights of weights have the heads of the first
+        before = Summed((*summed[0], *summed[1]), before is None and matrix is None)
+    return Layout(shape, tuple(found), before)
+
+
+def _longer(product: Product, which: int) -> set[str]:
+    """The letters of the result that a factor has, but for those along which it is 1 long."""
+    pairs = zip(product.axes[which], product.factors[which].shape, strict=True)
+    return {letter for letter, size in pairs if size > 1 and letter in product.result}
+
+
+def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:
+    """Whether a factor is a layer's matrix, rather than activations; ``is_shared``: both have an axis of the result."""
+    x, other = product.factors[which], product.factors[1 - which]
+    is_parameter = isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
+    return not is_shared and (is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1)))
+
+
+_ROLLS = frozenset(functions("roll"))
+_TURNS = _ROLLS | frozenset(functions("flip"))
+_FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in functions(name)}
+_SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
+
+WAYS: dict[Any, Way] = {
+    func: way
+    for several, way in (
+        (functions("view reshape view_as reshape_as flatten unflatten ravel squeeze unsqueeze"), _reshape),
+        (functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
+        ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
+        (functions("expand expand_as broadcast_to repeat tile repeat_interleave"), _expand),
+        ([Tensor.unfold], _unfold),
+        (functions("hstack"), partial(_joined_along, 1)),
+        (functions("vstack"), partial(_joined_along, 0)),
+        (functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
+        (functions("pad"), _pad),
+        (functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
+        (functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
+        (functions("index_copy"), _index_copy),
+        (functions("empty_like zeros_like ones_like full_like"), _take),
+        (functions("masked_scatter"), put_layout),
+        ([Tensor.copy_], _copy),
+        ([Tensor.__getitem__], index_layout),
+        (functions("narrow select"), _keep),
+        ([torch.stack], _stack),
+        (functions("cat concat concatenate"), _cat),
+        ([F.linear], _linear),
+        (functions("conv1d conv2d conv3d"), _convolve),
+        ([F.embedding], _embed),
+        (functions("view_as_complex view_as_real"), _as_complex),
+        ([F.scaled_dot_product_attention], _sdpa),
+        ([*PRODUCTS, *functions("addmm")], _multiply),
+    )
+    for func in several
+}

@@ -1,0 +1,372 @@
+"""Follows weights from a softmax to the values that they meet.
+
+Drawn is what meets the values, whatever the program has made of the weights by then: masked, gated, made to sum to 1
+again, dropped, cast, or mixed with those of other heads or of another softmax.
+
+Where values meet a part of the weights, the parts are joined. Nothing is drawn of weights of which a part meets none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.errors import MhavizError
+from mhaviz.observe.axes import Layout
+from mhaviz.observe.descent import UNKNOWN, Constant, FixedRows, Sides, are_rows_fixed, why_none
+from mhaviz.observe.functions import COPIES, DROPOUTS, RESHAPES, VIEWS, axis_after, functions
+from mhaviz.observe.handlers import Done, unseen
+from mhaviz.observe.layouts import Layouts
+from mhaviz.observe.marks import Marks
+from mhaviz.observe.order import place_of_queries
+from mhaviz.observe.parts import Parts
+from mhaviz.observe.products import Product, Weighing
+from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How weights have met values.
+
+    Attributes:
+        weights: what is drawn, (…, q_length, k_length).
+        output: what came of them.
+        how: None of weights that have met values part by part.
+        layout, places, alone: of its axes; see ``order_of``.
+        sides: what of it is fixed.
+        is_changed: whether the program has changed what the softmax made: rows sum to anything.
+        visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
+        why_unknown: it is not known which of their keys are which; "" if it is.
+        multiply_again: computes what came of them once more, in its place; None: it would be added to what there is.
+        have_met_again: tells, later on, whether the same weights have met other values since.
+    """
+
+    weights: Tensor
+    output: Tensor
+    how: Weighing | None
+    layout: Layout | None
+    places: Sequence[int]
+    alone: Sequence[int]
+    sides: Sides
+    is_changed: bool
+    visible: Tensor | None
+    why_unknown: str
+    multiply_again: Callable[[], None] | None
+    have_met_again: Callable[[], bool]
+
+
+OnWeights = Callable[[Meeting], None]
+
+OnUnmet = Callable[[str], Callable[[], None]]
+"""Is told, in a line, what is so of weights until they have met values; what it returns is called when they have."""
+
+
+class WeightsByHand:
+    """Follows weights, function by function.
+
+    Args:
+        on_weights: is called with each attention.
+        on_unmet: see ``OnUnmet``.
+        on_unseen: is told, in a line, what looks like attention and is not shown.
+        fixed: knows which tensors are no activations.
+        layouts: of the program's tensors.
+
+    Attributes:
+        marks: of the program's tensors.
+    """
+
+    def __init__(
+        self,
+        on_weights: OnWeights,
+        on_unmet: OnUnmet,
+        on_unseen: Callable[[str], None],
+        fixed: FixedRows,
+        layouts: Layouts,
+    ) -> None:
+        self.on_unseen, self.fixed, self.layouts = on_unseen, fixed, layouts
+        self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
+
+    def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
+        """Follow what a softmax of scores over this axis, counted from the end, has made; ``visible``: see ``Made``."""
+        sinks = scores.sinks if axis == -1 else 0
+        made = Made(scores.axes, axis, tuple(A.shape), (axis,), sinks, visible=visible)
+        if scores.axes.over_fixed(axis) is False:
+            made.unmet = (self._on_unmet(_UNMET),)
+        self._set(A, Weights(made, (axis,), scores.axes.query(axis)))
+
+    def begin_again(self, A: Tensor, axis: int, before: Weights) -> None:
+        """Follow what a softmax has made of other weights."""
+        self._set(A, _changed(A, [before], (axis,)))
+
+    def of(self, x: object) -> Weights | None:
+        """The mark of weights; None of other tensors."""
+        mark = self.marks.get(x)
+        return mark if isinstance(mark, Weights) else None
+
+    def follow(self, done: Done) -> None:
+        """Follow a function of weights that has run."""
+        with unseen():
+            self._follow(done)
+
+    def _follow(self, done: Done) -> None:
+        found = [(x, mark) for x in done.each() if (mark := self.of(x)) is not None]
+        source, mark = found[0]
+        if done.func in VIEWS:
+            for x, view in _views(done, source):
+                self._set(x, self._viewed(mark, done.func, view, source, x))
+            return
+        made = source if done.func is Tensor.__setitem__ and done.args[0] is source else done.result
+        made = made[0] if isinstance(made, tuple) and made else made  # of topk, sort, max
+        if not isinstance(made, Tensor) or not made.is_floating_point():
+            return
+        if done.func in COPIES or done.func in DROPOUTS:
+            self._set(made, replace(mark, drops=mark.drops or (done.func in DROPOUTS and _drops(done))))
+        elif done.func in MULTIPLIES and any(_are_sampled(self.marks.get(x)) for x in done.each()):
+            self.on_unseen("a softmax weighs what grid_sample has read at some points")
+        elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
+            return
+        elif done.func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
+            axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
+            if axes:
+                changed = _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes)))
+                if done.func in _REORDERS and (
+                    done.func in _SORTS or done.args[0] is not source or _is_reordered(done.again(), source, mark)
+                ):
+                    changed.made.why_unknown = _REORDERED
+                self._set(made, changed)
+
+    def _set(self, x: Tensor, mark: Weights | None) -> None:
+        if mark is not None:
+            self.marks.set(x, mark)
+
+    def _viewed(
+        self, mark: Weights, func: Any, view: Callable[[Tensor], Tensor], source: Tensor, x: Tensor
+    ) -> Weights | None:
+        if not mark.views:
+            mark.made.layout = self.layouts.get(source)
+        axes = tuple(axis_after(func, view, source, x, axis) for axis in mark.axes)
+        known = tuple(axis for axis in axes if axis is not None)
+        if not known and func not in RESHAPES:
+            return None
+        is_part = mark.is_part or (x.numel() < source.numel() and not mark.made.is_without_sinks(x, source, known))
+        query = None if mark.query is None else axis_after(func, view, source, x, mark.query)
+        if func in _INDEXED and x.ndim == source.ndim and not x._is_view() and _is_reordered(view, source, mark):
+            changed = _changed(x, [mark], known)
+            changed.made.why_unknown = _REORDERED
+            return changed
+        return replace(mark, axes=known, query=query, views=(*mark.views, view), is_part=is_part)
+
+    def meet(
+        self, product: Product, which: int, result: Tensor, multiply: Callable[[], Tensor], adds: bool = False
+    ) -> None:
+        """Show weights where they first meet values: what else they are multiplied by is of the same attention.
+
+        ``multiply``: computes the product once more. ``adds``: it has been added to what ``result`` held.
+        """
+        A = product.factors[which]
+        mark = self.of(A)
+        assert mark is not None
+        made = mark.made
+        if any(self.of(factor) is not None for factor in product.factors[which + 1 :]):
+            self._meet_weights(product, result)
+            return
+        axis = next((axis for axis in mark.axes if product.summed_over(A.ndim + axis, which)), None)
+        if axis is None:
+            if product.axis_mixed(which) not in (None, mark.query):  # it mixes heads
+                self._set(result, _changed(result, [mark], mark.axes))
+            elif not mark.axes and made.scores != UNKNOWN:
+                made.forget_unmet()
+                self.on_unseen("a softmax whose axis of keys was split, or joined with another, meets values")
+            elif mark.query is not None and product.summed_over(A.ndim + mark.query, which):
+                made.forget_unmet()
+                self.on_unseen(
+                    "a softmax of queries times keys runs over another axis than that by which it meets values"
+                )
+            return
+        if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
+            return  # they are multiplied by a factor for each key as well
+        if made.has_met:
+            made.has_met_again = True
+            return
+        if mark.query is not None and A.shape[mark.query] > 1:
+            letter = product.axes[which][mark.query]
+            if letter in product.others(which) and letter in product.result:
+                product = replace(product, query=letter)
+        how = Weighing(product, which, A.ndim + axis)
+        if made.scores == UNKNOWN and how.places[-2] < 0:  # a router's, unless it is a pool of tokens
+            pairs = zip(product.factors, product.axes, strict=True)
+            keys = [(x, axes.find(product.axes[which][how.axis]) - x.ndim) for x, axes in pairs if x is not A]
+            if not any(place >= -x.ndim and self.layouts.are_tokens(x, place) for x, place in keys):
+                return
+        sides, alone, unclear = self._sides(made, how), how.alone, ""
+        if A.ndim == 1:
+            made.forget_unmet()
+            if not sides.why or made.scores == UNKNOWN:
+                self.on_unseen("a softmax of one query times keys is multiplied by values, query by query")
+            return
+        if (layout := self.layouts.get(A)) is not None:
+            try:
+                how = replace(how, query=place_of_queries(layout, alone, how.places[-2], how.axis))
+            except MhavizError as error:
+                unclear = str(error)
+        if how.is_mixing:
+            unclear = _MIXED
+        elif mark.query not in (None, axis) and not how.keeps(mark.query):
+            unclear = _POOLED
+
+        def multiply_again() -> None:
+            result.copy_(multiply())
+
+        with unseen():
+            why, met = made.why_unknown or unclear, how.as_weights(A)
+            if mark.is_part:
+                self._add_part(mark, how, met, why)
+                assert made.parts is not None
+                joined = made.parts.joined()
+                if joined is None:
+                    return
+                met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
+                layout, places, alone = made.layout, made.parts.order, []
+            else:
+                visible, places = mark.visible(), how.places
+                visible = None if visible is None else how.as_weights(visible)
+                if made.parts is not None:
+                    made.parts.on_complete()
+            made.has_met, made.parts, made.visible = True, None, None
+            made.forget_unmet()
+            shown, repeat = None if mark.is_part else how, None if adds else multiply_again
+            changed, met_again = made.is_changed or mark.drops, lambda: made.has_met_again
+            meeting = Meeting(
+                met, result, shown, layout, places, alone, sides, changed, visible, why, repeat, met_again
+            )
+            self._on_weights(meeting)
+
+    def _meet_weights(self, product: Product, result: Tensor) -> None:
+        """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""
+        found = [self.of(factor) for factor in product.factors]
+        marks = [mark for mark in found if mark is not None]
+        axes = tuple(axis for axis, holders in product.holders().items() if len(holders) == 1)
+        if len(found) == len(marks) == 2 and not any(mark.made.scores.are_fixed for mark in marks) and axes:
+            changed = _changed(result, marks[::-1], axes)
+            changed.made.visible = None
+            self._set(result, replace(changed, query=None))
+
+    def _sides(self, made: Made, how: Weighing) -> Sides:
+        """What is fixed of weights that meet values, and whether they are those of attention."""
+        axes, axis, product = made.scores, made.over, how.product
+        are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) if axis in axes.factors else False
+        scores = (axes.number, axes.factors[axis]) if axis in axes.factors else None
+        if False not in are_fixed and not axes.are_fixed:
+            return Sides(are_fixed, scores=scores)
+        key = product.axes[how.which][how.axis]
+        values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
+        found = {self._is_fixed_along(product, number, key) for number in values}
+        fixed = False if False in found else None if None in found else True
+        why = _NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
+        if not why and product.query:
+            why = "weighs values of each query's own, such as those of experts, not tokens"
+        return Sides(are_fixed, why, scores)
+
+    def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool | None:
+        """Whether what stands along an axis of a factor is fixed: its rows, or the parameters that have made it."""
+        factor = product.factors[number]
+        if (root := self.fixed.root(factor)) is not None:
+            return are_rows_fixed([root])
+        mark, axis = self.marks.get(factor), product.axes[number].index(letter) - factor.ndim
+        if not isinstance(mark, Scores) or mark.are_sums or any(isinstance(root, Constant) for root in mark.axes.roots):
+            return False  # a matrix of constants mixes tokens, as a running mean does
+        return mark.axes.over_fixed(axis) is True
+
+    def _add_part(self, mark: Weights, how: Weighing, met: Tensor, why_unknown: str) -> None:
+        made = mark.made
+        if made.parts is None:
+            made.forget_unmet()
+            made.parts = Parts(made.shape, made.axes, made.sinks, met.device, self._on_unmet(_IN_PARTS))
+        places = made.parts.places
+        for view in mark.views:
+            places = view(places)
+        if not why_unknown:
+            made.parts.add(met, how.as_weights(places))
+
+
+_UNMET = (
+    "a softmax of queries times keys is not seen to meet values, by a product of matrices or a product and its sum, "
+    "and is not drawn"
+)
+_NO_PRODUCT = (
+    "weighs rows by a softmax of scores not seen to be queries times keys, as in additive attention, pools or routers"
+)
+_IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
+_POOLED = "sums over its queries, or over heads, in the product by which it meets values; not shown"
+_MIXED = "mixes its heads in the product by which it meets values; not shown"
+_REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
+
+_CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"
+
+MULTIPLIES = frozenset(functions("mul multiply"))
+_SORTS = frozenset(functions("sort msort"))
+_REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
+_INDEXED = frozenset(functions("getitem index_select"))
+
+
+def _are_sampled(mark: Mark | None) -> bool:
+    return isinstance(mark, Scores) and mark.mapped == SAMPLED
+
+
+def _is_reordered(view: Callable[[Tensor], Tensor], source: Tensor, mark: Weights) -> bool:
+    """Whether a function that keeps numbers as they are puts keys or queries into another order."""
+    for axis in (*mark.axes, *(() if mark.query is None else (mark.query,))):
+        places = torch.arange(source.shape[axis], device=source.device).view(-1, *[1] * (-axis - 1))
+        after = view(places.expand(source.shape))
+        if after.ndim != source.ndim or bool((after.diff(dim=axis) <= 0).any()):
+            return True
+    return False
+
+
+def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Weights:
+    """The mark of other weights that the program has made of some."""
+    hides = [seen for mark in before if (seen := mark.visible()) is not None and seen.shape == x.shape]
+    visible = reduce(torch.logical_or, hides) if len(hides) == len(before) else None
+    why = next((mark.made.why_unknown for mark in before if mark.made.why_unknown), "")
+    why = why or (_CUT if any(mark.is_part for mark in before) else "")
+    first, sinks = before[0].made, max(mark.made.sinks for mark in before)
+    made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
+    made.unmet = tuple(forget for mark in before for forget in mark.made.unmet)
+    return Weights(made, axes, before[0].query)
+
+
+def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
+    """Whether a function that made a tensor may have left each weight in its place, or repeated it for others."""
+    pairs = list(zip(reversed(made.shape), reversed(source.shape), strict=False))
+    return (
+        made.ndim >= source.ndim
+        and all(after >= before for after, before in pairs)
+        and all(made.shape[axis] == source.shape[axis] for axis in axes)
+    )
+
+
+def _views(done: Done, source: Tensor) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+    """Each tensor that a view has made, with what makes it of others of the same shape, and holds none of them."""
+    if not done.args or done.args[0] is not source:
+        return
+    view = done.again()
+    if isinstance(done.result, Tensor):
+        yield done.result, view
+        return
+    for number, x in enumerate(copy(done.result)):  # a loop over a tensor has yet to take from it
+        yield x, partial(_one_of, view, number)
+
+
+def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:
+    several: list[Tensor] = list(view(x))
+    return several[number]
+
+
+def _drops(done: Done) -> bool:
+    """Whether a dropout changes anything: (input, p, training)."""
+    return bool(done.argument(1, "p", 0.5) and done.argument(2, "training", done.kwargs.get("train", True)))
