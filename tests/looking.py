@@ -34,7 +34,6 @@ def traced(model, sentences, target=None, values=False):
 class GivenModel(Model):
     """One attention, which is called with what a test gives: a call for each sentence."""
 
-    layers = kind = None
     device = torch.device("cpu")
 
     def __init__(self, kind, *given):

@@ -5,10 +5,9 @@ Weights, maps, statistics, explanations and checks are made of these calls, by `
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -29,8 +28,6 @@ from mhaviz.records.given import Given
 from mhaviz.records.source import Source
 from mhaviz.records.tokens import Kind, Piece, Text, Tokens, is_run
 from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
-
-_M = TypeVar("_M", bound="Model")
 
 
 @dataclass(frozen=True)
@@ -163,6 +160,7 @@ def _of_run(tokens: Tokens, positions: Sequence[int]) -> Tokens:
 OnAttention = Callable[[SiteCall], None]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Model(ABC):
     """The interface of every model. It stands here, and not in ``models``, as analyses may know no more of a model.
 
@@ -181,10 +179,10 @@ class Model(ABC):
 
     layers: tuple[int, ...] | None = None
     kind: Kind | None = None
-    can_write: bool = False
     norms: bool = False
-    device_name: str = "auto"
-    seed: int = 0
+    can_write = False
+    device_name = "auto"
+    seed = 0
 
     @property
     @abstractmethod
@@ -264,21 +262,19 @@ class Model(ABC):
         """The type of the outputs that it shows beside its weights. Raises MhavizError of a model that shows none."""
         raise only_of_transformers("verify")
 
-    def with_norms(self: _M) -> _M:
+    def with_norms(self) -> Self:
         """The same model, whose calls know the norms of their values behind W_O: see ``AttentionCall.value_norms``.
 
         Raises:
             MhavizError: an attention that is looked at has no W_O that could be found.
         """
-        chosen = copy(self)
-        object.__setattr__(chosen, "norms", True)
-        return chosen
+        return replace(self, norms=True)
 
-    def writing(self: _M, n_tokens: int) -> _M:
+    def writing(self, n_tokens: int) -> Self:
         """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""
         raise only_of_transformers("generate")
 
-    def speaking(self: _M, source: str | None, target: str | None) -> _M:
+    def speaking(self, source: str | None, target: str | None) -> Self:
         """The same model, of which texts are in this language, and what it writes in that; None: as they are.
 
         Raises ArgumentError if it does not know them.
@@ -323,21 +319,18 @@ class Model(ABC):
             raise ArgumentError(f"this looks into one attention, and the model has several; choose by {by}")
         return sites[0]
 
-    def select(self: _M, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> _M:
+    def select(self, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> Self:
         """The same model, of which these layers and this kind of attention are looked at; None: all.
 
         Raises:
             ArgumentError: it has no such attention.
         """
-        chosen = copy(self)
-        object.__setattr__(chosen, "layers", layers)
-        object.__setattr__(chosen, "kind", kind)
         kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
         if kind is not None and kind not in kinds:
             raise ArgumentError(
                 f"{parameter('kind')}: expected a kind of attention that the model has, {', '.join(kinds)}, got {kind}"
             )
-        return chosen
+        return replace(self, layers=layers, kind=kind)
 
     @property
     def has_layers(self) -> bool:
@@ -350,6 +343,7 @@ class Model(ABC):
         return max(site.n_heads for site in self.sites())
 
 
+@dataclass(frozen=True, kw_only=True)
 class CorpusModel(Model):
     """A model that reads many texts in batches, and predicts tokens, or at least makes an embedding of a text.
 

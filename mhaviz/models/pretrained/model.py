@@ -1,7 +1,6 @@
 """A checkpoint of transformers as a ``Model``."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +18,7 @@ from mhaviz.limits import require_comparable
 from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.fingerprint import fingerprint
 from mhaviz.models.pretrained.hooks import field_of, form_of_its_own, run_hooked
-from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
+from mhaviz.models.pretrained.languages import Languages
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.output_projection import mixed_of, output_grams
 from mhaviz.models.pretrained.pieces import cut
@@ -47,31 +46,37 @@ class PretrainedModel(CorpusModel):
     """A model of transformers, and the attentions that were found in it.
 
     Attributes:
-        loaded, found: the model and its attentions; see ``find_sites``.
-        generate: so many tokens a decoder goes on writing; its map covers prompt and continuation.
-        zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
-        languages: those of the texts and of what it writes, of a model of many languages.
+        texts: the model, and what makes its inputs.
+        found: its attentions; see ``find_sites``.
         grams: of each attention, by its number, what ``gram_matrices`` gives, where norms are asked for.
 
     Raises:
         ArgumentError: it cannot write so many tokens, or none at all; languages that it does not know.
     """
 
-    loaded: Loaded
+    texts: Texts
     found: tuple[Site, ...]
-    generate: int = 0
-    zeroed: frozenset[tuple[int, int]] = frozenset()
-    languages: Languages = AS_IT_IS
     grams: Mapping[int, Tensor] | None = None
 
     can_write = True
 
     def __post_init__(self) -> None:
-        self.languages.require_known(self.loaded.tokenizer, self.loaded.name)
-        if self.generate and self._kinds == ("self",):
+        self.texts.languages.require_known(self.loaded.tokenizer, self.loaded.name)
+        if self.texts.generate and self._kinds == ("self",):
             raise ArgumentError(
                 f"{parameter('generate')}: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
             )
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> "PretrainedModel":
+        """A model with all attentions that are found in it. Raises MhavizError as ``find_sites`` does."""
+        loaded, found = find_sites(loaded)
+        return cls(Texts(loaded), found)
+
+    @property
+    def loaded(self) -> Loaded:
+        """The model."""
+        return self.texts.loaded
 
     @property
     def all_sites(self) -> tuple[Site, ...]:
@@ -99,13 +104,13 @@ class PretrainedModel(CorpusModel):
 
     def read(self, given: Given) -> Inputs:
         """The same, and of a pair of texts, a chat, or ids; see ``Model.read``."""
-        inputs = Inputs(tuple(self._speaking(given)._reader.read(given)))
+        inputs = Inputs(tuple(self._speaking(given).texts.read(given)))
         self._require_memory(inputs)
         return inputs
 
     def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
         """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
-        return Inputs(tuple(self._reader.read_without_names(sentences, pieces)))
+        return Inputs(tuple(self.texts.read_without_names(sentences, pieces)))
 
     def cut(self, text: str, most: int, overlap: int | None = None) -> list[Text]:
         """See ``CorpusModel.cut``."""
@@ -159,7 +164,7 @@ class PretrainedModel(CorpusModel):
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
             self._zero(number, module, observed)
 
-        if run_hooked(self.loaded, self._reader.batch(texts), hook, last) is not None:  # it has not come so far
+        if run_hooked(self.loaded, self.texts.batch(texts), hook, last) is not None:  # it has not come so far
             raise form_of_its_own(self.loaded, "try a shorter text")
 
     @property
@@ -212,7 +217,7 @@ class PretrainedModel(CorpusModel):
     def _outputs(self, inputs: Inputs, whole: bool = False) -> Iterator[tuple[tuple[Text, ...], Any]]:
         """What is read at once, and what the model returns of it; see ``run_hooked``."""
         for texts in self._batches(inputs, batched=True):
-            yield texts, run_hooked(self.loaded, self._reader.batch(texts), self._zero, whole=whole)
+            yield texts, run_hooked(self.loaded, self.texts.batch(texts), self._zero, whole=whole)
 
     def _finite(self, x: Tensor) -> Tensor:
         """The same. Raises MhavizError if something is no number; −∞ is what no text can have."""
@@ -229,9 +234,7 @@ class PretrainedModel(CorpusModel):
 
     def zeroing(self, heads: Collection[tuple[Site, int]]) -> "PretrainedModel":
         """See ``CorpusModel.zeroing``."""
-        zeroed = copy(self)  # with what has been found out about how it reads
-        object.__setattr__(zeroed, "zeroed", frozenset((site.number, head) for site, head in heads))
-        return zeroed
+        return replace(self, zeroed=frozenset((site.number, head) for site, head in heads))
 
     def _pieces(self, texts: Sequence[Text], kind: Kind) -> tuple[Piece | None, ...]:
         """Which queries of an attention of this kind count: of what a decoder beside an encoder writes, all."""
@@ -274,7 +277,7 @@ class PretrainedModel(CorpusModel):
         site = self.one_site(inputs)
         recorder = StepRecorder(self.loaded.model, most_values if values else 0)
         self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
-        trace_attention(self.loaded, site.number, site.kind, self._reader.batch(inputs.texts), recorder)
+        trace_attention(self.loaded, site.number, site.kind, self.texts.batch(inputs.texts), recorder)
         tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 
@@ -284,7 +287,7 @@ class PretrainedModel(CorpusModel):
 
     def embed_given(self, given: Given) -> EmbeddedText:
         """The same, and of a pair of texts, a chat, or ids; see ``Model.embed_given``."""
-        loaded, reader, target = self.loaded, self._speaking(given)._reader, given.target
+        loaded, reader, target = self.loaded, self._speaking(given).texts, given.target
         several = reader.read(given, writes=False)
         if len(several) > 1:
             raise ArgumentError(f"this looks into one input, got {len(several)}; give one of them")
@@ -305,17 +308,17 @@ class PretrainedModel(CorpusModel):
 
     def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
         """See ``CorpusModel.read_unnamed``."""
-        return self._reader.read_unnamed(texts)
+        return self.texts.read_unnamed(texts)
 
     @property
     def pads_unseen(self) -> bool:
         """See ``CorpusModel.pads_unseen``."""
-        return not self._reader.padding_is_seen
+        return not self.texts.padding_is_seen
 
     @property
     def max_length(self) -> int | None:
         """The most tokens that the model can read; None: there is no such limit."""
-        return self._reader.max_length
+        return self.texts.max_length
 
     @property
     def identity(self) -> ModelIdentity:
@@ -326,7 +329,7 @@ class PretrainedModel(CorpusModel):
     @property
     def n_embeddings(self) -> int | None:
         """How many tokens it knows; None: it does not tell."""
-        return self._reader.n_embeddings
+        return self.texts.n_embeddings
 
     def describe(self, inputs: Inputs | None = None) -> Source:
         """The model, the attentions that are looked at, and what has been done to its texts."""
@@ -400,29 +403,26 @@ class PretrainedModel(CorpusModel):
         """See ``Model.with_norms``: W_O is found on a few tokens, and verified."""
         self._require_one_process("W_O is found")
         grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[1]))
-        chosen = copy(self)
-        object.__setattr__(chosen, "grams", grams)
-        return chosen
+        return replace(self, grams=grams)
 
     def _require_one_process(self, what: str) -> None:
         if self.loaded.processes > 1:
             raise MhavizError(f"{self.loaded.name}: {what} in one process; run it without torchrun")
 
     def writing(self, n_tokens: int) -> "PretrainedModel":
-        """The same model with ``generate``. Raises ArgumentError as the class does."""
-        return replace(self, generate=n_tokens)
+        """The same model, whose texts have ``generate``. Raises ArgumentError as the class does."""
+        return replace(self, texts=replace(self.texts, generate=n_tokens))
 
     def speaking(self, source: str | None, target: str | None) -> "PretrainedModel":
-        """The same model with ``languages``. Raises ArgumentError if it does not know them."""
+        """The same model, whose texts have ``languages``. Raises ArgumentError if it does not know them."""
         if source is None and target is None:
             return self
-        chosen = replace(self, languages=Languages(source, target))
-        return chosen.select(self.layers, self.kind)
+        return replace(self, texts=replace(self.texts, languages=Languages(source, target)))
 
     @property
     def spoken(self) -> list[str | None]:
         """See ``CorpusModel.spoken``."""
-        return [self.languages.source, self.languages.target]
+        return [self.texts.languages.source, self.texts.languages.target]
 
     def _speaking(self, given: Given) -> "PretrainedModel":
         return self.speaking(given.source_language, given.target_language)
@@ -435,10 +435,6 @@ class PretrainedModel(CorpusModel):
     @cached_property
     def _kinds(self) -> tuple[Kind, ...]:
         return tuple(dict.fromkeys(site.kind for site in self.all_sites))
-
-    @cached_property
-    def _reader(self) -> Texts:
-        return Texts(self.loaded, self.generate, self.languages)
 
     def _require_memory(self, inputs: Inputs) -> None:
         longest, config = inputs.longest, self.loaded.config
@@ -471,7 +467,7 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) ->
     name = str(model.name_or_path) or type(model).__name__
     captured = bool(type(model)._can_set_attn_implementation())
     attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
-    return PretrainedModel(*find_sites(Loaded(name, model, tokenizer, captured, attention)))
+    return PretrainedModel.of(Loaded(name, model, tokenizer, captured, attention))
 
 
 def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:

@@ -7,14 +7,14 @@ def pretrained(model_folder):
     """A family's small model as a source, loaded once."""
     from mhaviz.models.pretrained.loading import load_checkpoint
     from mhaviz.models.pretrained.model import PretrainedModel
-    from mhaviz.models.pretrained.sites import find_sites
 
     loaded = {}
 
     def load(name, generate=0, **wanted):
         if name not in loaded:
-            loaded[name] = find_sites(load_checkpoint(str(model_folder(name)), torch.device("cpu")))
-        return PretrainedModel(*loaded[name], generate).select(**wanted)
+            loaded[name] = PretrainedModel.of(load_checkpoint(str(model_folder(name)), torch.device("cpu")))
+        model = loaded[name].writing(generate) if generate else loaded[name]
+        return model.select(**wanted)
 
     return load
 

@@ -135,7 +135,7 @@ def broken(model_folder, tmp_path):
         tensors = load_file(folder / "model.safetensors")
         tensors[parameter][row] = number
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        return PretrainedModel(*find_sites(load_checkpoint(str(folder), torch.device("cpu"))))
+        return PretrainedModel.of(load_checkpoint(str(folder), torch.device("cpu")))
 
     return make
 

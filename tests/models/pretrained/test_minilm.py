@@ -16,7 +16,6 @@ from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
-from mhaviz.models.pretrained.sites import find_sites
 from mhaviz.records.quantity import ROLLOUT
 
 CLOSE = rounding(depth=6, terms=100)
@@ -27,7 +26,7 @@ TEXTS = ["The animal didn't cross the street because it was too tired.", "Tokeni
 
 @pytest.fixture(scope="module")
 def minilm():
-    return PretrainedModel(*find_sites(load_checkpoint(str(MINILM), torch.device("cpu"))))
+    return PretrainedModel.of(load_checkpoint(str(MINILM), torch.device("cpu")))
 
 
 @pytest.fixture(scope="module")

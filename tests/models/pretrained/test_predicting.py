@@ -8,7 +8,6 @@ from families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
 import mhaviz
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
-from mhaviz.models.pretrained.sites import find_sites
 
 GPT2 = {"vocab_size": V, "n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 4, **ENDS}
 BERT = {"vocab_size": V, **BERT_LIKE, "num_hidden_layers": 1}
@@ -44,9 +43,9 @@ def saved(folder, model, masks=True):
 def test_what_predicts_tokens_is_read_if_it_is_there(tmp_path, make, name, prediction):
     torch.manual_seed(0)
     folder = saved(tmp_path / "model", make())
-    loaded, sites = find_sites(load_checkpoint(str(folder), torch.device("cpu"), predicts=True))
-    assert (type(loaded.model).__name__, PretrainedModel(loaded, sites).prediction) == (name, prediction)
-    assert not any(parameter.isnan().any() for parameter in loaded.model.parameters())
+    model = PretrainedModel.of(load_checkpoint(str(folder), torch.device("cpu"), predicts=True))
+    assert (type(model.loaded.model).__name__, model.prediction) == (name, prediction)
+    assert not any(parameter.isnan().any() for parameter in model.loaded.model.parameters())
 
 
 def test_without_a_token_that_masks_embeddings_are_compared(tmp_path):

@@ -143,7 +143,7 @@ def test_what_the_model_gives_itself(name):
     assert not source.loaded.captured
     assert source.loaded.unshown == family.unshown
     inputs = source.encode([TEXT], TARGET if family.has_encoder else None)
-    fields = source._reader.batch(inputs.texts)
+    fields = source.texts.batch(inputs.texts)
     expected = own_weights(model, family, fields["input_ids"], fields.get("decoder_input_ids"))
     maps = sorted(attention.maps, key=lambda m: ("self", "masked", "cross").index(m.kind))
     assert len(maps) == len(expected)
