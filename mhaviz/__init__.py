@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from mhaviz.attention.map import attention_map as attention_map
     from mhaviz.errors import ArgumentError as ArgumentError
     from mhaviz.errors import MhavizError as MhavizError
+    from mhaviz.inputs.probes import Needle as Needle
+    from mhaviz.inputs.probes import RandomRepeats as RandomRepeats
     from mhaviz.layer.attention import MultiHeadAttention as MultiHeadAttention
     from mhaviz.layer.embedding import Embeddings as Embeddings
     from mhaviz.layer.embedding import PositionalEncoding as PositionalEncoding
     from mhaviz.layer.tokens import tokenize as tokenize
-    from mhaviz.records.probes import Needle as Needle
-    from mhaviz.records.probes import RandomRepeats as RandomRepeats
     from mhaviz.views.figure.display import display_attention as display_attention
 
 _HOMES = {
@@ -50,9 +50,9 @@ _HOMES = {
     "LoadedModel": "api.loaded",
     "MhavizError": "errors",
     "MultiHeadAttention": "layer.attention",
-    "Needle": "records.probes",
+    "Needle": "inputs.probes",
     "PositionalEncoding": "layer.embedding",
-    "RandomRepeats": "records.probes",
+    "RandomRepeats": "inputs.probes",
     "Recording": "api.recording",
     "ablate": "api.studies",
     "attend": "api.studies",

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, settings
 from made import made_map
 
 from mhaviz.cli import app
-from mhaviz.records.ablation import Ablation, Effect, HeadEffects
-from mhaviz.records.attention import Attention
-from mhaviz.records.head_statistics import N_BINS, STATISTICS, Average, HeadAverages, HeadStatistics
-from mhaviz.records.source import Source
+from mhaviz.results.ablation import Ablation, Effect, HeadEffects
+from mhaviz.results.attention import Attention
+from mhaviz.results.head_statistics import N_BINS, STATISTICS, Average, HeadAverages, HeadStatistics
+from mhaviz.results.source import Source
 from mhaviz.views.terminal.safe_console import SafeConsole
 
 settings.register_profile(

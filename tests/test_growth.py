@@ -16,7 +16,7 @@ from mhaviz.cli.shared import console as console_module
 from mhaviz.cli.shared.console import working
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import labels
-from mhaviz.records.report import Report
+from mhaviz.results.report import Report
 from mhaviz.views.figure import sheet as sheet_module
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import fit

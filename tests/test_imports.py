@@ -34,7 +34,7 @@ PARTS = [
     (
         "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"
         "import mhaviz.views.terminal.image, mhaviz.views.figure.image\n"
-        "import mhaviz.records.report, mhaviz.views.data",
+        "import mhaviz.results.report, mhaviz.views.data",
         {"torch"},
     ),
     ("main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),

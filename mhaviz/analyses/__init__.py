@@ -1,1 +1,1 @@
-"""The analyses: each file computes a record, such as rollout or head statistics, from the calls of a model."""
+"""The analyses: each file computes a result, such as rollout or head statistics, from the calls of a model."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.training import AlignmentErrors
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.training import AlignmentErrors
 
 Links = Sequence[tuple[int, int]]
 """(position in source, position in target), from 0."""

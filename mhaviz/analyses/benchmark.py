@@ -13,7 +13,7 @@ import torch
 from mhaviz.analyses.memory import MOST_NOTES, measure_peak
 from mhaviz.devices import free_memory
 from mhaviz.errors import ArgumentError, counted, parameter
-from mhaviz.records.timing import Timing
+from mhaviz.results.timing import Timing
 
 LONGEST = 10**12
 """Tokens; whatever runs at such a length is no computer of today."""

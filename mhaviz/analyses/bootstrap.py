@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mhaviz.analyses.sums import Array, Sums
 from mhaviz.errors import ArgumentError
-from mhaviz.records.head_numbers import LEAST_FOR_INTERVAL, LEVEL
+from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, LEVEL
 
 REPLICATES = 1000
 """As many as papers usually draw for an interval of 95 %."""

@@ -14,8 +14,8 @@ from torch import Tensor
 from mhaviz.analyses.bench import Bench
 from mhaviz.analyses.benchmark import OnProgress, Work, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention, weigh
-from mhaviz.records.complexity import Complexity, CostTerm, LongestInput, Part
-from mhaviz.records.timing import Timing
+from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, Part
+from mhaviz.results.timing import Timing
 
 FLOAT32 = 4  # bytes
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.records.attention import ROUNDING, Attention, AttentionMap
-from mhaviz.records.difference import Change, Difference, Flaw, MapDifference, RowChange
-from mhaviz.records.source import Source
+from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
+from mhaviz.results.difference import Change, Difference, Flaw, MapDifference, RowChange
+from mhaviz.results.source import Source
 
 _BLOCK = 2**20  # numbers that become float64 at a time
 _TINY = np.finfo(np.float64).tiny  # in place of 0, so that 0 / 0 is 0, and so is 0 log 0

@@ -12,7 +12,7 @@ import torch
 from mhaviz.attention.model import Inputs, Model, call_of_one
 from mhaviz.devices import float_array
 from mhaviz.errors import ArgumentError
-from mhaviz.records.explanation import Explanation
+from mhaviz.results.explanation import Explanation
 
 
 def explain(model: Model, inputs: Inputs, position: int, head: int) -> Explanation:

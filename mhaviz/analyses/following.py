@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mhaviz.errors import ArgumentError, counted, parameter
-from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep, Visit
+from mhaviz.results.trace import FollowedElement, ShapeTrace, TraceStep, Visit
 
 
 def follow_element(trace: ShapeTrace, element: Sequence[int]) -> FollowedElement:

@@ -23,7 +23,8 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import CorpusModel, SiteCall, are_tokens, is_counted
 from mhaviz.attention.padding import Padding
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records.head_statistics import (
+from mhaviz.inputs.probes import Probe
+from mhaviz.results.head_statistics import (
     EDGES,
     N_BINS,
     SHOWN,
@@ -33,10 +34,9 @@ from mhaviz.records.head_statistics import (
     HeadAverages,
     HeadStatistics,
 )
-from mhaviz.records.probes import Probe
-from mhaviz.records.quantity import ShownNumbers
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import OF_ONE_TEXT, Kind, Text, Tokens
+from mhaviz.results.quantity import ShownNumbers
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import OF_ONE_TEXT, Kind, Text, Tokens
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")

@@ -21,7 +21,7 @@ from torch.nn import functional
 from mhaviz.analyses.bench import Bench
 from mhaviz.analyses.benchmark import OnProgress, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention
-from mhaviz.records.implementations import Implementation, ImplementationComparison
+from mhaviz.results.implementations import Implementation, ImplementationComparison
 
 REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
 

@@ -16,7 +16,7 @@ from mhaviz.devices import float_array
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.seeding import seeded
 from mhaviz.limits import require_few_tokens
-from mhaviz.records.masking import MaskedSentence, Masking
+from mhaviz.results.masking import MaskedSentence, Masking
 
 
 def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float | None = None, seed: int = 0) -> Masking:

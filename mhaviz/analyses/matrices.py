@@ -15,8 +15,8 @@ from mhaviz.attention.model import Inputs, Model, call_of_one, require_heads
 from mhaviz.devices import float_array
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.limits import require_few_tokens
-from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
-from mhaviz.records.trace import TraceStep
+from mhaviz.results.matrices import HeadMatrices, LayerMatrices, Matrix
+from mhaviz.results.trace import TraceStep
 
 _INPUTS, _MEMORIES = ("X", "X target", "X query"), ("X source", "X key", "E")
 """What the steps of a trace call X of the queries, and X of keys that are of another text."""

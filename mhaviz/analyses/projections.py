@@ -15,7 +15,7 @@ from torch import Tensor
 from mhaviz.analyses.difference import jensen_shannon
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.layer.attention import weigh
-from mhaviz.records.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
+from mhaviz.results.projections import ProjectionComparison, ProjectionInputs, ProjectionStage
 
 
 def compare_projections(inputs: ProjectionInputs, include_self: bool = False) -> ProjectionComparison:

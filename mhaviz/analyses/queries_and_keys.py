@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import SiteCall
-from mhaviz.records.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
+from mhaviz.results.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
 
 _LONG = 2048  # tokens; weights of longer inputs are small, and so are the errors of coarser steps
 _AT_ONCE = 2**19  # weights: so few that what is freed leaves no holes in memory as large as a layer

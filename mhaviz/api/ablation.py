@@ -8,10 +8,10 @@ from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.api.corpora import Corpus, tell_left_out
 from mhaviz.attention.model import CorpusModel, Site
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.probes import Probe, RandomRepeats
 from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
 from mhaviz.models.load import Notice
-from mhaviz.records.ablation import Ablation
-from mhaviz.records.probes import Probe, RandomRepeats
+from mhaviz.results.ablation import Ablation
 
 HeadNumber = tuple[int, int]
 """A head by the number of its layer and its own, both from 0."""
@@ -36,16 +36,16 @@ def ablation(
     study = AblationStudy(model, heads, bootstrap, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
     batches = CorpusBatches(corpus.sentences, model.lengths, model.max_length, most)
-    behind = 0.0
+    done = 0.0
     for batch in batches:
 
-        def on_pass(passes: int, before: float = behind, ahead: float = batch.done - behind) -> None:
-            on_progress(before + ahead * passes / study.n_passes, batches.behind.taken)
+        def on_pass(passes: int, before: float = done, ahead: float = batch.done - done) -> None:
+            on_progress(before + ahead * passes / study.n_passes, batches.progress.taken)
 
         study.add(model.encode_unnamed(batch.texts, batch.pieces), batch.numbers, on_pass)
-        behind = batch.done
-    tell_left_out(batches.behind, model.max_length, on_notice)
-    return replace(study.result(model.describe(), batches.behind.too_long), probe=probe)
+        done = batch.done
+    tell_left_out(batches.progress, model.max_length, on_notice)
+    return replace(study.result(model.describe(), batches.progress.too_long), probe=probe)
 
 
 def without_heads(model: CorpusModel, heads: Iterable[HeadNumber]) -> CorpusModel:

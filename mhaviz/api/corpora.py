@@ -14,13 +14,13 @@ from mhaviz.api.parts import joined, require_alike, result_of, study_of
 from mhaviz.attention.model import CorpusModel
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.files.parts import read_part, require_version, write_part
+from mhaviz.inputs.probes import Probe, RandomRepeats
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
 from mhaviz.models.load import Notice
 from mhaviz.processes import connect, gathered, this_process
-from mhaviz.records.corpus_part import SUFFIX, Behind, CorpusPart, Shard, part_of_process
-from mhaviz.records.probes import Probe, RandomRepeats
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Text
+from mhaviz.results.corpus_part import SUFFIX, CorpusPart, Progress, Shard, part_of_process
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Text
 
 _SECONDS = 5.0  # between two saved states
 _SHARE = 20  # so many times as long is computed as is saved
@@ -161,7 +161,7 @@ class Corpus:
             **study.options,
         }
         plain = json.loads(json.dumps(options))  # as they are read from a file again: with lists in place of tuples
-        part = CorpusPart(study.name, __version__, (), plain, self.own_shard, Behind(), source, {})
+        part = CorpusPart(study.name, __version__, (), plain, self.own_shard, Progress(), source, {})
         if self.resume and path is not None:
             part = _gone_on_from(path, _identified(part, models), study, on_notice)
         longest = min((one.max_length for one in models if one.max_length is not None), default=None)
@@ -170,21 +170,21 @@ class Corpus:
             return () if longest is None else _same_pieces(models, text, longest, self.overlap)
 
         sentences, block = with_block_size(self.sentences)
-        block = part.behind.block or block  # what comes after what has been read may change, and be longer
+        block = part.progress.block or block  # what comes after what has been read may change, and be longer
         batches = CorpusBatches(
-            sentences, first.lengths, longest, shard=part.shard, after=part.behind, block=block, cut=cut
+            sentences, first.lengths, longest, shard=part.shard, after=part.progress, block=block, cut=cut
         )
         keeps, saved, patience = self.keeps_at_end, time.monotonic(), _SECONDS
         for batch in batches:
             study.read(models, batch.texts, batch.pieces, batch.numbers)
-            on_progress(batch.done, batches.behind.taken)
+            on_progress(batch.done, batches.progress.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
-                part = replace(_identified(part, models), behind=batches.behind, arrays=study.arrays())
+                part = replace(_identified(part, models), progress=batches.progress, arrays=study.arrays())
                 keeps = self._save(part, path, on_notice)
                 path = path if keeps else None
                 saved = time.monotonic()
                 patience = max(_SECONDS, _SHARE * (saved - start))
-        part = replace(part, behind=batches.behind, arrays=study.arrays())
+        part = replace(part, progress=batches.progress, arrays=study.arrays())
         if path is not None and keeps:
             part = _identified(part, models)
             self._save(part, path, on_notice)
@@ -193,7 +193,7 @@ class Corpus:
             part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
             if self.part is not None and not self.is_scratch:
                 write_part(part, Path(self.part))
-        tell_left_out(part.behind, longest, on_notice, self.overlap, part.shard.is_whole)
+        tell_left_out(part.progress, longest, on_notice, self.overlap, part.shard.is_whole)
         return result_of(part)
 
     def _save(self, part: CorpusPart, path: Path, on_notice: Notice) -> bool:
@@ -229,9 +229,9 @@ def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice)
         raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
     with as_one_line(f"cannot go on from {name}"):
         study.join(study_of(kept))
-    read = f"sentence {kept.behind.read:,}"
-    on_notice(f"{name} is complete" if kept.behind.is_all else f"going on after {read}, where {name} has come to")
-    return replace(part, behind=kept.behind)
+    read = f"sentence {kept.progress.read:,}"
+    on_notice(f"{name} is complete" if kept.progress.is_all else f"going on after {read}, where {name} has come to")
+    return replace(part, progress=kept.progress)
 
 
 def _same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: int | None) -> Sequence[Text]:
@@ -246,7 +246,7 @@ def _same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: i
 
 
 def tell_left_out(
-    behind: Behind,
+    progress: Progress,
     most: int | None,
     on_notice: Notice,
     overlap: int | None = None,
@@ -255,7 +255,7 @@ def tell_left_out(
     """Say which sentences were left out or cut.
 
     Args:
-        behind: what has been read.
+        progress: what has been read.
         most: the most tokens that the model reads at once; None: any number.
         on_notice: is told, a line each.
         overlap: what pieces share; see ``CorpusModel.cut``.
@@ -270,20 +270,20 @@ def tell_left_out(
         return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"
 
     said = []
-    if behind.too_long:
-        why = f"expected at most {most:,} tokens, got up to {behind.longest:,}"
-        said.append(f"{were(behind.too_long)} left out: {why}")
-    if behind.empty:
-        said.append(f"{were(behind.empty)} left out: the model's tokenizer finds no token")
-    if not behind.read:
+    if progress.too_long:
+        why = f"expected at most {most:,} tokens, got up to {progress.longest:,}"
+        said.append(f"{were(progress.too_long)} left out: {why}")
+    if progress.empty:
+        said.append(f"{were(progress.empty)} left out: the model's tokenizer finds no token")
+    if not progress.read:
         raise ArgumentError("expected at least one sentence, got none")
-    if not behind.taken and is_whole:
+    if not progress.taken and is_whole:
         raise MhavizError(f"expected a sentence that the model can read: {'; '.join(said)}")
-    if behind.cut:
+    if progress.cut:
         shared = "a quarter of that" if overlap is None else f"{overlap:,}"
         said.append(
-            f"{were(behind.cut)} cut into pieces of {most:,} tokens that overlap by {shared}, as up to "
-            f"{behind.longest:,} tokens are more than the model reads at once; each query counts once"
+            f"{were(progress.cut)} cut into pieces of {most:,} tokens that overlap by {shared}, as up to "
+            f"{progress.longest:,} tokens are more than the model reads at once; each query counts once"
         )
     for notice in said:
         on_notice(notice)

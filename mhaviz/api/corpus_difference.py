@@ -10,10 +10,10 @@ from mhaviz.api.corpora import Corpus, Texts
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
-from mhaviz.records.corpus_difference import CorpusDifference
-from mhaviz.records.difference import Limits
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind
+from mhaviz.results.corpus_difference import CorpusDifference
+from mhaviz.results.difference import Limits
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Kind
 
 
 def diff_models(
@@ -40,7 +40,7 @@ def diff_models(
         texts: a sentence, or several, one after the other; or a ``Corpus``.
         layer, kind: the attentions that are compared; None: all.
         fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
-            become the record's ``limits``, and what is ``above`` them is told.
+            become the result's ``limits``, and what is ``above`` them is told.
         source_language, target_language: as in ``LoadedModel.head_statistics``.
         on_notice: is told of texts that were left out.
         on_progress: is called with how much is done, from 0 to 1, and how many texts that are.

@@ -9,7 +9,7 @@ from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.models.trained_model import TrainedModel, source_target_maps
 from mhaviz.pages.labels import visible
-from mhaviz.records.training import Evaluation
+from mhaviz.results.training import Evaluation
 from mhaviz.training import TRANSLATION, evaluation
 from mhaviz.training.corpus import Corpus, read_pairs
 from mhaviz.training.grammar import NAME, translation_corpus

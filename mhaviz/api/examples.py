@@ -6,11 +6,11 @@ from dataclasses import replace
 from mhaviz.analyses.weights import attention_weights, map_sizes
 from mhaviz.api.long_inputs import page_size
 from mhaviz.attention.model import CorpusModel, Inputs, Model
+from mhaviz.inputs.given import Given
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import Notice
-from mhaviz.records.given import Given
-from mhaviz.records.head_statistics import HeadStatistics
+from mhaviz.results.head_statistics import HeadStatistics
 
 
 def watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[Sentence]) -> Iterator[Sentence]:

@@ -19,24 +19,24 @@ from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.given import Given, GivenOptions
+from mhaviz.inputs.probes import Probe
 from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers
-from mhaviz.records.ablation import Ablation
-from mhaviz.records.attention import Attention
-from mhaviz.records.embeddings import EmbeddedText
-from mhaviz.records.explanation import Explanation
-from mhaviz.records.given import Given, GivenOptions
-from mhaviz.records.head_statistics import SHOWN, HeadStatistics
-from mhaviz.records.masking import Masking
-from mhaviz.records.matrices import LayerMatrices
-from mhaviz.records.probes import Probe
-from mhaviz.records.quantity import NORM, WEIGHT, ShownMaps, ShownNumbers, require_shown
-from mhaviz.records.report import Report
-from mhaviz.records.scaling import ScalingComparison, ScalingSweep
-from mhaviz.records.tokens import Kind, is_run
-from mhaviz.records.trace import ShapeTrace
+from mhaviz.results.ablation import Ablation
+from mhaviz.results.attention import Attention
+from mhaviz.results.embeddings import EmbeddedText
+from mhaviz.results.explanation import Explanation
+from mhaviz.results.head_statistics import SHOWN, HeadStatistics
+from mhaviz.results.masking import Masking
+from mhaviz.results.matrices import LayerMatrices
+from mhaviz.results.quantity import NORM, WEIGHT, ShownMaps, ShownNumbers, require_shown
+from mhaviz.results.report import Report
+from mhaviz.results.scaling import ScalingComparison, ScalingSweep
+from mhaviz.results.tokens import Kind, is_run
+from mhaviz.results.trace import ShapeTrace
 
 if TYPE_CHECKING:
     import torch

@@ -12,11 +12,11 @@ from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.pages.map_words import cells_texts
-from mhaviz.records.quantity import WEIGHT, Cells, Quantity
+from mhaviz.results.quantity import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 
-_COPIES = 3  # of the weights: those of the layer, of the record, of the picture
+_COPIES = 3  # of the weights: those of the layer, of the result, of the picture
 _MANY_CELLS = 2**26  # 256 MiB of weights, more than pictures have pixels for
 _DRAWN_CELLS = 2**24  # of these so many are kept: a third of the pixels of the largest picture, beside titles and gaps
 _LEAST_DRAWN = 32  # cells of a side: as many as the smallest picture of a head on a page for the browser

@@ -10,8 +10,8 @@ from typing import Any
 from mhaviz.analyses.sums import Study
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
-from mhaviz.records.corpus_part import CorpusPart, Shard
-from mhaviz.records.source import Source
+from mhaviz.results.corpus_part import CorpusPart, Shard
+from mhaviz.results.source import Source
 
 _LISTED = 8  # shards that an error names
 
@@ -46,9 +46,9 @@ def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None =
 
 
 def result_of(part: CorpusPart) -> Any:
-    """The record of a part. Raises MhavizError if its arrays cannot be."""
+    """The result of a part. Raises MhavizError if its arrays cannot be."""
     with as_one_line(f"{part.study}: the part's numbers cannot be read"):
-        return study_of(part).result(source_of(part), part.behind.too_long)
+        return study_of(part).result(source_of(part), part.progress.too_long)
 
 
 def study_of(part: CorpusPart) -> Study:
@@ -61,7 +61,7 @@ def study_of(part: CorpusPart) -> Study:
 
 def source_of(part: CorpusPart) -> Source:
     """Where the numbers of a part come from, which shard they are of, if it is not all, and how many texts were cut."""
-    source, shard, n_cut = part.source, part.shard, part.behind.cut
+    source, shard, n_cut = part.source, part.shard, part.progress.cut
     footnote, details = source.footnote, dict(source.details)
     if not shard.is_whole:
         footnote, details["shard"] = f"{footnote}, shard {shard}", [shard.number, shard.count]
@@ -75,10 +75,10 @@ def merge_parts(paths: Sequence[Path]) -> CorpusPart:
     if not paths:
         raise ArgumentError("merge: expected the files of all shards, got none")
     whole = joined([(str(path), read_part(path)) for path in paths])
-    if not whole.behind.taken:
+    if not whole.progress.taken:
         raise MhavizError(
-            f"expected a sentence that the model can read, got {whole.behind.too_long:,} that are too long, and "
-            f"{whole.behind.empty:,} without a token"
+            f"expected a sentence that the model can read, got {whole.progress.too_long:,} that are too long, and "
+            f"{whole.progress.empty:,} without a token"
         )
     return whole
 
@@ -106,7 +106,7 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     in_order = [by_shard[number] for number in sorted(by_shard)]
     for name, part in in_order:
         _require_complete(part, name)
-        text, of_first = part.behind, in_order[0][1].behind
+        text, of_first = part.progress, in_order[0][1].progress
         if (text.read, text.digest) != (of_first.read, of_first.digest):
             raise MhavizError(
                 f"{name} is of another text than {in_order[0][0]}: {text.read:,} sentences with the digest "
@@ -120,16 +120,16 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     (name, whole), *others = in_order
     with as_one_line(f"cannot read {name}"):
         study = study_of(whole)
-    behind = whole.behind
+    progress = whole.progress
     for name, part in others:
         with as_one_line(f"cannot join {name}"):
             study.join(study_of(part))
-        behind = behind.joined(part.behind)
-    if (counted := behind.taken + behind.too_long + behind.empty) != behind.read:
+        progress = progress.joined(part.progress)
+    if (counted := progress.taken + progress.too_long + progress.empty) != progress.read:
         raise MhavizError(
-            f"expected all {behind.read:,} sentences of the text in the parts, got {counted:,}; read it again"
+            f"expected all {progress.read:,} sentences of the text in the parts, got {counted:,}; read it again"
         )
-    return replace(whole, shard=Shard(), behind=behind, arrays=study.arrays())
+    return replace(whole, shard=Shard(), progress=progress, arrays=study.arrays())
 
 
 def require_alike(part: CorpusPart, name: str, other: CorpusPart, other_name: str) -> None:
@@ -163,9 +163,9 @@ def _told(what: str, part: CorpusPart) -> str:
 
 
 def _require_complete(part: CorpusPart, name: str) -> None:
-    if not part.behind.is_all:
+    if not part.progress.is_all:
         raise MhavizError(
-            f"{name}, shard {part.shard}, is not complete: it has come to sentence {part.behind.read:,}; go on with "
+            f"{name}, shard {part.shard}, is not complete: it has come to sentence {part.progress.read:,}; go on with "
             f"{parameter('resume')}"
         )
 

@@ -10,9 +10,9 @@ from mhaviz.analyses.benchmark import OnProgress
 from mhaviz.analyses.complexity import measure_complexity
 from mhaviz.devices import free_memory, resolve_device
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records.complexity import Complexity
-from mhaviz.records.implementations import ImplementationComparison
-from mhaviz.records.projections import ProjectionComparison
+from mhaviz.results.complexity import Complexity
+from mhaviz.results.implementations import ImplementationComparison
+from mhaviz.results.projections import ProjectionComparison
 
 
 def compare_projections(

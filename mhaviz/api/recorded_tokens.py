@@ -17,7 +17,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
 from mhaviz.observe.order import NO_ORDER, Order
 from mhaviz.observe.patches import Patches
-from mhaviz.records.tokens import Tokens, patch_names, patch_tokens
+from mhaviz.results.tokens import Tokens, patch_names, patch_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -29,10 +29,10 @@ from mhaviz.observe.mode import Watch
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
 from mhaviz.observe.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
-from mhaviz.records.attention import Attention, AttentionMap
-from mhaviz.records.head_statistics import HeadStatistics
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.head_statistics import HeadStatistics
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 
 if TYPE_CHECKING:
     from torch import nn

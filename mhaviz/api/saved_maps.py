@@ -9,9 +9,9 @@ from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
-from mhaviz.records.attention import Attention
-from mhaviz.records.difference import Difference, Limits
-from mhaviz.records.tokens import Kind
+from mhaviz.results.attention import Attention
+from mhaviz.results.difference import Difference, Limits
+from mhaviz.results.tokens import Kind
 
 
 def read(
@@ -63,7 +63,7 @@ def diff(
         layer: maps of this layer alone; of two, that of ``before`` with that of ``after``; None: all.
         head: these heads alone, where one of the two may have more; None: all.
         fail_above, fail_above_row: the largest divergence of a head, and of a row, that are allowed, in bits; they
-            become the record's ``limits``.
+            become the result's ``limits``.
 
     Raises:
         ArgumentError: there is no such layer or head; limits that cannot be.

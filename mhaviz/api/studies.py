@@ -14,8 +14,8 @@ from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer import embedding as textbook
 from mhaviz.limits import require_comparable
-from mhaviz.records.embeddings import PositionTable
-from mhaviz.records.source import Source
+from mhaviz.results.embeddings import PositionTable
+from mhaviz.results.source import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.tiled_pass import TiledPass
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import check_mask_axes
-from mhaviz.records.quantity import NORM, WEIGHT
+from mhaviz.results.quantity import NORM, WEIGHT
 
 
 def attention_map(

@@ -19,15 +19,15 @@ from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
 from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError, MhavizError, parameter
-from mhaviz.records.ablation import Prediction
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.corpus_part import ModelIdentity
-from mhaviz.records.embeddings import EmbeddedText
-from mhaviz.records.given import Given
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind, Piece, Text, Tokens, is_run
-from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
+from mhaviz.inputs.given import Given
+from mhaviz.results.ablation import Prediction
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.corpus_part import ModelIdentity
+from mhaviz.results.embeddings import EmbeddedText
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Kind, Piece, Text, Tokens, is_run
+from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 
 @dataclass(frozen=True)

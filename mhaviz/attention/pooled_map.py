@@ -9,12 +9,12 @@ from torch import Tensor
 
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.limits import MOST_CELLS
-from mhaviz.records.attention import Attention, AttentionMap
-from mhaviz.records.axis import Axis, cell_edges
-from mhaviz.records.quantity import WEIGHT, Quantity, Reduction
-from mhaviz.records.shown import Shown
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind, Tokens
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis, cell_edges
+from mhaviz.results.quantity import WEIGHT, Quantity, Reduction
+from mhaviz.results.result import Result
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Kind, Tokens
 
 Window = tuple[int, int, int, int]
 """The first query and the end, the first key and the end."""
@@ -115,7 +115,7 @@ class Pooling:
 
 
 @dataclass(frozen=True)
-class PooledMap(Shown):
+class PooledMap(Result):
     """The weights of every head in the cells of a picture, and what else was asked for; a notebook shows it.
 
     Attributes:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.records.attention import LARGEST
+from mhaviz.results.attention import LARGEST
 
 _AT_ONCE = 2**24  # scores that are in memory at a time
 

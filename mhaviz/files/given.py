@@ -7,7 +7,7 @@ from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.files.errors import name_of
 from mhaviz.files.json_files import read_json
 from mhaviz.files.texts import read_lines
-from mhaviz.records.given import Message, require_messages
+from mhaviz.inputs.given import Message, require_messages
 
 _BETWEEN = re.compile(r"[\s,]+")
 

@@ -15,8 +15,8 @@ from mhaviz.files.json_files import memory_of
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.writing import write_whole
 from mhaviz.memory import free_main_memory, shortage
-from mhaviz.records.corpus_part import SUFFIX, Behind, CorpusPart, ModelIdentity, Shard
-from mhaviz.records.saved_form import METADATA, describe_source, restore_source
+from mhaviz.results.corpus_part import SUFFIX, CorpusPart, ModelIdentity, Progress, Shard
+from mhaviz.results.saved_form import METADATA, describe_source, restore_source
 
 _FORMAT = 3  # 1: sums were int64; 2: the bootstrap was among the arrays
 _MOST_OF_A_BLOCK = 2**16  # sentences, which are read at once
@@ -33,7 +33,7 @@ class _Description(msgspec.Struct):
     models: Annotated[tuple[ModelIdentity, ...], msgspec.Meta(min_length=1)]
     options: dict[str, Any]
     shard: Shard
-    behind: Behind
+    progress: Progress = msgspec.field(name="behind")
 
 
 def write_part(part: CorpusPart, path: Path) -> None:
@@ -41,7 +41,7 @@ def write_part(part: CorpusPart, path: Path) -> None:
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
-    said = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.behind)
+    said = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.progress)
     about = describe_source(part.source) | msgspec.to_builtins(said) | {"format": _FORMAT}
     content = save(arrays, {METADATA: json.dumps(about)})
     write_whole([(path, lambda stream: stream.write(content))])
@@ -80,11 +80,11 @@ def read_part(path: Path) -> CorpusPart:
 def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> CorpusPart:
     """Raises ValueError for what cannot be that of a part."""
     saved = msgspec.convert(description, _Description)
-    behind = saved.behind
-    if not 0 <= behind.read < 2**63 or not bool(behind.read) <= behind.block <= _MOST_OF_A_BLOCK:
+    progress = saved.progress
+    if not 0 <= progress.read < 2**63 or not bool(progress.read) <= progress.block <= _MOST_OF_A_BLOCK:
         raise ValueError(f"behind: expected blocks of 1 to {_MOST_OF_A_BLOCK:,} sentences")
     source = restore_source(description)
-    return CorpusPart(saved.study, saved.mhaviz, saved.models, saved.options, saved.shard, behind, source, arrays)
+    return CorpusPart(saved.study, saved.mhaviz, saved.models, saved.options, saved.shard, progress, source, arrays)
 
 
 def require_version(part: CorpusPart, name: str) -> None:

@@ -11,8 +11,8 @@ from hashlib import sha256
 from itertools import chain, count, islice
 
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.records.corpus_part import Behind, Shard
-from mhaviz.records.tokens import Text
+from mhaviz.results.corpus_part import Progress, Shard
+from mhaviz.results.tokens import Text
 
 MOST_TOKENS = 2048
 """Of a batch, padding included."""
@@ -56,7 +56,7 @@ class CorpusBatch:
     Attributes:
         texts: the sentences, the longest first.
         numbers: of these sentences in the corpus, from 0.
-        done: the share of the corpus that is behind with them, from 0 to 1.
+        done: the share of the corpus that has been read with them, from 0 to 1.
         ends_block: whether nothing of its block is left.
         pieces: for each sentence what is read in its place, such as a piece of it, as it is too long; None: itself.
     """
@@ -92,17 +92,17 @@ class CorpusBatches:
         max_length: int | None = None,
         most_tokens: int = MOST_TOKENS,
         shard: Shard | None = None,
-        after: Behind | None = None,
+        after: Progress | None = None,
         block: int = MOST_OF_A_BLOCK,
         cut: Callable[[str], Sequence[Text]] | None = None,
     ) -> None:
         self._sentences, self._length_of, self._max_length = sentences, length_of, max_length
         self._most_tokens, self._shard, self._block = most_tokens, shard or Shard(), block
-        self._after, self._cut = after or Behind(), cut
+        self._after, self._cut = after or Progress(), cut
         self._counts, self._read, self._text = replace(self._after, is_all=False), 0, sha256()
 
     @property
-    def behind(self) -> Behind:
+    def progress(self) -> Progress:
         """What has been read so far; after the last batch of a block, what can be gone on from."""
         return replace(self._counts, read=self._read, digest=self._text.hexdigest(), block=self._block)
 
@@ -150,7 +150,7 @@ class CorpusBatches:
     def _batches(self, block: Sequence[tuple[int, Sentence]], before: float) -> Iterator[CorpusBatch]:
         """Of a block, the longest first: what does not fit into memory should say so at once.
 
-        ``before``: the share of the corpus that is behind before it.
+        ``before``: the share of the corpus that has been read before it.
         """
         unread = iter(self._length_of([sentence.text for _, sentence in block if sentence.tokens is None]))
         lengths = [len(one.tokens.source) if one.tokens else next(unread) for _, one in block]

@@ -15,7 +15,7 @@ from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, require_no_mask
-from mhaviz.records.tokens import Kind, Text, Tokens
+from mhaviz.results.tokens import Kind, Text, Tokens
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
 from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import Vocabulary, tokenize
-from mhaviz.records.embeddings import SINUSOIDS, InputPart
-from mhaviz.records.tokens import Kind, Text, Tokens
+from mhaviz.results.embeddings import SINUSOIDS, InputPart
+from mhaviz.results.tokens import Kind, Text, Tokens
 
 PIECE = 4096
 """So many tokens of a long input are embedded and projected at once."""
@@ -55,7 +55,7 @@ class LayerInputs(Inputs):
 
     @property
     def details(self) -> dict[str, object]:
-        """What was given, for a record's source."""
+        """What was given, for a result's source."""
         given = {"sentences": list(self.sentences) or None, "target": self.target}
         return {name: value for name, value in given.items() if value is not None}
 

@@ -23,11 +23,11 @@ from mhaviz.limits import require_comparable
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Side, embedded_parts, sentence_inputs
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.records.embeddings import EmbeddedText
-from mhaviz.records.projections import ProjectionInputs
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind, Tokens
-from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
+from mhaviz.results.embeddings import EmbeddedText
+from mhaviz.results.projections import ProjectionInputs
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Kind, Tokens
+from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 WORKED_EXAMPLE = (
     "I wonder what will come next!",

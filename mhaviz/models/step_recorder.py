@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records.trace import TraceStep
+from mhaviz.results.trace import TraceStep
 
 _aten = torch.ops.aten
 _MOVES = {_aten.clone, _aten.copy_, _aten._to_copy, _aten._unsafe_view, _aten.contiguous}

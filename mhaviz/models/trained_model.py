@@ -20,12 +20,12 @@ from mhaviz.layer.transformer import Translator
 from mhaviz.limits import require_comparable
 from mhaviz.models.layer_inputs import embedded_parts, words_of
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.embeddings import EmbeddedText
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import KIND_NAMES, Kind, Text, Tokens
-from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.embeddings import EmbeddedText
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import KIND_NAMES, Kind, Text, Tokens
+from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair

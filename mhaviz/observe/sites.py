@@ -18,7 +18,7 @@ from mhaviz.observe.axes import Part
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, Order
-from mhaviz.records.tokens import OF_ONE_TEXT, Kind
+from mhaviz.results.tokens import OF_ONE_TEXT, Kind
 
 MOST_SITES = 4096
 """So many attentions are told apart."""

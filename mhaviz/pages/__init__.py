@@ -1,1 +1,1 @@
-"""What is shown of every record: titles, texts, tables and curves, decided before anybody draws them."""
+"""What is shown of every result: titles, texts, tables and curves, decided before anybody draws them."""

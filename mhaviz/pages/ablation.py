@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mhaviz.inputs.probes import RandomRepeats
 from mhaviz.pages.blocks import Block, Page, Panels, Text
 from mhaviz.pages.head_numbers import Measure, Order, known_measures, layers_by_heads, ranking_table, reading_text
 from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
-from mhaviz.records.ablation import EFFECTS, Ablation, HeadEffects, Prediction
-from mhaviz.records.probes import RandomRepeats
+from mhaviz.results.ablation import EFFECTS, Ablation, HeadEffects, Prediction
 
 _CHANGES: Mapping[Prediction, str] = {
     "next token": "KL(p ‖ q) of the next token's distribution p, and q without the head, in bits",

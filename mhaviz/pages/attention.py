@@ -11,7 +11,7 @@ from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_t
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.registry import MAP_SUFFIXES, shown
-from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.results.attention import Attention, AttentionMap
 
 
 @shown(Attention, MAP_SUFFIXES)
@@ -67,7 +67,7 @@ def _belongs(m: AttentionMap, group: dict[int, AttentionMap]) -> bool:
 
 
 def _tells_layer(attention: Attention) -> bool:
-    """Whether a map must name its layer: there are several in the record, or in the model or program that it is of."""
+    """Whether a map must name its layer: there are several in the result, or in the model or program that it is of."""
     counts = [attention.source.details.get(name, 1) for name in ("n_layers", "n_attentions")]
     return len({m.layer for m in attention.maps}) > 1 or any(isinstance(n, int) and n > 1 for n in counts)
 

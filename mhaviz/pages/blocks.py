@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mhaviz.pages.panels import DIVERGING, INK, WEIGHT, Panel, Scale, values_beyond
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.quantity import Cells
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import Cells
+from mhaviz.results.tokens import Tokens
 
 NOTHING = "–"
 """What stands where there is no number."""
@@ -194,7 +194,7 @@ class Heads:
         cell_text: what a cell of a picture is, if it is not a number between one query and one key.
         says_cell: whether that stands under this picture, and not with what else is said of all.
         table: what each head does.
-        place: of the first map in the record.
+        place: of the first map in the result.
         by_layer: the same a layer at a time, for media that have no room for several rows of heads; empty where it is
             shown together everywhere.
         module: what the program that was recorded calls the attention, or those of all layers: "blocks.*.attn".
@@ -306,7 +306,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Page:
-    """What is shown of a record.
+    """What is shown of a result.
 
     Attributes:
         title: stands over everything; "" where pictures have titles.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
-from mhaviz.records.complexity import Complexity
+from mhaviz.results.complexity import Complexity
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
 _PARTS = ("projections", "scores, softmax, mix", "whole layer")

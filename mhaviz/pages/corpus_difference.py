@@ -10,7 +10,7 @@ from mhaviz.pages.head_numbers import key_columns, layers_by_heads, reading_text
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import bits_text, counted, left_out_text
-from mhaviz.records.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
+from mhaviz.results.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
 
 _MOST_ROWS = 16  # of the table
 

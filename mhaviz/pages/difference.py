@@ -10,10 +10,10 @@ from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_ou
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, one_text, position_text
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.difference import Difference, HeadDifference, MapDifference
-from mhaviz.records.quantity import WEIGHT, Cells
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.difference import Difference, HeadDifference, MapDifference
+from mhaviz.results.quantity import WEIGHT, Cells
 
 _MOST = 16  # rows of the table; a longer one scrolls the pictures away
 

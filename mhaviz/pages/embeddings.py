@@ -10,8 +10,8 @@ from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Table, Text,
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
-from mhaviz.records.axis import Axis
-from mhaviz.records.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
+from mhaviz.results.axis import Axis
+from mhaviz.results.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
 
 _NEAR = 3.0  # scales that end so near to each other, as a factor, are one
 _QUOTED = 24  # cells of a terminal

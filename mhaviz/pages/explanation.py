@@ -10,8 +10,8 @@ from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
-from mhaviz.records.axis import Axis
-from mhaviz.records.explanation import Explanation
+from mhaviz.results.axis import Axis
+from mhaviz.results.explanation import Explanation
 
 _LONG = 1e5  # with two decimals and a sign from here on wider than any power of ten in float32
 _QUOTED = 24  # cells of a terminal

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records.axis import Axis
-from mhaviz.records.head_statistics import EDGES
+from mhaviz.results.axis import Axis
+from mhaviz.results.head_statistics import EDGES
 
 _MOST_BINS = 20
 """Where there are more, two neighbours become one."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import Column, Panels, Table, Where
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
-from mhaviz.records.axis import Axis
-from mhaviz.records.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
-from mhaviz.records.tokens import KIND_NAMES, Kind
+from mhaviz.results.axis import Axis
+from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
+from mhaviz.results.tokens import KIND_NAMES, Kind
 
 IN_MODEL_ORDER = "layer"
 CHANCE = "chance: of a head that weighs all keys alike"
@@ -24,7 +24,7 @@ class Measure:
     """How one number of a head is called and written.
 
     Attributes:
-        name: over a column or a panel, and of the number in the record.
+        name: over a column or a panel, and of the number in the result.
         meaning: in a few words, in which {weight} is what the number is of.
         unit: what it is counted in; it tells which numbers share a scale.
         decimals: of the number in a cell.

@@ -22,9 +22,9 @@ from mhaviz.pages.head_numbers import reading_text as panels_text
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import HEAD_SUFFIXES, shown
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
-from mhaviz.records.head_statistics import OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
-from mhaviz.records.quantity import NORM
-from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT
+from mhaviz.results.head_statistics import OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
+from mhaviz.results.quantity import NORM
+from mhaviz.results.tokens import KIND_NAMES, OF_ONE_TEXT
 
 _UP_TO_1 = ("weight", "share")
 _OF_MANY = ("sink", *OF_A_NEEDLE)

@@ -7,7 +7,7 @@ from mhaviz.pages.blocks import Page
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import counted, one_text
-from mhaviz.records.image import ImageAttention, ImageMap
+from mhaviz.results.image import ImageAttention, ImageMap
 
 _NAME = 40  # cells of a name that is quoted
 _TITLE_NAME = 60

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
-from mhaviz.records.implementations import ImplementationComparison
+from mhaviz.results.implementations import ImplementationComparison
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
 
 _DASHED = 3  # the way whose curve may lie on another one

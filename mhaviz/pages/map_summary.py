@@ -5,8 +5,8 @@ from functools import partial
 
 from mhaviz.pages.blocks import NOTHING, Column, Table
 from mhaviz.pages.words import position_text
-from mhaviz.records.quantity import WEIGHT
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.quantity import WEIGHT
+from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 
 _MOST = 32  # rows; a longer table is no picture any more
 

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.words import attention_title, counted, one_text
-from mhaviz.records.attention import ROUNDING, Attention, AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.quantity import WEIGHT, Cells
-from mhaviz.records.tokens import OF_ONE_TEXT
+from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import WEIGHT, Cells
+from mhaviz.results.tokens import OF_ONE_TEXT
 
 _SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"

@@ -7,10 +7,10 @@ from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.masking import Masking
-from mhaviz.records.tokens import KIND_NAMES, Tokens
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.masking import Masking
+from mhaviz.results.tokens import KIND_NAMES, Tokens
 
 PAD = "pad"
 """The label of a token that only fills the batch up."""

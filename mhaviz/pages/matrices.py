@@ -14,10 +14,10 @@ from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.pages.words import attention_title
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.matrices import HeadMatrices, LayerMatrices, Matrix
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.matrices import HeadMatrices, LayerMatrices, Matrix
+from mhaviz.results.tokens import Tokens
 
 PROJECT = "project: each row of X, a token, becomes a row of Q, of K and of V"
 PRODUCTS = (

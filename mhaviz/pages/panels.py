@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.pooling import pool_strongest
-from mhaviz.records.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap
 
 WEIGHT = "weight"  # the name of a scale whose end a user may choose
 CROSS = "×"  # the mark of what is dropped

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import cell_edges, even_edges
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import cell_edges, even_edges
 
 
 def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:

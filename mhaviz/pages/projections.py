@@ -11,9 +11,9 @@ from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
-from mhaviz.records.axis import Axis
-from mhaviz.records.projections import ProjectionComparison
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.axis import Axis
+from mhaviz.results.projections import ProjectionComparison
+from mhaviz.results.tokens import Tokens
 
 _SIDES = "query", "key"
 _NAMES = "plain self-attention", "one projection W, shared", "queries and keys, Wq and Wk", "values as well, Wv"

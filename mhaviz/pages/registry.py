@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mhaviz.pages.blocks import Page
 
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-RECORD_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
-PAGE_SUFFIXES = (*RECORD_SUFFIXES, ".html")
+RESULT_SUFFIXES = (*FIGURE_SUFFIXES, ".json")
+PAGE_SUFFIXES = (*RESULT_SUFFIXES, ".html")
 HEAD_SUFFIXES = (*PAGE_SUFFIXES, ".csv")
-ABLATION_SUFFIXES = (*RECORD_SUFFIXES, ".csv")
-MAP_SUFFIXES = (*RECORD_SUFFIXES, ".safetensors", ".npz", ".csv", ".html")
+ABLATION_SUFFIXES = (*RESULT_SUFFIXES, ".csv")
+MAP_SUFFIXES = (*RESULT_SUFFIXES, ".safetensors", ".npz", ".csv", ".html")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ _MakePage = TypeVar("_MakePage", bound="Callable[..., Page]")
 
 
 def shown(
-    result: type, formats: tuple[str, ...] = RECORD_SUFFIXES, figure: str = "", view: str = ""
+    result: type, formats: tuple[str, ...] = RESULT_SUFFIXES, figure: str = "", view: str = ""
 ) -> Callable[[_MakePage], _MakePage]:
     """Enter the function below as the page of a result; see ``Entry``."""
 
@@ -51,7 +51,7 @@ def shown(
 
 
 def entry_of(result: object) -> Entry:
-    """How the result is shown: one of ``records/scaling.py`` by its page in ``pages/scaling.py``, loaded on first use.
+    """How the result is shown: one of ``results/scaling.py`` by its page in ``pages/scaling.py``, loaded on first use.
 
     Raises:
         MhavizError: nothing is entered for it.
@@ -65,7 +65,7 @@ def entry_of(result: object) -> Entry:
             if error.name != name:
                 raise
     if kind not in _ENTRIES:
-        raise MhavizError(f"expected a record that can be shown, got {kind.__name__}")
+        raise MhavizError(f"expected a result that can be shown, got {kind.__name__}")
     return _ENTRIES[kind]
 
 

@@ -7,8 +7,8 @@ from mhaviz.pages.blocks import Page, Table, Text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.scaling import scaling_blocks
 from mhaviz.pages.trace import costs_text, steps_table
-from mhaviz.records.report import Report
-from mhaviz.records.trace import ShapeTrace
+from mhaviz.results.report import Report
+from mhaviz.results.trace import ShapeTrace
 
 _SHOWN = ("step", "equation", "shape", "FLOPs", "bytes")  # of the columns of all steps
 

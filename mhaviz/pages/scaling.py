@@ -10,8 +10,8 @@ from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
-from mhaviz.records.axis import Axis
-from mhaviz.records.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.results.axis import Axis
+from mhaviz.results.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
 
 _NEARLY_ALL = 0.8  # a scale that would end at such a weight ends at 1
 

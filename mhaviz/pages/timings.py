@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mhaviz.records.timing import Timing
+from mhaviz.results.timing import Timing
 from mhaviz.units import readable_seconds
 
 

@@ -11,7 +11,7 @@ from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import counted
-from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep
+from mhaviz.results.trace import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
 
 

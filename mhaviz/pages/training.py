@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
-from mhaviz.records.training import Evaluation, LearningPoint, Training
+from mhaviz.results.training import Evaluation, LearningPoint, Training
 
 _T = TypeVar("_T")
 _ROWS, _BAR = 20, 20  # of a table, and cells of a bar

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap
 
 _MOSTLY = 0.9  # of all attention that is drawn, the share that lies below the darkest colour
 _NEARLY = 0.4  # of the largest weight: where most lies below so much of it, the scale ends at the largest

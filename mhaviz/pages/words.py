@@ -1,11 +1,11 @@
 """Words that several pages have in common."""
 
+from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import quoted
-from mhaviz.records.explanation import Explanation
-from mhaviz.records.probes import Needle, Probe, RandomRepeats
-from mhaviz.records.scaling import ScalingComparison
-from mhaviz.records.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
+from mhaviz.results.explanation import Explanation
+from mhaviz.results.scaling import ScalingComparison
+from mhaviz.results.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 
 _TOKEN_CELLS = 16  # a token beside its position is cut to so many
 
@@ -52,19 +52,19 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
     return Title(head, (("queries", queries), ("keys", keys)), short)
 
 
-def study_title(record: Explanation | ScalingComparison) -> Title:
+def study_title(result: Explanation | ScalingComparison) -> Title:
     """Of a study of one layer, which it names if there are several."""
-    layer = "" if record.layer is None else f", layer {record.layer}"
-    queries, keys = Tokens(record.queries, record.special_queries), Tokens(record.keys, record.special_keys)
-    return attention_title(record.kind, queries, keys, layer)
+    layer = "" if result.layer is None else f", layer {result.layer}"
+    queries, keys = Tokens(result.queries, result.special_queries), Tokens(result.keys, result.special_keys)
+    return attention_title(result.kind, queries, keys, layer)
 
 
 _RULE = 8  # characters, such as those of / √1024
 
 
-def rule_text(record: Explanation | ScalingComparison) -> str:
+def rule_text(result: Explanation | ScalingComparison) -> str:
     """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
-    return record.rule if len(record.rule) <= _RULE else "scaled"
+    return result.rule if len(result.rule) <= _RULE else "scaled"
 
 
 def one_text(probe: Probe | None = None, is_recorded: bool = False) -> str:

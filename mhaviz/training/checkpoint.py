@@ -24,8 +24,8 @@ from mhaviz.layer.attention import check_heads
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import Translator
-from mhaviz.records.source import Source
-from mhaviz.records.training import LearningPoint, Training
+from mhaviz.results.source import Source
+from mhaviz.results.training import LearningPoint, Training
 from mhaviz.training.corpus import Corpus, Pair
 
 FORMAT = 1

@@ -12,7 +12,7 @@ from torch import Tensor
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.decoding import decode_greedily
 from mhaviz.layer.tokens import END, START, Vocabulary
-from mhaviz.records.training import Evaluation
+from mhaviz.results.training import Evaluation
 from mhaviz.training.batch import PairBatch, in_batches, padded_ids, visible_words
 from mhaviz.training.checkpoint import SCORE, TASK, Checkpoint
 from mhaviz.training.corpus import MOST_WORDS, Pair

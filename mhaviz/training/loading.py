@@ -17,7 +17,7 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.layer.embedding import PositionalEncoding
 from mhaviz.layer.tokens import END, START, Vocabulary
-from mhaviz.records.training import LearningPoint
+from mhaviz.results.training import LearningPoint
 from mhaviz.training import TRANSLATION
 from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Plan, Sizes, build, checksum
 

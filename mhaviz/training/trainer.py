@@ -18,7 +18,7 @@ from torch import Tensor
 from mhaviz.devices import cpu_threads, require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.tokens import Vocabulary
-from mhaviz.records.training import LearningPoint
+from mhaviz.results.training import LearningPoint
 from mhaviz.training.batch import PairBatch
 from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint
 from mhaviz.training.corpus import Corpus, Pair

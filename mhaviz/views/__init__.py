@@ -1,1 +1,1 @@
-"""Who draws records: in the terminal, as a figure, as data. Records in, picture out; no torch."""
+"""Who draws results: in the terminal, as a figure, as data. Records in, picture out; no torch."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.training import evenly
-from mhaviz.records.attention import Attention
+from mhaviz.results.attention import Attention
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MOST_FRAMES = 40
 
 
 def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> None:
-    """Draw each record as a heatmap and write them as a film that begins anew when it has ended.
+    """Draw each result as a heatmap and write them as a film that begins anew when it has ended.
 
     All frames are of the same tokens. Of many frames it shows some.
     """

@@ -12,15 +12,15 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from mhaviz.records.attention import Attention
-from mhaviz.records.head_numbers import HeadTable
-from mhaviz.records.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
+from mhaviz.results.attention import Attention
+from mhaviz.results.head_numbers import HeadTable
+from mhaviz.results.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 
 
-def document(record: Any) -> dict[str, Any]:
-    """The record as one JSON document. Arrays and dataclasses stay what they are: ``write_json`` writes them."""
-    found: dict[str, Any] = record.to_dict()
-    return describe_source(record.source) | found
+def document(result: Any) -> dict[str, Any]:
+    """The result as one JSON document. Arrays and dataclasses stay what they are: ``write_json`` writes them."""
+    found: dict[str, Any] = result.to_dict()
+    return describe_source(result.source) | found
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
@@ -79,18 +79,18 @@ def _tensors(attention: Attention) -> tuple[dict[str, Any], str]:
     return arrays, "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
 
 
-def write_csv(record: Attention | HeadTable, stream: IO[str]) -> None:
-    """All numbers in long form, a line each, with the columns of the record's ``to_dataframe``; a head at a time."""
+def write_csv(result: Attention | HeadTable, stream: IO[str]) -> None:
+    """All numbers in long form, a line each, with the columns of the result's ``to_dataframe``; a head at a time."""
     lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")  # a lone \r would tear a line
-    if not isinstance(record, Attention):
-        for number, row in enumerate(record.rows()):
+    if not isinstance(result, Attention):
+        for number, row in enumerate(result.rows()):
             if not number:
                 lines.writerow(row)
             lines.writerow("" if isinstance(value, float) and math.isnan(value) else value for value in row.values())
         return
-    for number, m in enumerate(record.maps):
+    for number, m in enumerate(result.maps):
         for head in m.heads:
-            columns = m.select((head,)).columns_of_weights(record.recorded_columns)
+            columns = m.select((head,)).columns_of_weights(result.recorded_columns)
             if not number and head == m.heads[0]:
                 lines.writerow(columns)
             short = columns["weight"].astype(str)  # in as few digits as tell it from all others

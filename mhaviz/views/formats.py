@@ -60,18 +60,18 @@ def _are_one(path: Path, other: Path) -> bool:
         return False
 
 
-def _write_json(record: Any, stream: BinaryIO) -> None:
+def _write_json(result: Any, stream: BinaryIO) -> None:
     from mhaviz.views.data import document, write_json
 
     with _text(stream) as text:
-        write_json(document(record), text)
+        write_json(document(result), text)
 
 
-def _write_csv(record: Any, stream: BinaryIO) -> None:
+def _write_csv(result: Any, stream: BinaryIO) -> None:
     from mhaviz.views.data import write_csv
 
     with _text(stream) as text:
-        write_csv(record, text)
+        write_csv(result, text)
 
 
 @contextmanager
@@ -82,16 +82,16 @@ def _text(stream: BinaryIO) -> Iterator[TextIO]:
     text.detach()  # what has been written, too
 
 
-def _write_safetensors(record: Any, stream: BinaryIO) -> None:
+def _write_safetensors(result: Any, stream: BinaryIO) -> None:
     from mhaviz.views.data import safetensors_bytes
 
-    stream.write(safetensors_bytes(record))
+    stream.write(safetensors_bytes(result))
 
 
-def _write_npz(record: Any, stream: BinaryIO) -> None:
+def _write_npz(result: Any, stream: BinaryIO) -> None:
     from mhaviz.views.data import npz_bytes
 
-    stream.write(npz_bytes(record))
+    stream.write(npz_bytes(result))
 
 
 DATA: dict[str, Callable[[Any, BinaryIO], None]] = {
@@ -103,12 +103,12 @@ DATA: dict[str, Callable[[Any, BinaryIO], None]] = {
 """How each format is written that is neither a picture nor a page."""
 
 
-def save_all(paths: Sequence[Path], record: object, style: "Style", **details: Any) -> list[str]:
-    """Write the record in the format of each path's suffix: all files, or none.
+def save_all(paths: Sequence[Path], result: object, style: "Style", **details: Any) -> list[str]:
+    """Write the result in the format of each path's suffix: all files, or none.
 
     Args:
         paths: checked by ``check_outputs``.
-        record: what is saved.
+        result: what is saved.
         style: of pictures, and of a page for the browser.
         details: what its page takes beside it.
 
@@ -121,15 +121,15 @@ def save_all(paths: Sequence[Path], record: object, style: "Style", **details: A
     from mhaviz.views.showing import figure_of
 
     by_suffix = [(path, path.suffix.lower()) for path in paths]
-    sheet = figure_of(record, style, **details) if any(suffix in FIGURE_SUFFIXES for _, suffix in by_suffix) else None
+    sheet = figure_of(result, style, **details) if any(suffix in FIGURE_SUFFIXES for _, suffix in by_suffix) else None
 
     def writer(suffix: str) -> Callable[[BinaryIO], object]:
         if suffix in DATA:
-            return partial(DATA[suffix], record)
+            return partial(DATA[suffix], result)
         if suffix == ".html":
             from mhaviz.views.html.page import write_html
 
-            return partial(write_html, record, style, **details)
+            return partial(write_html, result, style, **details)
         assert sheet is not None
         return partial(sheet.save, suffix=suffix[1:])
 

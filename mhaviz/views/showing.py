@@ -1,4 +1,4 @@
-"""A record as a figure, in the terminal, as files and in a notebook. What draws it is loaded when it is needed."""
+"""A result as a figure, in the terminal, as files and in a notebook. What draws it is loaded when it is needed."""
 
 import io
 import warnings
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.registry import entry_of, page_of
-from mhaviz.records.attention import Attention
-from mhaviz.records.difference import Difference
-from mhaviz.records.image import ImageAttention
+from mhaviz.results.attention import Attention
+from mhaviz.results.difference import Difference
+from mhaviz.results.image import ImageAttention
 from mhaviz.views.formats import check_outputs, save_all
 from mhaviz.views.style import Style
 
@@ -33,34 +33,34 @@ _MOST_IN_NOTEBOOK = 5_000_000
 """Characters of a page that a notebook keeps among its results."""
 
 
-def figure_of(record: object, style: Style | None = None, **details: Any) -> "Sheet":
-    """The record as a figure; ``details``: what its page takes beside it."""
+def figure_of(result: object, style: Style | None = None, **details: Any) -> "Sheet":
+    """The result as a figure; ``details``: what its page takes beside it."""
     from mhaviz.views.figure.page import draw_page
     from mhaviz.views.figure.sheet import house_style
 
-    style, own = style or Style(), entry_of(record).figure
+    style, own = style or Style(), entry_of(result).figure
     with house_style():
         if not own:
-            return draw_page(page_of(record, **details), style)
+            return draw_page(page_of(result, **details), style)
         draw: Callable[..., Sheet] = resolve_name(f"mhaviz.views.figure.{own}")
-        return draw(record, style)
+        return draw(result, style)
 
 
-def view_of(record: object, style: Style | None = None, **details: Any) -> "RenderableType":
-    """The record as something that rich prints; ``details``: as in ``figure_of``."""
+def view_of(result: object, style: Style | None = None, **details: Any) -> "RenderableType":
+    """The result as something that rich prints; ``details``: as in ``figure_of``."""
     from mhaviz.views.terminal.page import PageView
 
-    style, own = style or Style(), entry_of(record).view
+    style, own = style or Style(), entry_of(result).view
     if not own:
-        return PageView(page_of(record, **details), style)
+        return PageView(page_of(result, **details), style)
     view: Callable[..., RenderableType] = resolve_name(f"mhaviz.views.terminal.{own}")
-    return view(record, style)
+    return view(result, style)
 
 
-def plot(record: object, **style: Any) -> "Figure":
-    """The record as a figure: of maps an Axes a head; else the page that is saved."""
-    record = _drawn(record)
-    if isinstance(record, Attention):
+def plot(result: object, **style: Any) -> "Figure":
+    """The result as a figure: of maps an Axes a head; else the page that is saved."""
+    result = _drawn(result)
+    if isinstance(result, Attention):
         from mhaviz.views.figure.axes import axes_figure
         from mhaviz.views.figure.sheet import house_style
 
@@ -68,50 +68,50 @@ def plot(record: object, **style: Any) -> "Figure":
             raise ArgumentError(f"{unread[0]} is for pictures that are saved; change this one by matplotlib")
 
         with house_style():
-            return axes_figure(record, fitted_style(record, **style))
-    figure = figure_of(record, fitted_style(record, **style))
+            return axes_figure(result, fitted_style(result, **style))
+    figure = figure_of(result, fitted_style(result, **style))
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=3)
     return figure
 
 
-def save(record: object, paths: Sequence[Path], **style: Any) -> None:
-    """Write the record in the format of each path's suffix; see ``mhaviz.records.shown.Shown.save``."""
-    record = _drawn(record)
-    check_outputs(paths, entry_of(record).formats)
-    for notice in save_all(paths, record, fitted_style(record, **style)):
+def save(result: object, paths: Sequence[Path], **style: Any) -> None:
+    """Write the result in the format of each path's suffix; see ``mhaviz.results.result.Result.save``."""
+    result = _drawn(result)
+    check_outputs(paths, entry_of(result).formats)
+    for notice in save_all(paths, result, fitted_style(result, **style)):
         warnings.warn(notice, stacklevel=3)
 
 
-def in_notebook(record: object) -> dict[str, str]:
-    """The record by MIME type: its page for the browser, of 5 MB at most, or else its picture."""
-    record = _drawn(record)
+def in_notebook(result: object) -> dict[str, str]:
+    """The result by MIME type: its page for the browser, of 5 MB at most, or else its picture."""
+    result = _drawn(result)
     try:
-        page = html_of(record)
+        page = html_of(result)
     except MhavizError:  # it has none, or one that is too large for any browser
         page = None
     if page is not None and len(page) <= _MOST_IN_NOTEBOOK:
         return {"text/html": page._repr_html_()}
-    return {"image/png": b64encode(figure_of(record, fitted_style(record))._repr_png_()).decode()}
+    return {"image/png": b64encode(figure_of(result, fitted_style(result))._repr_png_()).decode()}
 
 
-def html_of(record: object, **style: Any) -> "Html":
-    """The record's page for the browser; see ``mhaviz.records.shown.Shown.to_html``."""
+def html_of(result: object, **style: Any) -> "Html":
+    """The result's page for the browser; see ``mhaviz.results.result.Result.to_html``."""
     from mhaviz.views.html.notebook import Html
     from mhaviz.views.html.page import write_html
 
-    record, stream = _drawn(record), io.BytesIO()
-    write_html(record, fitted_style(record, **style), stream)
+    result, stream = _drawn(result), io.BytesIO()
+    write_html(result, fitted_style(result, **style), stream)
     return Html(stream.getvalue().decode("utf-8"))
 
 
-def _drawn(record: object) -> object:
-    """What is drawn of a record: the result of a computation says by itself in which record it is shown."""
-    return record.to_attention() if hasattr(record, "to_attention") else record
+def _drawn(result: object) -> object:
+    """What is drawn of a result: the result of a computation says by itself in which result it is shown."""
+    return result.to_attention() if hasattr(result, "to_attention") else result
 
 
-def fitted_style(record: object, **style: Any) -> Style:
-    """The style of a record.
+def fitted_style(result: object, **style: Any) -> Style:
+    """The style of a result.
 
     Raises:
         ArgumentError: a style that cannot be.
@@ -119,8 +119,8 @@ def fitted_style(record: object, **style: Any) -> Style:
     known = [field.name for field in fields(Style)]
     if unknown := [name for name in style if name not in known]:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
-    unread = [] if isinstance(record, Attention | Difference) else [name for name in style if name in _OF_MAPS]
-    if isinstance(record, ImageAttention):
+    unread = [] if isinstance(result, Attention | Difference) else [name for name in style if name in _OF_MAPS]
+    if isinstance(result, ImageAttention):
         unread = [name for name in unread if name == "numbers"]
     if unread:
         raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")

@@ -12,7 +12,7 @@ from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.attention import scale_group
 from mhaviz.pages.panels import DIVERGING, INK, Scale, decimals_of
 from mhaviz.pages.weight_range import darkest_from, histograms
-from mhaviz.records.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap
 from mhaviz.views.colours import check_colormap
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from mhaviz.analyses.bench import Bench
 from mhaviz.analyses.complexity import attend, crossover, longest_input, measure_complexity, predict, project
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records.timing import Timing
+from mhaviz.results.timing import Timing
 
 CPU = torch.device("cpu")
 

@@ -9,9 +9,9 @@ from rounding import rounding
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import MhavizError
-from mhaviz.records.attention import Attention
-from mhaviz.records.difference import Flaw
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.difference import Flaw
+from mhaviz.results.source import Source
 
 CLOSE = rounding()
 

@@ -21,7 +21,7 @@ from mhaviz.api import corpora
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.parts import read_part, write_part
 from mhaviz.models import corpus_batches
-from mhaviz.records.head_statistics import STATISTICS
+from mhaviz.results.head_statistics import STATISTICS
 
 DRAW = random.Random(0)
 TEXTS = [" ".join(DRAW.choices(WORDS, k=DRAW.randint(2, 30))) for _ in range(200)]
@@ -154,7 +154,7 @@ def test_what_does_not_belong_together(model, tmp_path):
         return target
 
     part = read_part(two)
-    behind = part.behind
+    progress = part.progress
     for paths, message in (
         ([], "expected the files of all shards, got none"),
         ([one], "shards 2/3, 3/3 are missing; give all 3 shards"),
@@ -165,9 +165,12 @@ def test_what_does_not_belong_together(model, tmp_path):
         with pytest.raises(MhavizError, match=message):
             mhaviz.merge(paths)
     for changes, message in (
-        ({"behind": replace(behind, is_all=False)}, r"changed.safetensors, shard 2/3, is not complete: .* sentence 40"),
-        ({"behind": replace(behind, read=99)}, "changed.safetensors is of another text than"),
-        ({"behind": replace(behind, digest="0" * 64)}, "is of another text than"),
+        (
+            {"progress": replace(progress, is_all=False)},
+            r"changed.safetensors, shard 2/3, is not complete: .* sentence 40",
+        ),
+        ({"progress": replace(progress, read=99)}, "changed.safetensors is of another text than"),
+        ({"progress": replace(progress, digest="0" * 64)}, "is of another text than"),
         ({"models": (replace(part.models[0], fingerprint="x"),)}, r"of another model .*\(x\)"),
         ({"options": {**part.options, "kind": "self"}}, "made with other options .* kind 'self'"),
         ({"version": "0.0"}, "changed.safetensors was made by mhaviz 0.0, and this is"),
@@ -348,7 +351,7 @@ def test_parts_that_were_divided_otherwise_do_not_belong_together(model, tmp_pat
         mhaviz.merge([one, other])
     model.head_statistics(mhaviz.Corpus(FEW, shard=(2, 2), part=other), replicates=0)
     part = read_part(other)
-    write_part(replace(part, behind=replace(part.behind, taken=part.behind.taken - 1)), other)
+    write_part(replace(part, progress=replace(part.progress, taken=part.progress.taken - 1)), other)
     with pytest.raises(MhavizError, match="expected all 40 sentences of the text in the parts, got 39"):
         mhaviz.merge([one, other])
 
@@ -369,7 +372,7 @@ def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, comm
     Path("k.json").unlink()
 
     def count_and_stop(*arguments):
-        if kept.exists() and read_part(kept).behind.read > 40:
+        if kept.exists() and read_part(kept).progress.read > 40:
             raise KeyboardInterrupt
         return counted(*arguments)
 
@@ -461,7 +464,7 @@ def test_two_processes_share_a_corpus(model_folder, tmp_path):
     killed = run_two(f"DIES = True{SAVING_OFTEN}", *words, folder=tmp_path)
     assert [status for status, *_ in killed] == [9, 9], killed
     kept = [tmp_path / f"two-{number}-of-2.safetensors" for number in (1, 2)]
-    assert [read_part(path).behind.read for path in kept] == [25, 50]
+    assert [read_part(path).progress.read for path in kept] == [25, 50]
     (status, *first), second = run_two(f"DIES = False{SAVING_OFTEN}", *words, folder=tmp_path)
     assert (status, *second) == (0, 0, "", ""), (first, second)
     assert first[1].splitlines() == [

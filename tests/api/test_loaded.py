@@ -15,8 +15,8 @@ from torch import nn
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 
 CLOSE = rounding()
 

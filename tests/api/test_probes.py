@@ -15,8 +15,8 @@ from rounding import rounding
 
 import mhaviz
 from mhaviz import ArgumentError, Needle, RandomRepeats
-from mhaviz.records.head_statistics import STATISTICS
-from mhaviz.records.probes import Probe
+from mhaviz.inputs.probes import Probe
+from mhaviz.results.head_statistics import STATISTICS
 
 CLOSE = rounding(depth=2)
 

@@ -10,9 +10,9 @@ import mhaviz
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.order import Order
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Tokens
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from measure import Row, parse_repeat, print_table, time_functions
 
-from mhaviz.records.attention import Attention, AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.source import Source
 from mhaviz.views.formats import save_all
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style

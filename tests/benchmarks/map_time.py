@@ -29,7 +29,7 @@ from mhaviz.attention.map import attention_map
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
 from mhaviz.pages.blocks import Curves, Page, Plot, PlotAxis, Series
-from mhaviz.records.axis import cell_edges
+from mhaviz.results.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.page import draw_page
 

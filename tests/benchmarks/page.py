@@ -78,7 +78,7 @@ def of_bertviz(folder: Path, text: str, page: Path) -> float:
     return time.perf_counter() - start
 
 
-def timed_save(attention: "mhaviz.records.attention.Attention", page: Path) -> float:
+def timed_save(attention: "mhaviz.results.attention.Attention", page: Path) -> float:
     start = time.perf_counter()
     attention.save(page)
     return time.perf_counter() - start

@@ -16,8 +16,8 @@ from mhaviz.cli.shared.ranking import SortColumn
 from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.pages.head_numbers import IN_MODEL_ORDER
 from mhaviz.pages.head_statistics import MEASURES
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Tokens
 
 
 @dataclass(frozen=True)

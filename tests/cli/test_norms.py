@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.quantity import NORM
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import NORM
 from mhaviz.views.style import Style
 
 

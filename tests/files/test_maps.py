@@ -14,10 +14,10 @@ from safetensors.numpy import save_file
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import saved_array
 from mhaviz.files.maps import read_maps
-from mhaviz.records.attention import Attention
-from mhaviz.records.quantity import Quantity
-from mhaviz.records.source import Source
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import Quantity
+from mhaviz.results.source import Source
+from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.data import document, safetensors_bytes, write_json
 
 
@@ -324,7 +324,7 @@ def test_rows_that_do_not_sum_to_1_are_told(path, sums, cells, notice):
 
 @pytest.mark.parametrize("name", ["renormalised", "special"])
 def test_maps_of_an_earlier_version_are_not_taken_for_others(random_map, name):
-    from mhaviz.records.saved_form import describe, restore
+    from mhaviz.results.saved_form import describe, restore
 
     m = random_map(1)
     with pytest.raises(ValueError, match=f"{name}: maps of an earlier version"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models import corpus_batches
 from mhaviz.models.corpus_batches import CorpusBatches, Sentence
-from mhaviz.records.corpus_part import Behind, Shard
+from mhaviz.results.corpus_part import Progress, Shard
 
 
 def of_words(texts):
@@ -41,9 +41,9 @@ def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, bloc
         assert tokens == sorted(tokens, reverse=True)
         assert len(tokens) == 1 or len(tokens) * tokens[0] <= most
     too_long = [n for n in lengths if max_length is not None and n > max_length]
-    behind = batches.behind
-    assert (behind.taken, behind.too_long, behind.empty) == (len(fitting), len(too_long), lengths.count(0))
-    assert (behind.longest, behind.read, behind.is_all) == (max(too_long, default=0), len(lengths), True)
+    progress = batches.progress
+    assert (progress.taken, progress.too_long, progress.empty) == (len(fitting), len(too_long), lengths.count(0))
+    assert (progress.longest, progress.read, progress.is_all) == (max(too_long, default=0), len(lengths), True)
     done = [batch.done for batch in all_batches]
     assert done == sorted(done)
     assert all(0 < share <= 1 + 1e-9 for share in done)
@@ -53,15 +53,15 @@ def test_every_sentence_once_in_batches_that_fit(lengths, most, max_length, bloc
 def test_shards_have_the_batches_of_the_whole(lengths, n, block):
     def read(shard):
         batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
-        return [(batch.numbers, batch.texts, batch.ends_block) for batch in batches], batches.behind
+        return [(batch.numbers, batch.texts, batch.ends_block) for batch in batches], batches.progress
 
-    whole, behind = read(None)
+    whole, progress = read(None)
     shards = [read(Shard(number, n)) for number in range(1, n + 1)]
     assert sorted(whole) == sorted(itertools.chain.from_iterable(batches for batches, _ in shards))
     together = shards[0][1]
     for _, other in shards[1:]:
         together = together.joined(other)
-    assert together == behind
+    assert together == progress
 
 
 @given(
@@ -73,15 +73,15 @@ def test_shards_have_the_batches_of_the_whole(lengths, n, block):
 def test_who_goes_on_after_a_block_reads_the_rest(lengths, n, block, stop):
     shard = Shard(n, n)
     batches = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, block=block)
-    read, behind, so_far = [], Behind(), 0
+    read, progress, so_far = [], Progress(), 0
     for batch in batches:
         read.append(batch)
         if batch.ends_block and len(read) <= stop:
-            behind, so_far = batches.behind, len(read)
-    rest = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, behind, block=block)
+            progress, so_far = batches.progress, len(read)
+    rest = CorpusBatches(corpus(lengths), of_words, 5, 9, shard, progress, block=block)
     assert [(b.numbers, b.texts) for b in rest] == [(b.numbers, b.texts) for b in read[so_far:]]
-    assert rest.behind == batches.behind
-    assert not list(CorpusBatches(corpus(lengths), of_words, 5, 9, shard, batches.behind, block=block))
+    assert rest.progress == batches.progress
+    assert not list(CorpusBatches(corpus(lengths), of_words, 5, 9, shard, batches.progress, block=block))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_another_text_cannot_be_gone_on_with(change, got):
     texts = ["a", "b c", "d", "e"]
     whole = CorpusBatches([Sentence(text, 0.0) for text in texts], of_words)
     list(whole)
-    changed = CorpusBatches([Sentence(text, 0.0) for text in change(texts)], of_words, after=whole.behind)
+    changed = CorpusBatches([Sentence(text, 0.0) for text in change(texts)], of_words, after=whole.progress)
     with pytest.raises(MhavizError, match=got):
         list(changed)
 

@@ -8,9 +8,9 @@ from made import Edges, made_map
 
 from mhaviz.analyses.difference import compare
 from mhaviz.pages.difference import ranking_table
-from mhaviz.records.attention import Attention
-from mhaviz.records.difference import RowChange
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.difference import RowChange
+from mhaviz.results.source import Source
 from mhaviz.views.data import document
 
 

@@ -10,9 +10,9 @@ import mhaviz
 from mhaviz.pages.blocks import Drawn, Panels, Text
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.pages.panels import DIVERGING
-from mhaviz.records.embeddings import EmbeddedText, InputPart
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.embeddings import EmbeddedText, InputPart
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Tokens
 
 CLOSE = rounding()
 

@@ -7,8 +7,8 @@ from mhaviz.pages import head_numbers
 from mhaviz.pages.blocks import Table
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.head_statistics import MEASURES, counts_text, head_statistics_page
-from mhaviz.records.head_statistics import SHOWN, STATISTICS
-from mhaviz.records.source import Source
+from mhaviz.results.head_statistics import SHOWN, STATISTICS
+from mhaviz.results.source import Source
 
 
 def ranked(statistics, order):

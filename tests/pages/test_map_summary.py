@@ -5,7 +5,7 @@ import pytest
 from made import Edges, made_map
 
 from mhaviz.pages.map_summary import summary_table
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 
 
 @pytest.fixture

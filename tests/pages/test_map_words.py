@@ -15,11 +15,11 @@ from mhaviz.pages.map_words import (
     reading_text,
 )
 from mhaviz.pages.words import attention_title
-from mhaviz.records.attention import Attention
-from mhaviz.records.axis import Axis
-from mhaviz.records.quantity import Cells, Quantity
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.attention import Attention
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import Cells, Quantity
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Tokens
 
 
 def pair(kind, queries, keys):

@@ -7,10 +7,10 @@ import pytest
 from drawn import texts
 from shown import heatmap_figure, heatmap_view
 
-from mhaviz.records import saved_form
-from mhaviz.records.attention import Attention
-from mhaviz.records.quantity import QUANTITIES, Quantity
-from mhaviz.records.source import Source
+from mhaviz.results import saved_form
+from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import QUANTITIES, Quantity
+from mhaviz.results.source import Source
 
 SQUARED = Quantity(
     "squared",

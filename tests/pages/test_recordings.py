@@ -11,10 +11,10 @@ from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import left_out_text, map_title, passes_text
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.words import unnamed_text
-from mhaviz.records.attention import Attention
-from mhaviz.records.quantity import ROLLOUT
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens, patch_tokens
+from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import ROLLOUT
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Tokens, patch_tokens
 
 
 def maps_of(modules, n_heads=2, length=4, **more):

@@ -9,8 +9,8 @@ import pytest
 from drawn import texts
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 from mhaviz.pages.registry import page_of
-from mhaviz.records.probes import Needle, Probe, RandomRepeats
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.showing import fitted_style
 from mhaviz.views.terminal.page import PageView

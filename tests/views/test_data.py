@@ -17,11 +17,11 @@ import mhaviz
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records.attention import Attention
-from mhaviz.records.quantity import Quantity
-from mhaviz.records.report import Report
-from mhaviz.records.source import Source
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import Quantity
+from mhaviz.results.report import Report
+from mhaviz.results.source import Source
+from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.data import document, safetensors_bytes, write_csv, write_json
 
 

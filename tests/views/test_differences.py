@@ -11,8 +11,8 @@ from mhaviz.analyses.difference import compare
 from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.difference import cell_text, reading_text
 from mhaviz.pages.pooling import pool_map
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 

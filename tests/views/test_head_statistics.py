@@ -10,7 +10,7 @@ from mhaviz.pages.blocks import Panels
 from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.head_statistics import head_statistics_page
-from mhaviz.records.head_statistics import N_BINS, STATISTICS
+from mhaviz.results.head_statistics import N_BINS, STATISTICS
 from mhaviz.views.data import document, write_json
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style

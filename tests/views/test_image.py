@@ -15,11 +15,11 @@ from PIL import Image
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.image import stretched_text
 from mhaviz.pages.panels import Scale
-from mhaviz.pages.registry import RECORD_SUFFIXES, entry_of
-from mhaviz.records.attention import Attention, AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Tokens, patch_tokens
+from mhaviz.pages.registry import RESULT_SUFFIXES, entry_of
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Tokens, patch_tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.image import DARKER, painted
@@ -239,10 +239,10 @@ def test_an_image_of_another_shape_is_said_to_be_stretched():
     assert not any("stretched" in text for text in texts(figure_of(over())))
 
 
-@pytest.mark.parametrize("suffix", RECORD_SUFFIXES)
+@pytest.mark.parametrize("suffix", RESULT_SUFFIXES)
 def test_every_format_is_the_same_twice(tmp_path, suffix):
     record = over()
-    assert entry_of(record).formats == RECORD_SUFFIXES
+    assert entry_of(record).formats == RESULT_SUFFIXES
     for name in ("a", "b"):
         record.save(tmp_path / f"{name}{suffix}")
     assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()

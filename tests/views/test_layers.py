@@ -12,9 +12,9 @@ from shown import heatmap_figure, heatmap_view
 from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.blocks import Heads
 from mhaviz.pages.labels import title_text
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
+from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.style import Style
 
 TOKENS = ("the", "cat", "sat")

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.masking import masking
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.tokens import Tokens
 from mhaviz.views.figure.sheet import INK
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style

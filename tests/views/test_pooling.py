@@ -6,7 +6,7 @@ from made import Edges, made_map
 from rounding import rounding
 
 from mhaviz.pages.pooling import even_edges, pool_map, pool_strongest
-from mhaviz.records.axis import cell_edges, even_cells
+from mhaviz.results.axis import cell_edges, even_cells
 
 CLOSE = rounding()
 

@@ -23,15 +23,15 @@ from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import registry
 from mhaviz.pages.blocks import Curves, Heads, Page, Panels, Table, Text, leaves
 from mhaviz.pages.registry import page_of
-from mhaviz.records.attention import Attention
-from mhaviz.records.complexity import Complexity, CostTerm, LongestInput
-from mhaviz.records.corpus_difference import CorpusDifference, KindDivergence
-from mhaviz.records.implementations import Implementation, ImplementationComparison
-from mhaviz.records.report import Report
-from mhaviz.records.shown import Shown
-from mhaviz.records.source import Source
-from mhaviz.records.timing import Timing
-from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
+from mhaviz.results.attention import Attention
+from mhaviz.results.complexity import Complexity, CostTerm, LongestInput
+from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
+from mhaviz.results.implementations import Implementation, ImplementationComparison
+from mhaviz.results.report import Report
+from mhaviz.results.result import Result
+from mhaviz.results.source import Source
+from mhaviz.results.timing import Timing
+from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.views.data import document
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.showing import figure_of, fitted_style, view_of
@@ -102,13 +102,13 @@ def test_every_page_is_tried(records):
     assert len(records) == 18
     assert set(records) == {kind.__name__ for kind, entry in registry._ENTRIES.items() if not entry.figure}
     assert all(document(record) for record in records.values())
-    with pytest.raises(MhavizError, match="expected a record that can be shown, got Source"):
+    with pytest.raises(MhavizError, match="expected a result that can be shown, got Source"):
         figure_of(SOURCE)
 
 
 def test_a_new_result_needs_a_page_and_a_line(show, tmp_path):
     @dataclass(frozen=True)
-    class Answer(Shown):
+    class Answer(Result):
         source: Source
         number: int
 

@@ -12,8 +12,8 @@ from made import made_map
 
 import mhaviz
 from mhaviz.errors import MhavizError
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 
 WORDS = ("a,b", 'say "hi"', "two\nlines", "=1+1", "NA", "", " the", "\x1b[1m", "我")
 

@@ -13,9 +13,9 @@ from matplotlib.colors import ListedColormap, to_hex
 from PIL import Image
 
 from mhaviz.pages.training import evenly
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
-from mhaviz.records.training import AlignmentErrors, Evaluation, LearningPoint, Training
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
+from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views import animation
 from mhaviz.views.animation import write_gif

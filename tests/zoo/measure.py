@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import mhaviz
-from mhaviz.records.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap
 from zoo.program import Entry, Program, Weights, same_bits
 
 Recorder = Callable[[nn.Module, list[Weights]], AbstractContextManager[Any]]

@@ -22,7 +22,7 @@ def compare_implementations(
 
     Same weights, same input, one sentence. Each way's time, peak memory and difference from a result in float64.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     delivery.check()
 

@@ -35,7 +35,7 @@ def compare_projections(
     own sum. Split, the same matrices are heads, with --include-self those that mhaviz heatmap draws; how unlike two
     heads are is the mean Jensen–Shannon divergence of their rows, in bits, from 0 to 1.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     delivery.check()
     sentences = read_sentences(texts)

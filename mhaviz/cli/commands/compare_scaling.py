@@ -38,7 +38,7 @@ def compare_scaling(
     compared, or another --kind. Unscaled scores spread as √d_key, so that the softmax saturates as d_key grows, and
     its Jacobian, through which gradients pass, vanishes.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     if sweep:
         require_unread((model, attention), ("--seed",), _SWEEPS)

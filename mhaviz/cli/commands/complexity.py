@@ -23,7 +23,7 @@ def complexity(
     Operations and bytes step by step, with measured times; where attention overtakes the projections; and the longest
     input whose weights fit into memory.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     delivery.check()
 

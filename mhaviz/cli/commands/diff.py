@@ -19,12 +19,12 @@ from mhaviz.cli.shared.texts import Languages
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.registry import PAGE_SUFFIXES
 from mhaviz.processes import this_process
-from mhaviz.records.corpus_part import SUFFIX
+from mhaviz.results.corpus_part import SUFFIX
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
     from mhaviz.files.maps import SavedMaps
-    from mhaviz.records.difference import Limits
+    from mhaviz.results.difference import Limits
     from mhaviz.views.style import Style
 
 _T = TypeVar("_T")

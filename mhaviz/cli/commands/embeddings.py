@@ -56,9 +56,9 @@ def embeddings(
     layer of a transformers model reads is found out by running it, and so is whether that is the sum. Without a
     sentence: the sinusoids alone. See --help-all for --pair, --chat and --ids.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
-    from mhaviz.records.given import Given
+    from mhaviz.inputs.given import Given
 
     given = given_to(model, delivery, texts, target, instead, has_example=True)
     style = style_of(dpi=dpi, cmap=cmap)

@@ -31,7 +31,7 @@ def evaluate(
     What is held out of the corpus that the checkpoint has learnt from is evaluated, or all of another. Of pairs with a
     gold alignment it says as well how well each head of source-target attention is aligned (AER).
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     delivery.check([Path(name) for name in (checkpoint, corpus) if name is not None])
 

@@ -42,7 +42,7 @@ def explain(
     weights of the scores; the output is the sum of the value rows, each times its weight. Of a translator it is the
     source-target attention that is explained, or another --kind. See --help-all for --pair, --chat and --ids.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead, generate=generate)
     style, loaded = style_of(dpi=dpi), model.load(delivery.tell, given)

@@ -14,7 +14,7 @@ from mhaviz.cli.shared.probes import ProbeOptions
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
 from mhaviz.pages.registry import HEAD_SUFFIXES
-from mhaviz.records.corpus_part import SUFFIX
+from mhaviz.results.corpus_part import SUFFIX
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 

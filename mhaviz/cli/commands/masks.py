@@ -38,7 +38,7 @@ def masks(
     drops what torch.nn.Dropout drops of the weights of all heads after torch.manual_seed of --seed, and
     divides the others by 1 − P. Of a translator it is the decoder's masked attention, or another --kind.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     given, style = given_to(model, delivery, texts, target, has_example=True), style_of(dpi=dpi, cmap=cmap)
     has_seed = dropout is None or "seed" in kind_of(split_model(model.model)[0]).options

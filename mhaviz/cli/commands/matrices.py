@@ -48,7 +48,7 @@ def matrices(
     above it, so that a row of A weighs the rows of V. One query and one key are marked in all matrices. Of more than 4
     heads it is the first whose S, A and H are drawn. Small matrices have their numbers.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)

@@ -13,7 +13,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.ranking import RankingOptions
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.registry import HEAD_SUFFIXES
-from mhaviz.records.corpus_part import SUFFIX
+from mhaviz.results.corpus_part import SUFFIX
 
 
 def merge(
@@ -43,7 +43,7 @@ def merge(
     from mhaviz.api.parts import merge_parts, result_of
     from mhaviz.files.parts import write_part
     from mhaviz.pages.registry import entry_of
-    from mhaviz.records.head_statistics import HeadStatistics
+    from mhaviz.results.head_statistics import HeadStatistics
 
     whole = merge_parts(parts)
     found = result_of(whole)

@@ -56,7 +56,7 @@ def trace_shapes(
     count one operation each, a softmax five a weight. Of a translator it is the way through source-target attention
     that is traced, or another --kind.
 
-    Output: a {RECORD_SUFFIXES} file.
+    Output: a {RESULT_SUFFIXES} file.
     """
     is_of_sizes = batch_size is not None or seq_length is not None
     if is_of_sizes:

@@ -15,13 +15,13 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.writing import write_whole
-from mhaviz.pages.registry import RECORD_SUFFIXES
-from mhaviz.records.corpus_part import SUFFIX
+from mhaviz.pages.registry import RESULT_SUFFIXES
+from mhaviz.results.corpus_part import SUFFIX
 from mhaviz.views.formats import check_outputs
 
 if TYPE_CHECKING:
     from mhaviz.models.trained_model import TrainedModel
-    from mhaviz.records.attention import Attention
+    from mhaviz.results.attention import Attention
     from mhaviz.training.corpus import Corpus, Pair
     from mhaviz.training.trainer import Trainer
 
@@ -89,7 +89,7 @@ def train(
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
     inputs = [Path(corpus)]
-    delivery.check(inputs, (*RECORD_SUFFIXES, SUFFIX))
+    delivery.check(inputs, (*RESULT_SUFFIXES, SUFFIX))
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
     if (path := part_among(delivery)) is None:

@@ -10,8 +10,8 @@ import typer
 from mhaviz.errors import ChangedError, MhavizError
 
 if TYPE_CHECKING:
-    from mhaviz.records.corpus_difference import CorpusDifference
-    from mhaviz.records.difference import Difference, HeadDifference, Limits
+    from mhaviz.results.corpus_difference import CorpusDifference
+    from mhaviz.results.difference import Difference, HeadDifference, Limits
 
 Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 """Both files, each with the layer that was asked for."""
@@ -38,7 +38,7 @@ class LimitOptions:
     @property
     def limits(self) -> "Limits":
         """Raises ArgumentError for bits that are not from 0 to 1."""
-        from mhaviz.records.difference import Limits
+        from mhaviz.results.difference import Limits
 
         return Limits(self.fail_above, self.fail_above_row)
 

@@ -15,7 +15,7 @@ from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.errors import STANDARD_INPUT
 from mhaviz.processes import this_process, wait_for_others
-from mhaviz.records.corpus_part import SUFFIX, part_beside
+from mhaviz.results.corpus_part import SUFFIX, part_beside
 
 if TYPE_CHECKING:
     from mhaviz.api.corpora import Corpus
@@ -106,12 +106,12 @@ class CorpusOptions:
         if own is not None and own not in delivery.paths:
             own.unlink(missing_ok=True)
 
-    def deliver(self, record: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
+    def deliver(self, result: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
         """As ``deliver_beside_part``, in the first of several processes. A shard may have no sentence."""
         if not this_process().is_first:
             return
-        if getattr(record, "kinds", True):
-            deliver_beside_part(record, delivery, style, **details)
+        if getattr(result, "kinds", True):
+            deliver_beside_part(result, delivery, style, **details)
             return
         part, empty = part_among(delivery), "shard {}/{} has no sentence of this text".format(*self.shard)
         if [path for path in delivery.paths if path != part]:
@@ -127,12 +127,12 @@ def part_among(delivery: Delivery) -> Path | None:
     return parts[0] if parts else None
 
 
-def deliver_beside_part(record: Any, delivery: Delivery, style: "Style | None" = None, **details: Any) -> None:
-    """Save and show a record, beside the part that has been written of it. Raises as ``Delivery.deliver``."""
+def deliver_beside_part(result: Any, delivery: Delivery, style: "Style | None" = None, **details: Any) -> None:
+    """Save and show a result, beside the part that has been written of it. Raises as ``Delivery.deliver``."""
     part = part_among(delivery)
     if part is not None:
         delivery.tell(f"saved {part}")
-    replace(delivery, output=[path for path in delivery.paths if path != part]).deliver(record, style, **details)
+    replace(delivery, output=[path for path in delivery.paths if path != part]).deliver(result, style, **details)
 
 
 def _file_at(path: Path | None) -> int | None:

@@ -11,7 +11,7 @@ import typer
 
 from mhaviz.cli.shared.console import print_view, printing, say, working
 from mhaviz.errors import MhavizError
-from mhaviz.pages.registry import FIGURE_SUFFIXES, RECORD_SUFFIXES
+from mhaviz.pages.registry import FIGURE_SUFFIXES, RESULT_SUFFIXES
 from mhaviz.processes import this_process
 from mhaviz.units import readable_bytes
 from mhaviz.views.formats import check_outputs, save_all
@@ -47,7 +47,7 @@ class Delivery:
         """Of these files, by which their formats are told."""
         return {path.suffix.lower() for path in self.paths}
 
-    def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RECORD_SUFFIXES) -> None:
+    def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RESULT_SUFFIXES) -> None:
         """Find out before the work starts whether its results can be written; see ``check_outputs``.
 
         ``inputs``: files that are read, and must not be written over.
@@ -67,17 +67,17 @@ class Delivery:
 
     def deliver(
         self,
-        record: object,
+        result: object,
         style: "Style | None" = None,
         notice: str | None = None,
         **details: Any,
     ) -> None:
-        """Save what is to be saved, then print the record: as JSON, or as its view in the terminal.
+        """Save what is to be saved, then print the result: as JSON, or as its view in the terminal.
 
         Of several processes that ``torchrun`` has started the first alone does so.
 
         Args:
-            record: what was found.
+            result: what was found.
             style: of its picture; None: the usual one.
             details: what its page takes beside it.
             notice: what the user should be told.
@@ -87,24 +87,24 @@ class Delivery:
         """
         if not this_process().is_first:
             return
-        maps = getattr(record, "maps", ())
+        maps = getattr(result, "maps", ())
         self.require_drawable(len(maps))
         from mhaviz.views.showing import fitted_style, view_of
 
-        style = style or fitted_style(record)
+        style = style or fitted_style(result)
         if ".csv" in self.suffixes and (lines := sum(m.weights.size for m in maps)) > _MANY_LINES:
             self.tell(f"the CSV has {lines:,} lines, about {readable_bytes(_CSV_LINE * lines)}; Ctrl-C stops it")
         with self.working("writing"):
-            notices = save_all(self.paths, record, style, **details)
+            notices = save_all(self.paths, result, style, **details)
         saved = [f"saved {path}" for path in self.paths]
         self.tell(*filter(None, [notice, *notices, *saved]))
         if self.json:
             from mhaviz.views.data import document, write_json
 
             with printing(), nullcontext() if sys.stdout.isatty() else self.working("writing JSON"):
-                write_json(document(record), sys.stdout)
+                write_json(document(result), sys.stdout)
         elif not self.quiet:
-            self._show(view_of(record, style, **details))
+            self._show(view_of(result, style, **details))
 
     def _show(self, view: "RenderableType") -> None:
         """Print a view: the first screens of its pictures, or none where they are long and have been saved."""

@@ -12,12 +12,12 @@ import typer
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.pages.registry import RECORD_SUFFIXES
+from mhaviz.pages.registry import RESULT_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.cli.shared.appearance import MapOptions
     from mhaviz.cli.shared.delivery import Delivery
-    from mhaviz.records.attention import Attention
+    from mhaviz.results.attention import Attention
     from mhaviz.views.style import Style
 
 image_option = partial(typer.Option, rich_help_panel="Images")
@@ -92,7 +92,7 @@ class ImageOptions:
         if self.image is None:
             delivery.deliver(attention, style)
             return
-        of_maps = [path for path in delivery.paths if path.suffix.lower() not in RECORD_SUFFIXES]
+        of_maps = [path for path in delivery.paths if path.suffix.lower() not in RESULT_SUFFIXES]
         if of_maps:
             replace(delivery, output=of_maps, quiet=True, json=False).deliver(attention, style)
             delivery.tell(*(f"saved {path}, the maps without the image" for path in of_maps))

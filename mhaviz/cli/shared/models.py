@@ -16,7 +16,7 @@ from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.records.given import Given
+    from mhaviz.inputs.given import Given
 
 model_option = partial(typer.Option, rich_help_panel="The model")
 array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")

@@ -9,7 +9,7 @@ import typer
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from mhaviz.records.probes import Probe
+    from mhaviz.inputs.probes import Probe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +30,7 @@ class RepeatOptions:
 
     def probe(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
         """What texts are made for, if they are. Raises ArgumentError for what does not go together."""
-        from mhaviz.records.probes import RandomRepeats
+        from mhaviz.inputs.probes import RandomRepeats
 
         if self.random_repeat is None:
             return None
@@ -52,7 +52,7 @@ class ProbeOptions(RepeatOptions):
 
     def probe(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
         """As ``RepeatOptions.probe``."""
-        from mhaviz.records.probes import Needle
+        from mhaviz.inputs.probes import Needle
 
         if self.random_repeat is not None and self.needle is not None:
             raise ArgumentError("--random-repeat and --needle make two kinds of texts; leave out one")

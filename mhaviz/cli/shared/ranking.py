@@ -9,8 +9,8 @@ from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from mhaviz.inputs.probes import Probe
     from mhaviz.pages.head_numbers import Order
-    from mhaviz.records.probes import Probe
 
 SortColumn = Literal[
     "entropy",
@@ -68,9 +68,9 @@ class RankingOptions:
         Raises:
             ArgumentError: what heads read of a needle is asked for, and there is none.
         """
+        from mhaviz.inputs.probes import Needle, RandomRepeats
         from mhaviz.pages.head_numbers import Order
-        from mhaviz.records.head_statistics import OF_A_NEEDLE
-        from mhaviz.records.probes import Needle, RandomRepeats
+        from mhaviz.results.head_statistics import OF_A_NEEDLE
 
         if self.sort in OF_A_NEEDLE and not isinstance(probe, Needle):
             raise ArgumentError(

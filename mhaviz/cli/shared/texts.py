@@ -16,12 +16,12 @@ from mhaviz.files import texts
 from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models.pretrained.folder import is_file
-from mhaviz.pages.registry import RECORD_SUFFIXES
+from mhaviz.pages.registry import RESULT_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.cli.shared.models import ModelOptions
+    from mhaviz.inputs.given import Given
     from mhaviz.models.corpus_batches import Sentence
-    from mhaviz.records.given import Given
 
 _MANY = 20  # sentences; few people want a picture of each
 
@@ -125,7 +125,7 @@ def given_to(
     given: OneSentence | Several,
     target: str | None = None,
     instead: Instead = Instead(),
-    suffixes: Sequence[str] = RECORD_SUFFIXES,
+    suffixes: Sequence[str] = RESULT_SUFFIXES,
     *,
     generate: int = 0,
     whole: bool = False,
@@ -151,7 +151,7 @@ def given_to(
     if not (model.options.get("input") or is_example or instead.takes_the_place):
         require_some(read, has_file=isinstance(given, Several))
 
-    from mhaviz.records.given import Given
+    from mhaviz.inputs.given import Given
 
     return Given(tuple(read), target, generate=generate, **instead.read())
 

@@ -14,6 +14,7 @@ from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, Site, SiteC
 from mhaviz.attention.norms import value_norms
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.inputs.given import Given
 from mhaviz.limits import require_comparable
 from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.fingerprint import fingerprint
@@ -29,13 +30,12 @@ from mhaviz.models.pretrained.tracing import trace_attention
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.observe.attention_functions import EAGER, SDPA
 from mhaviz.observe.observed import ObservedCall
-from mhaviz.records.ablation import Prediction
-from mhaviz.records.corpus_part import ModelIdentity
-from mhaviz.records.embeddings import EmbeddedText
-from mhaviz.records.given import Given
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import Kind, Piece, Text, Tokens, segments_text
-from mhaviz.records.trace import VALUES_UP_TO, ShapeTrace
+from mhaviz.results.ablation import Prediction
+from mhaviz.results.corpus_part import ModelIdentity
+from mhaviz.results.embeddings import EmbeddedText
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import Kind, Piece, Text, Tokens, segments_text
+from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
 """Fields of the configuration of models that make masks."""

@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.models.pretrained.reading import asks_the_tokenizer, encodable, name_tokens, named, no_token, pieces_shown
-from mhaviz.records.tokens import PAIR, Segment, Text, Tokens
+from mhaviz.results.tokens import PAIR, Segment, Text, Tokens
 
 
 @asks_the_tokenizer

@@ -15,7 +15,7 @@ from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.observe.attention_functions import EAGER, SDPA, listening
 from mhaviz.observe.modules import RunningModules
 from mhaviz.observe.observed import ObservedCall
-from mhaviz.records.tokens import Kind
+from mhaviz.results.tokens import Kind
 
 LENGTHS = ((4, 3), (7, 5))
 """Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are.

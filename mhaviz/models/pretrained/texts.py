@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
+from mhaviz.inputs.given import Given
 from mhaviz.models.pretrained.chats import read_chat
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
@@ -25,8 +26,7 @@ from mhaviz.models.pretrained.reading import (
     special_of,
     usual_ids,
 )
-from mhaviz.records.given import Given
-from mhaviz.records.tokens import Text, Tokens
+from mhaviz.results.tokens import Text, Tokens
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""

@@ -13,7 +13,7 @@ from mhaviz.models.pretrained.hooks import Fields, modules_heard, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.observe.observed import ObservedCall
-from mhaviz.records.tokens import Kind
+from mhaviz.results.tokens import Kind
 
 _FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
 

@@ -13,7 +13,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.pages.attention import scale_group
 from mhaviz.pages.labels import cut
 from mhaviz.pages.panels import tile_titles
-from mhaviz.records.attention import Attention, AttentionMap
+from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import listed_colormap
 from mhaviz.views.style import Style

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.panels import INK
-from mhaviz.records.attention import Attention, AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.source import Source
 from mhaviz.views.figure.axes import draw_heads
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.page import draw_page
@@ -74,11 +74,11 @@ def display_attention(
         n_cols = math.ceil(most / n_rows) if n_rows > 0 else None
     if n_rows is not None and (n_cols is None or n_rows * n_cols < most):
         raise ArgumentError(f"expected n_rows × n_cols to hold {most} heads, got {n_rows} × {n_cols or 1}")
-    style, record = Style(cmap, columns=n_cols), Attention(Source(""), maps)
+    style, result = Style(cmap, columns=n_cols), Attention(Source(""), maps)
     with house_style():
         if ax is not None:
-            return draw_heads(record, style, list(np.ravel(np.asarray(ax, object))))
-        figure = draw_page(attention_page(record), style)
+            return draw_heads(result, style, list(np.ravel(np.asarray(ax, object))))
+        figure = draw_page(attention_page(result), style)
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=2)
     if shell := notebook():

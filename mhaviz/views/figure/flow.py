@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from mhaviz.pages.trace import costs_text, following_text, shape_text
-from mhaviz.records.trace import FollowedElement, ShapeTrace, TraceStep
+from mhaviz.results.trace import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width, wrap
 from mhaviz.views.style import Style

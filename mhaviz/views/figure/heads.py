@@ -10,8 +10,8 @@ from mhaviz.pages.blocks import Heads, Panels, Title
 from mhaviz.pages.labels import title_places
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import (
     BESIDE,

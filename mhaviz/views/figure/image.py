@@ -18,7 +18,7 @@ from mhaviz.pages.image import (
     stretched_text,
 )
 from mhaviz.pages.panels import Panel, Scale, values_beyond
-from mhaviz.records.image import ImageAttention, ImageMap
+from mhaviz.results.image import ImageAttention, ImageMap
 from mhaviz.views.colours import palette, places
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import draw_scale

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import CROSS, Panel, Scale
-from mhaviz.records.axis import Axis, cell_edges
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.axis import Axis, cell_edges
+from mhaviz.results.tokens import Tokens
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import (

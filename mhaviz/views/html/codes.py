@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.records.queries_and_keys import Codes
+from mhaviz.results.queries_and_keys import Codes
 
 Reference = dict[str, Any]
 """Where a page's numbers stand, and how they are read: see ``Chunks``."""

@@ -1,4 +1,4 @@
-"""What a page for the browser holds of a record: one JSON document, and the numbers it refers to.
+"""What a page for the browser holds of a result: one JSON document, and the numbers it refers to.
 
 ``assets/contents.js`` reads it.
 """
@@ -36,14 +36,14 @@ from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
 from mhaviz.pages.words import counted, one_text, rule_text, unnamed_text
-from mhaviz.records.attention import Attention, AttentionMap
-from mhaviz.records.axis import Axis
-from mhaviz.records.difference import Difference
-from mhaviz.records.head_statistics import HeadStatistics
-from mhaviz.records.queries_and_keys import QueriesAndKeys
-from mhaviz.records.report import Report
-from mhaviz.records.source import Source
-from mhaviz.records.tokens import KIND_NAMES, Tokens
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.difference import Difference
+from mhaviz.results.head_statistics import HeadStatistics
+from mhaviz.results.queries_and_keys import QueriesAndKeys
+from mhaviz.results.report import Report
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import KIND_NAMES, Tokens
 from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
@@ -75,69 +75,69 @@ class Contents:
 
 
 @singledispatch
-def contents_of(record: object, style: Style, **details: Any) -> Contents:
-    """What the page of a record holds; ``details``: what its page on paper takes beside it.
+def contents_of(result: object, style: Style, **details: Any) -> Contents:
+    """What the page of a result holds; ``details``: what its page on paper takes beside it.
 
     Raises:
         MhavizError: it has no maps, or the page would be too large; the message says how large.
     """
-    raise MhavizError(f"expected maps for a page for the browser, got {type(record).__name__}; save .png or .json")
+    raise MhavizError(f"expected maps for a page for the browser, got {type(result).__name__}; save .png or .json")
 
 
 @contents_of.register
-def _(record: Attention, style: Style) -> Contents:
-    return _of_attention(record, style)
+def _(result: Attention, style: Style) -> Contents:
+    return _of_attention(result, style)
 
 
 @contents_of.register
-def _(record: Difference, style: Style) -> Contents:
+def _(result: Difference, style: Style) -> Contents:
     maps: list[list[Part]] = []
-    for m in record.maps:
+    for m in result.maps:
         sides = [] if m.sides is None else list(zip(("before", "after"), m.sides, strict=True))
         maps.append([*sides, ("change", m.change)])
-    numbers = [{"means": {"divergence": _numbers(m.divergence)}, "spreads": {}} for m in record.maps]
-    table = ranking_table(record)
-    changes = [m.change for m in record.maps]
+    numbers = [{"means": {"divergence": _numbers(m.divergence)}, "spreads": {}} for m in result.maps]
+    table = ranking_table(result)
+    changes = [m.change for m in result.maps]
     title = _title(changes, style)
     if not style.title:
-        title = f"{heading(record)}; {title}"
+        title = f"{heading(result)}; {title}"
     about = {"title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers}
     tables = [_table(table.heading, table)]
-    return _contents(maps, style, about | {"tables": tables} | _words(difference_page(record), record.source))
+    return _contents(maps, style, about | {"tables": tables} | _words(difference_page(result), result.source))
 
 
 @contents_of.register
-def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Contents:
-    examples = () if record.examples is None else record.examples.maps
-    measures = known_measures(record.kinds, MEASURES)
+def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Contents:
+    examples = () if result.examples is None else result.examples.maps
+    measures = known_measures(result.kinds, MEASURES)
     known = [measure.name for measure in measures]
     statistics = [
         {
             "kind": kind.kind,
             "layers": list(kind.layers),
             "sentences": kind.sentences,
-            "title": averages_title(record, kind),
+            "title": averages_title(result, kind),
             **{
                 f"{part}s": {name: list(map(_numbers, getattr(kind.number(name), part))) for name in known}
                 for part in ("mean", "spread", "low", "high", "chance")
             },
         }
-        for kind in record.kinds
+        for kind in result.kinds
     ]
-    title = "; ".join(averages_title(record, kind) for kind in record.kinds)
-    words = _words(head_statistics_page(record), record.source)
-    if record.examples is not None:
-        of_maps = _words(attention_page(record.examples), record.source)
+    title = "; ".join(averages_title(result, kind) for kind in result.kinds)
+    words = _words(head_statistics_page(result), result.source)
+    if result.examples is not None:
+        of_maps = _words(attention_page(result.examples), result.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
     about: dict[str, Any] = {"title": title, "statistics": statistics, **words}
-    about["numbers"] = [_numbers_of(m, record, known) for m in examples]
+    about["numbers"] = [_numbers_of(m, result, known) for m in examples]
     about["measures"] = [
-        vars(measure) | {"meaning": measure.told(weight_text(record)), "high": scale.high}
-        for measure, scale in zip(measures, measure_scales(record).values(), strict=True)
+        vars(measure) | {"meaning": measure.told(weight_text(result)), "high": scale.high}
+        for measure, scale in zip(measures, measure_scales(result).values(), strict=True)
     ]
     if order.column != USUAL_ORDER.column or order.reverse:
         about["sort"] = {"by": order.column, "reverse": order.reverse}
-    n_sentences = max(kind.sentences for kind in record.kinds)
+    n_sentences = max(kind.sentences for kind in result.kinds)
     if examples and n_sentences > (n_shown := len({m.sentence for m in examples})):
         shown = f"the maps are those of {counted(n_shown, 'sentence')}, as examples"
         about["notices"] = [f"the numbers are means over {counted(n_sentences, 'sentence')}; {shown}"]
@@ -145,14 +145,14 @@ def _(record: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
 
 
 @contents_of.register
-def _(record: Report, style: Style) -> Contents:
-    scaling = record.scaling
+def _(result: Report, style: Style) -> Contents:
+    scaling = result.scaling
     tables = [
         _table(f"scaling of head {head}", statistics_table(scaling, place, rule_text(scaling)))
         for place, head in enumerate(scaling.heads)
     ]
-    tables.append(_table("shapes", steps_table(record.trace)))
-    return _of_attention(record.attention, style, tables=tables)
+    tables.append(_table("shapes", steps_table(result.trace)))
+    return _of_attention(result.attention, style, tables=tables)
 
 
 def _of_attention(attention: Attention, style: Style, **more: Any) -> Contents:
@@ -447,9 +447,9 @@ def _can_measure(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
     return is_whole and math.prod(sides) <= _MOST_MEASURED and (m.quantity.is_distribution or m.to_special is None)
 
 
-def _numbers_of(m: AttentionMap, record: HeadStatistics, names: Sequence[str]) -> dict[str, Any]:
+def _numbers_of(m: AttentionMap, result: HeadStatistics, names: Sequence[str]) -> dict[str, Any]:
     """Those of the heads of an example, over all sentences."""
-    kind = next(kind for kind in record.kinds if kind.kind == m.kind)
+    kind = next(kind for kind in result.kinds if kind.kind == m.kind)
     row, heads = kind.layers.index(m.layer), list(m.heads)
     parts = {"means": "mean", "spreads": "spread"}
     return {

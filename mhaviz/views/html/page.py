@@ -50,13 +50,13 @@ _BROKEN = (
 )
 
 
-def write_html(record: object, style: Style, stream: BinaryIO, **details: Any) -> None:
-    """Write the page of a record; ``details``: see ``contents_of``.
+def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -> None:
+    """Write the page of a result; ``details``: see ``contents_of``.
 
     Raises:
         MhavizError: it has no maps, or its page would be too large.
     """
-    contents = contents_of(record, style, **details)
+    contents = contents_of(result, style, **details)
     scripts = {name: _asset(f"{name}.js") for name in _SCRIPTS}
     styles = "\n".join(_asset(f"{name}.css") for name in _STYLES)
     policy = "; ".join(

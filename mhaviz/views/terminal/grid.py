@@ -23,8 +23,8 @@ from mhaviz.pages.labels import (
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
 from mhaviz.pages.pooling import pool_map
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import Axis, cell_edges, even_cells
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis, cell_edges, even_cells
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.safe_console import SafeConsole

@@ -14,8 +14,8 @@ from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.words import counted
-from mhaviz.records.attention import AttentionMap
-from mhaviz.records.axis import even_cells
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import even_cells
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
 from mhaviz.views.terminal.isolates import isolated
@@ -108,7 +108,7 @@ class HeadsView:
         return [title, Text(isolated(cut(shown, width)), DIM, no_wrap=True)]
 
     def lines(self) -> Iterator[RenderableType]:
-        """What is shown of all heads, in the order of the record."""
+        """What is shown of all heads, in the order of the result."""
         width, abilities = self._options.max_width, self._abilities
         for block, grid in zip(self._blocks, self._grids, strict=True):
             self.scale = scale = self._scales[scale_group(block.first)]

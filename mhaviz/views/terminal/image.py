@@ -18,8 +18,8 @@ from mhaviz.pages.image import (
 from mhaviz.pages.labels import cut, harmless
 from mhaviz.pages.panels import Panel, values_beyond
 from mhaviz.pages.words import counted
-from mhaviz.records.axis import Axis
-from mhaviz.records.image import ImageAttention, ImageMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.image import ImageAttention, ImageMap
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar, footnote

@@ -63,7 +63,7 @@ class PageView:
                 else:
                     waiting += block.blocks[::-1]
             elif isinstance(block, Heads):
-                if block is of_heads[0]:  # all together, in the order of the record
+                if block is of_heads[0]:  # all together, in the order of the result
                     yield from heads.lines()
                     if page.left_out and (text := page.left_out(heads.n_maps, heads.heads_left)):
                         yield Line(text)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.records.embeddings import SINUSOIDS
+from mhaviz.results.embeddings import SINUSOIDS
 
 CLOSE = rounding()
 

@@ -14,10 +14,10 @@ from tokenizers import processors
 import mhaviz
 from mhaviz.api import long_inputs
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.given import Given
 from mhaviz.models.pretrained.model import model_in_memory
 from mhaviz.models.pretrained.texts import Texts
-from mhaviz.records.given import Given
-from mhaviz.records.tokens import Segment, segments_text
+from mhaviz.results.tokens import Segment, segments_text
 
 CLOSE = rounding(depth=2)
 

@@ -16,7 +16,7 @@ from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
-from mhaviz.records.quantity import ROLLOUT
+from mhaviz.results.quantity import ROLLOUT
 
 CLOSE = rounding(depth=6, terms=100)
 

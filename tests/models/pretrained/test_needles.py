@@ -3,8 +3,8 @@ from induction import word_tokenizer
 
 from mhaviz.analyses.head_statistics import reading_of
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.probes import Needle
 from mhaviz.models.pretrained.probe_texts import needle_ids, with_needle
-from mhaviz.records.probes import Needle
 
 TEXT = "w1 w2. w3 w4 w5. w6"
 WORDS = "w1 w2 w3 w4"

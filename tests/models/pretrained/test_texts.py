@@ -16,9 +16,9 @@ from rounding import rounding
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.given import Given
 from mhaviz.models.pretrained.texts import WRITTEN, Texts
-from mhaviz.records.given import Given
-from mhaviz.records.tokens import Text, Tokens
+from mhaviz.results.tokens import Text, Tokens
 
 CLOSE = rounding(depth=4)
 

@@ -10,8 +10,8 @@ from shown import difference_figure
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.style import Style
 

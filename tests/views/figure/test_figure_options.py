@@ -11,8 +11,8 @@ from PIL import Image
 from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 from mhaviz.views.style import Style
 
 

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.font_manager import FontEntry, findfont, fontManager
 
-from mhaviz.records.axis import Axis
+from mhaviz.results.axis import Axis
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic

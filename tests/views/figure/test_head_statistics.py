@@ -8,11 +8,11 @@ from drawn import extents_inside, texts
 from shown import head_statistics_figure
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.probes import RandomRepeats
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.head_statistics import head_statistics_page
-from mhaviz.records.head_statistics import STATISTICS
-from mhaviz.records.probes import RandomRepeats
-from mhaviz.records.source import Source
+from mhaviz.results.head_statistics import STATISTICS
+from mhaviz.results.source import Source
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import plot

@@ -14,10 +14,10 @@ from matplotlib import image as mpl_image
 from rounding import rounding
 from shown import heatmap_figure
 
-from mhaviz.records.attention import Attention
-from mhaviz.records.quantity import Quantity
-from mhaviz.records.source import Source
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import Quantity
+from mhaviz.results.source import Source
+from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.style import Style

@@ -11,7 +11,7 @@ from looking import encoded
 
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.tokens import Tokens
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style

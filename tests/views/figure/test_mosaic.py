@@ -18,9 +18,9 @@ from shown import difference_figure, heatmap_figure, heatmap_view
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.panels import Scale
-from mhaviz.records.attention import Attention
-from mhaviz.records.axis import Axis
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.axis import Axis
+from mhaviz.results.source import Source
 from mhaviz.views.colours import colours, needs_dark_text, palette
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.artists import Cells

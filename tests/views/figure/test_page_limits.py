@@ -14,9 +14,9 @@ from PIL import Image
 from shown import heatmap_figure
 
 from mhaviz.limits import MOST_CELLS
-from mhaviz.records.attention import Attention
-from mhaviz.records.axis import cell_edges, even_cells
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.axis import cell_edges, even_cells
+from mhaviz.results.source import Source
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS, Sheet

@@ -14,10 +14,10 @@ from made import remade
 from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records.attention import Attention
-from mhaviz.records.report import Report
-from mhaviz.records.scaling import Scaling, ScalingComparison, ScoreStatistics
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.report import Report
+from mhaviz.results.scaling import Scaling, ScalingComparison, ScoreStatistics
+from mhaviz.results.source import Source
 from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of, view_of

@@ -10,8 +10,8 @@ from PIL import Image
 from pypdf import PdfReader
 from shown import heatmap_figure
 
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 from mhaviz.views.style import Style
 
 SVG = "{http://www.w3.org/2000/svg}"

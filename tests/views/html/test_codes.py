@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mhaviz.records.queries_and_keys import Codes
+from mhaviz.results.queries_and_keys import Codes
 from mhaviz.views.html.codes import Chunks
 
 TYPES = {"roots8": "u1", "roots10": "<u2", "roots16": "<u2", "signed8": "i1", "signed10": "<i2", "signed16": "<i2"}

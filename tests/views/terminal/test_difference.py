@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from shown import difference_view
 
 from mhaviz.analyses.difference import compare
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 
 
 def plain(text):

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records.axis import Axis
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.axis import Axis
+from mhaviz.results.tokens import Tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.terminal.grid import Abilities, HeatGrid
 

@@ -16,8 +16,8 @@ from shown import heatmap_view
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.records.attention import Attention
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.source import Source
 from mhaviz.views.showing import view_of
 from mhaviz.views.terminal.isolates import isolated
 

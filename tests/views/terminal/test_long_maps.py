@@ -16,10 +16,10 @@ from rich.console import Console
 from shown import heatmap_view
 
 from mhaviz.pages.panels import Scale
-from mhaviz.records.attention import Attention
-from mhaviz.records.quantity import Quantity
-from mhaviz.records.source import Source
-from mhaviz.records.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import Quantity
+from mhaviz.results.source import Source
+from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import Abilities, long_layout
 from mhaviz.views.terminal.legend import ScaleBar

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.records.tokens import Tokens
+from mhaviz.results.tokens import Tokens
 from mhaviz.views.showing import view_of
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.records.axis import Axis
+from mhaviz.results.axis import Axis
 from mhaviz.views.plain_text import PLAIN
 from mhaviz.views.terminal.cells import terminal_colours
 from mhaviz.views.terminal.grid import Abilities, HeatGrid

@@ -16,9 +16,9 @@ from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.pages.pooling import pool_map
-from mhaviz.records.attention import Attention
-from mhaviz.records.report import Report
-from mhaviz.records.source import Source
+from mhaviz.results.attention import Attention
+from mhaviz.results.report import Report
+from mhaviz.results.source import Source
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
 

@@ -1,0 +1,192 @@
+"""What is not the same in two attentions of the same tokens, and how much may differ."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.numbering import Numbers, require_numbers
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.result import Brief, Result
+from mhaviz.results.source import Source
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest divergences that are allowed, in bits, from 0 to 1; None: any.
+
+    Attributes:
+        mean: of a head: the mean of its rows, and over several sentences the mean of these.
+        row: of any single row of a head.
+
+    Raises:
+        ArgumentError: a number that is not from 0 to 1.
+    """
+
+    mean: float | None = None
+    row: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in (("fail_above", self.mean), ("fail_above_row", self.row)):
+            if most is not None and not 0 <= most <= 1:
+                raise ArgumentError(f"{parameter(name)}: expected bits from 0 to 1, got {most}")
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there is a limit at all."""
+        return self.mean is not None or self.row is not None
+
+
+@dataclass(frozen=True)
+class Change:
+    """The weight that one query gives to one key, before and after; positions are those of the whole input.
+
+    In a map of cells they are where the cell begins, and the weights are the cell's.
+    """
+
+    query: int
+    key: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """The query whose row has changed most, and by how much: the Jensen–Shannon divergence of the row, in bits."""
+
+    query: int
+    divergence: float
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A row that is no distribution, so that its head has no divergence: what it sums to, and in which of both."""
+
+    query: int
+    sum: float
+    is_second: bool
+
+
+@dataclass(frozen=True)
+class HeadDifference:
+    """How one head of one map has changed: a row of ``Difference.ranking``."""
+
+    map: AttentionMap
+    head: int
+    divergence: float | None
+    largest: Change | None
+    worst: RowChange | None
+    flaw: Flaw | None
+
+
+@dataclass(frozen=True)
+class MapDifference(Brief):
+    """How one map has changed; all but ``change`` is of each head.
+
+    Attributes:
+        change: the second map, but its weights are those of the second minus those of the first: rows sum to 0.
+        divergence: float64, (n_heads,): the mean Jensen–Shannon divergence of the head's rows before and after, in
+            bits, from 0 to 1; NaN if some rows are no distributions. Rows that are zeros both before and after, as
+            of padding, do not count; NaN if no row does.
+        largest: where its weights have changed most; None if no weight differs.
+        worst: the row with the largest divergence; None if none is above 0.
+        flaws: the row that sums least nearly to 1, if that is why there is no divergence.
+        zero_rows: how many rows are zeros before and after.
+        sides: the map before, and that after; None: they are not kept.
+    """
+
+    change: AttentionMap
+    divergence: NDArray[np.float64]
+    largest: tuple[Change | None, ...]
+    worst: tuple[RowChange | None, ...]
+    flaws: tuple[Flaw | None, ...]
+    zero_rows: tuple[int, ...]
+    sides: tuple[AttentionMap, AttentionMap] | None = None
+
+    @property
+    def each_head(self) -> Iterator[HeadDifference]:
+        """Its heads, in their order."""
+        for i, head in enumerate(self.change.heads):
+            divergence = None if np.isnan(self.divergence[i]) else float(self.divergence[i])
+            yield HeadDifference(self.change, head, divergence, self.largest[i], self.worst[i], self.flaws[i])
+
+    def select(self, heads: tuple[int, ...]) -> "MapDifference":
+        """The same with only these heads. Raises ArgumentError if there is no such head."""
+        change = self.change.select(heads)
+        rows = [self.change.heads.index(head) for head in heads]
+        return MapDifference(
+            change,
+            self.divergence[rows],
+            tuple(self.largest[row] for row in rows),
+            tuple(self.worst[row] for row in rows),
+            tuple(self.flaws[row] for row in rows),
+            tuple(self.zero_rows[row] for row in rows),
+            self.sides and (self.sides[0].select(heads), self.sides[1].select(heads)),
+        )
+
+
+@dataclass(frozen=True)
+class Difference(Result):
+    """How the maps that two attentions have in common have changed.
+
+    Attributes:
+        source: where both come from.
+        maps: in the order of the second.
+        only_before, only_after: the names of the maps that only one of them has.
+        limits: how much may have changed.
+    """
+
+    source: Source
+    maps: tuple[MapDifference, ...]
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def ranking(self) -> tuple[HeadDifference, ...]:
+        """Every head of every map: by divergence, the largest first, then those without one by their largest change."""
+        return tuple(sorted((head for m in self.maps for head in m.each_head), key=_unlike, reverse=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Result.to_dict``; with the ranking, and the unit of divergences."""
+        from mhaviz.results.saved_form import describe
+
+        differences = [
+            describe(m.change)
+            | {
+                "divergence": m.divergence,
+                "worst_row": m.worst,
+                "zero_rows": m.zero_rows,
+                "largest": m.largest,
+                "change": m.change.weights,
+            }
+            for m in self.maps
+        ]
+        ranking = [
+            {
+                "map": one.map.name,
+                "head": one.head,
+                "divergence": one.divergence,
+                "worst_row": one.worst and one.worst.divergence,
+            }
+            for one in self.ranking
+        ]
+        only = {"only_first": self.only_before, "only_second": self.only_after}
+        return {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking} | only
+
+    def select(self, head: Numbers) -> "Difference":
+        """The same with only these heads; None: all. Raises ArgumentError if there is no such head."""
+        if head is None:
+            return self
+        there = sorted({number for m in self.maps for number in m.change.heads})
+        heads = require_numbers("head", head, there, "what is in both")
+        return replace(self, maps=tuple(m.select(heads) for m in self.maps))
+
+
+def _unlike(head: HeadDifference) -> tuple[bool, float]:
+    if head.divergence is not None:
+        return True, head.divergence
+    return False, abs(head.largest.after - head.largest.before) if head.largest else 0.0

@@ -1,0 +1,316 @@
+"""What a query gives to the patches of an image."""
+
+import math
+import operator
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import ArgumentError, counted, parameter, quoted
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import WEIGHT, Quantity
+from mhaviz.results.result import Brief, Result
+from mhaviz.results.source import Source
+from mhaviz.results.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
+
+MOST_SPECIAL = 16
+"""Tokens that may stand before the patches of an image: a class token, registers, a distillation token."""
+
+_PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
+_PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
+_POSITION = re.compile(r"\s*-?[0-9]{1,9}\s*")
+_NEARLY_ALIKE = 1.1  # times as wide, for its height, as the grid is
+
+QueryChoice = int | str | tuple[int, int] | None
+"""A position among all tokens; a patch, (row, column) or "row,column"; a token's text; None: what is usual."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageMap(Brief):
+    """What one query of a map gives to the patches.
+
+    Attributes:
+        weights: float32, (n_heads, grid_rows, grid_columns).
+        special: float32, (n_heads,): what goes to tokens that are no patches.
+        special_texts: these tokens.
+        layer, heads, sentence, module, pass_number: as of the map.
+        patch: row and column of the patch that the query is; None: it is none.
+    """
+
+    weights: NDArray[np.float32]
+    special: NDArray[np.float32]
+    special_texts: tuple[str, ...] = ()
+    layer: int = 0
+    heads: tuple[int, ...] = ()
+    sentence: int | None = None
+    module: str = ""
+    pass_number: int | None = None
+    patch: tuple[int, int] | None = None
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        _, rows, columns = self.weights.shape
+        return rows, columns
+
+    @property
+    def flat(self) -> AttentionMap:
+        """The same as a map of one query."""
+        n_heads, rows, columns = self.weights.shape
+        keys, queries = Axis.of([""] * (rows * columns)), Axis.of([""])
+        of = {"sentence": self.sentence, "module": self.module, "pass_number": self.pass_number}
+        return AttentionMap(self.weights.reshape(n_heads, 1, -1), queries, keys, **of)  # type: ignore[arg-type]
+
+    @property
+    def is_recorded(self) -> bool:
+        """See ``AttentionMap``."""
+        return self.flat.is_recorded
+
+    def strongest(self, head: int, most: int) -> list[tuple[int, int, float]]:
+        """Row, column and weight of the patches that get most, the strongest first; ``head``: its place."""
+        weights = self.weights[head].reshape(-1)
+        order = np.argsort(-weights, kind="stable")[:most]
+        return [(*divmod(int(i), self.grid[1]), float(weights[i])) for i in order]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageAttention(Result):
+    """The attention of one query, laid over the image.
+
+    Attributes:
+        source: where the attention comes from.
+        image: uint8, (height, width, 3).
+        maps: in the order of the attention.
+        query: what the query is called: "token 0", "5,7"; "": the mean over all queries.
+        quantity: what the numbers are.
+        image_name: of its file; "": it comes from none.
+        left_out: how many maps of the attention are not of these patches.
+    """
+
+    source: Source
+    image: NDArray[np.uint8]
+    maps: tuple[ImageMap, ...]
+    query: str = ""
+    quantity: Quantity = WEIGHT
+    image_name: str = ""
+    left_out: int = 0
+
+    @property
+    def stretched(self) -> bool:
+        """Whether the image is wider or higher, by more than a tenth, than the grids of patches that cover it."""
+        height, width = self.image.shape[:2]
+        ratios = [width / height * rows / columns for rows, columns in {m.grid for m in self.maps}]
+        return any(not 1 / _NEARLY_ALIKE <= ratio <= _NEARLY_ALIKE for ratio in ratios)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Result.to_dict``; without the image."""
+        height, width = self.image.shape[:2]
+        maps = [
+            {
+                "layer": m.layer,
+                "heads": m.heads,
+                "grid": m.grid,
+                "query_patch": m.patch,
+                "special": {"tokens": m.special_texts, "weights": m.special},
+                "weights": m.weights,
+            }
+            | ({} if m.sentence is None else {"sentence": m.sentence})
+            | ({"module": m.module} if m.module else {})
+            | ({} if m.pass_number is None else {"pass": m.pass_number})
+            for m in self.maps
+        ]
+        image = {"name": self.image_name or None, "width": width, "height": height}
+        return {"image": image, "query": self.query or None, "quantity": self.quantity.key, "maps": maps}
+
+
+def over_image(
+    attention: Attention,
+    image: object,
+    query: QueryChoice = None,
+    *,
+    layer: int | None = None,
+    head: int | Sequence[int] | None = None,
+    grid: tuple[int, int] | None = None,
+) -> ImageAttention:
+    """See ``Attention.over_image``."""
+    from mhaviz.files.images import as_pixels
+
+    chosen = attention.select(head, layer)
+    quantity = chosen.maps[0].quantity if chosen.maps else WEIGHT
+    if any(m.quantity.key != quantity.key for m in chosen.maps):
+        raise ArgumentError("expected maps of one quantity, got several; choose with select, or save them apart")
+    maps, called = _maps(chosen.maps, query, None if grid is None else _require_grid(grid))
+    name = Path(image).name if isinstance(image, str | Path) else ""
+    return ImageAttention(attention.source, as_pixels(image), maps, called, quantity, name, len(chosen) - len(maps))
+
+
+def _require_grid(grid: object) -> tuple[int, int]:
+    try:
+        rows, columns = (operator.index(number) for number in grid)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{parameter('grid')}: expected rows and columns, got {quoted(grid)}") from None
+    if min(rows, columns) < 1:
+        raise ArgumentError(
+            f"{parameter('grid')}: expected at least 1 × 1 patches, got {counted(rows)} × {counted(columns)}"
+        )
+    return rows, columns
+
+
+def _maps(
+    maps: Sequence[AttentionMap], query: QueryChoice, grid: tuple[int, int] | None
+) -> tuple[tuple[ImageMap, ...], str]:
+    """Of the maps that are of patches, and what the query is called. Raises ArgumentError if there is none.
+
+    Others, of the text beside an image or of other layers of a model, are left out.
+    """
+    made: list[ImageMap] = []
+    called: list[str] = []
+    wrong: list[ArgumentError] = []
+    for m in maps:
+        try:
+            keys = patches_of(m, grid)
+        except ArgumentError as error:
+            wrong.append(error)
+            continue
+        positions, name, patch = _query(m, keys, query)
+        made.append(_over(m, keys, positions, patch))
+        called.append(name)
+    if not made:
+        raise wrong[0] if wrong else ArgumentError("there is no map; expected at least one")
+    return tuple(made), called[0]
+
+
+def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
+    """The keys of a map with the grid that they are patches of: ``grid``, or their own.
+
+    Raises:
+        ArgumentError: they have none, another number of patches, or are pooled, or those of a text.
+    """
+    keys = _with_named_patches(m.columns.tokens)
+    if m.quantity.is_signed:
+        raise ArgumentError(f"{m.name}: expected weights, got changes of weights")
+    if m.to_special is not None:
+        raise ArgumentError(f"{m.name}: expected all tokens of the image; leave out {parameter('hide_special')}")
+    if m.is_pooled:
+        raise ArgumentError(
+            f"{m.name}: expected a column for each patch, got cells of up to {m.columns.widest:,} tokens; give a "
+            f"larger {parameter('size')} where it is computed"
+        )
+    if not m.is_whole:
+        raise ArgumentError(f"{m.name}: expected all tokens of the image, got {m.columns.start} to {m.columns.end - 1}")
+    if m.kind == "masked" and keys.grid is None:
+        raise ArgumentError(f"{m.name}: it is of a text, as queries see no later keys; expected attention to an image")
+    if grid is None:
+        if keys.grid is None:
+            hint = next(iter(_fitting(len(keys))), "14x14")
+            raise ArgumentError(
+                f"{m.name}: it is not known which of {len(keys):,} tokens are patches of an image; add "
+                f"{parameter('grid')}, rows and columns such as {hint}"
+            )
+        return keys
+    n_patches = grid[0] * grid[1]
+    n_special = len(keys) - n_patches
+    if len(keys.of_text) == n_patches:
+        return replace(keys, grid=grid) if keys.special or not m.columns.are_positions else patch_tokens(*grid)
+    if not 0 <= n_special <= MOST_SPECIAL:
+        some = list(_fitting(len(keys)))
+        would = f" ({' or '.join(some[:2])} would fit)" if some else ""
+        raise ArgumentError(
+            f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens - k, of which k from 0 to "
+            f"{MOST_SPECIAL} are no patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
+        )
+    if m.columns.are_positions:  # nobody has called them anything
+        return patch_tokens(*grid, n_special)
+    return replace(keys, special=tuple(range(n_special)), grid=grid)
+
+
+def _with_named_patches(keys: Tokens) -> Tokens:
+    """With the grid of the patches of an image that stand among the tokens of a text, and are called as such."""
+    places = [place for place, text in enumerate(keys.texts) if _PATCH_NAME.fullmatch(text)]
+    if keys.grid is not None or not places:
+        return keys
+    rows, columns = (int(number) + 1 for number in keys.texts[places[-1]].split(","))
+    if rows * columns != len(places) or tuple(keys.texts[place] for place in places) != patch_names(rows, columns):
+        return keys
+    return replace(keys, special=tuple(sorted({*range(len(keys))} - {*places})), grid=(rows, columns))
+
+
+def _fitting(n_tokens: int) -> list[str]:
+    """Squares that so many tokens may be, with a few before them: "14x14"."""
+    squares = [(k, math.isqrt(n_tokens - k)) for k in range(min(MOST_SPECIAL, n_tokens - 1) + 1)]
+    return [f"{side}x{side}" for k, side in squares if side > 1 and side * side == n_tokens - k]
+
+
+def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int], str, tuple[int, int] | None]:
+    """The rows that are meant, what they are called, and the patch that they are, if they are one."""
+    n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind in OF_ONE_TEXT
+    if query is None:
+        is_text = m.kind not in OF_ONE_TEXT or _with_named_patches(m.columns.tokens) is not m.columns.tokens
+        special = () if is_text else (keys.special if is_image else ()) or m.rows.tokens.special
+        return ([special[0]], _called(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
+    name, wanted = parameter("query"), query
+    if isinstance(query, str):
+        if match := _PATCH.fullmatch(query):
+            query = int(match[1]), int(match[2])
+        elif _POSITION.fullmatch(query):
+            query = int(query)
+        elif query in m.queries:
+            query = m.queries.index(query)
+        elif is_image and query in keys.texts:
+            query = keys.texts.index(query)
+        else:
+            raise ArgumentError(
+                f"{name}: expected a patch such as 5,7, a position from 0 to {n_queries - 1:,}, or a token, got "
+                f"{quoted(query)}"
+            )
+    if isinstance(query, tuple):
+        rows, columns = keys.grid or (0, 0)
+        if not is_image:
+            raise ArgumentError(
+                f"{name}: the queries of {m.name} are no patches; expected a position from 0 to {n_queries - 1:,}, or "
+                f"a token, got {quoted(wanted)}"
+            )
+        row, column = map(operator.index, query)
+        if not (0 <= row < rows and 0 <= column < columns):
+            raise ArgumentError(
+                f"{name}: expected a patch from 0,0 to {rows - 1},{columns - 1}, got {counted(row)},{counted(column)}"
+            )
+        return [keys.patches[row * columns + column]], f"{row},{column}", (row, column)
+    position = operator.index(query)
+    if not 0 <= position < n_queries:
+        raise ArgumentError(f"{name}: expected a position from 0 to {n_queries - 1:,}, got {counted(position)}")
+    if is_image and position in keys.patches:
+        row, column = divmod(keys.patches.index(position), (keys.grid or (0, 1))[1])
+        return [position], f"{row},{column}", (row, column)
+    return [position], _called(m, keys, position), None
+
+
+def _called(m: AttentionMap, keys: Tokens, position: int) -> str:
+    text = m.queries[position]
+    if m.rows.are_positions and m.columns.are_positions and len(keys) == len(m.queries):
+        text = keys.texts[position]
+    return f"token {position}" if text in ("", str(position)) else text
+
+
+def _over(m: AttentionMap, keys: Tokens, positions: list[int], patch: tuple[int, int] | None) -> ImageMap:
+    rows = m.weights[:, positions].mean(axis=1, dtype=np.float64)
+    special = rows[:, list(keys.special)].sum(axis=1)
+    texts = tuple(keys.texts[i] for i in keys.special)
+    weights = rows[:, list(keys.patches)].reshape(-1, *(keys.grid or (0, 0)))
+    return ImageMap(
+        weights.astype(np.float32),
+        special.astype(np.float32),
+        texts,
+        m.layer,
+        m.heads,
+        m.sentence,
+        m.module,
+        m.pass_number,
+        patch,
+    )

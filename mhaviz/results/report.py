@@ -1,0 +1,28 @@
+"""Everything about one sentence, for one page."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mhaviz.results.attention import Attention
+from mhaviz.results.result import Result
+from mhaviz.results.scaling import ScalingComparison
+from mhaviz.results.source import Source
+from mhaviz.results.trace import ShapeTrace
+
+
+@dataclass(frozen=True)
+class Report(Result):
+    """One sentence, or one pair, through the layer. ``attention`` has one map; ``scaling`` compares one head."""
+
+    attention: Attention
+    trace: ShapeTrace
+    scaling: ScalingComparison
+
+    @property
+    def source(self) -> Source:
+        """Where its numbers come from."""
+        return self.attention.source
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Result.to_dict``."""
+        return self.attention.to_dict() | {"trace": self.trace.to_dict(), "scaling": self.scaling.to_dict()}

@@ -1,0 +1,208 @@
+"""How attention maps are saved: all but their weights as plain JSON values, and back.
+
+Both directions stand here, so that what is written can be read: ``views.data`` writes, ``files.maps`` reads.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz._version import __version__
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import QUANTITIES, WEIGHT, Quantity, Reduction
+from mhaviz.results.source import Source
+from mhaviz.results.summary import HeadSummary, MapSummary
+from mhaviz.results.tokens import Kind, Tokens
+
+METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
+"""What the description of all maps is called beside their arrays: in a .safetensors file, and in a .npz archive."""
+
+_Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+_BEFORE = "renormalised", "special"  # rows that were made to sum to 1, and columns of special tokens
+
+
+class _Sourced(msgspec.Struct):
+    source: dict[str, Any]
+
+
+class _Said(msgspec.Struct):
+    footnote: str
+    remark: str = ""
+
+
+class _Summary(msgspec.Struct):
+    heads: list[dict[str, Any]]
+    queries: int
+    near: int
+    strong: float
+
+
+class _Description(msgspec.Struct):
+    """What a file says of a map, beside its quantity. Whatever else it says is passed over."""
+
+    layer: _Position
+    kind: Kind
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    sentence: _Position | None = None
+    heads: tuple[_Position, ...] = ()
+    query_edges: tuple[_Position, ...] | None = None
+    key_edges: tuple[_Position, ...] | None = None
+    reduction: Reduction | None = None
+    summary: _Summary | None = None
+    special_queries: tuple[_Position, ...] = ()
+    special_keys: tuple[_Position, ...] = ()
+    query_grid: tuple[_Position, _Position] | None = None
+    key_grid: tuple[_Position, _Position] | None = None
+    reach: _Position | None = None
+    sink: bool = False
+    module: str = ""
+    to_special: list[_Share] | None = None
+    pass_number: _Position | None = msgspec.field(default=None, name="pass")
+
+
+_OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
+FIELDS = frozenset((*_Description.__struct_encode_fields__, *_OF_NUMBERS))
+"""What documents say of a map or of a change. A quantity's key stands beside them, and may be none of them."""
+
+
+def require_own_keys(quantities: Sequence[Quantity]) -> None:
+    """Fail an assertion if what a quantity is called in files stands for something else there."""
+    keys = [quantity.key for quantity in quantities]
+    assert not FIELDS & set(keys), f"expected keys of quantities that are no fields of a map, got {keys}"
+    assert len(keys) == len(set(keys)), f"expected quantities with keys of their own, got {keys}"
+
+
+require_own_keys(QUANTITIES)
+
+
+def describe_source(source: Source) -> dict[str, Any]:
+    """What every document begins with: who wrote it, and where its numbers come from."""
+    remark = {"remark": source.remark} if source.remark else {}
+    return {"mhaviz": __version__, "source": {"footnote": source.footnote, **source.details, **remark}}
+
+
+def restore_source(document: Mapping[str, Any]) -> Source:
+    """The reverse of ``describe_source``. Raises ValueError if there is none."""
+    source = msgspec.convert(document, _Sourced).source
+    said = msgspec.convert({name: source.pop(name) for name in ("footnote", "remark") if name in source}, _Said)
+    return Source(said.footnote, source, said.remark)
+
+
+def describe(m: AttentionMap) -> dict[str, Any]:
+    """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …, edges only with cells.
+
+    ``queries`` and ``keys`` are all tokens from the first edge to the last. What few maps have stands there if they do.
+    """
+    description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
+    if m.sentence is not None:
+        description["sentence"] = m.sentence
+    if m.heads != tuple(range(len(m.heads))):
+        description["heads"] = list(m.heads)
+    if not m.is_whole:
+        description["query_edges"], description["key_edges"] = m.rows.edges.tolist(), m.columns.edges.tolist()
+        description["reduction"] = m.quantity.reduction
+    if m.summary is not None:
+        description["summary"] = asdict(m.summary)
+    rare = {
+        "special_queries": list(m.rows.tokens.special),
+        "special_keys": list(m.columns.tokens.special),
+        "query_grid": list(m.rows.tokens.grid or ()),
+        "key_grid": list(m.columns.tokens.grid or ()),
+        "reach": m.reach,
+        "sink": m.sink,
+        "module": m.module,
+        "to_special": [] if m.to_special is None else m.to_special.tolist(),
+        m.quantity.key: m.quantity.key != WEIGHT.key,
+    }
+    description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
+    if m.pass_number is not None:
+        description["pass"] = m.pass_number
+    return description
+
+
+def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> AttentionMap:
+    """The reverse of ``describe``.
+
+    Args:
+        description: what may come from anybody's file.
+        weights: (n_heads, rows, columns).
+
+    Raises:
+        ValueError: something is missing, is not what it should be, or contradicts the weights; an ArgumentError is one.
+    """
+    if weights.ndim == 3 and not weights.size:
+        raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
+    for name in _BEFORE:
+        if description.get(name):
+            raise ValueError(f"{name}: maps of an earlier version, whose special tokens were left out in another way")
+    saved = msgspec.convert(description, _Description)
+    flags = msgspec.convert({q.key: description.get(q.key, False) for q in QUANTITIES}, dict[str, bool])
+    quantity = next(q for q in QUANTITIES if q is WEIGHT or flags[q.key])
+    if len(set(saved.heads)) < len(saved.heads):
+        raise ValueError(f"heads: expected each head once, got {saved.heads!s:.60}")
+    if len({part is None for part in (saved.query_edges, saved.key_edges, saved.reduction)}) > 1:
+        raise ValueError("expected query_edges, key_edges and reduction, or none of them")
+    m = AttentionMap(
+        weights,
+        Axis(Tokens(saved.queries, saved.special_queries, grid=saved.query_grid), _rising(saved.query_edges)),
+        Axis(Tokens(saved.keys, saved.special_keys, grid=saved.key_grid), _rising(saved.key_edges)),
+        saved.kind,
+        saved.layer,
+        saved.heads,
+        saved.sentence,
+        replace(quantity, reduction=saved.reduction or "mass"),
+        None if saved.summary is None else _restore_summary(saved.summary),
+        reach=saved.reach,
+        sink=saved.sink,
+        to_special=None if saved.to_special is None else np.array(saved.to_special, np.float32),
+        module=saved.module,
+        pass_number=saved.pass_number,
+    )
+    if quantity.through_layers and len(m.heads) > 1:
+        raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
+    if m.summary and len(m.summary.heads) != len(m.heads):
+        raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
+    return m
+
+
+def _rising(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
+    if edges is not None and (len(edges) < 2 or min(np.diff(edges)) <= 0):
+        raise ValueError(f"edges: expected at least two positions that rise, got {edges!s:.60}")
+    return None if edges is None else np.array(edges, np.int64)
+
+
+def _restore_summary(summary: _Summary) -> MapSummary:
+    """JSON has no NaN: an entropy that is one is saved as null."""
+    heads = [
+        {name: math.nan if value is None and "entropy" in name else value for name, value in head.items()}
+        for head in summary.heads
+    ]
+    return MapSummary(msgspec.convert(heads, tuple[HeadSummary, ...]), summary.queries, summary.near, summary.strong)
+
+
+def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences; "pass.100." before
+    it where there are several passes.
+
+    One of no weights ends in its quantity: ".rollout". Where there are maps by both reductions, that of the largest
+    weights ends in ".max".
+    """
+    names: list[str] = []
+    seen: set[str] = set()
+    for m in descriptions:
+        quantities = [f".{quantity.key}" for quantity in QUANTITIES if m.get(quantity.key) is True]
+        name = f"layer.{m.get('layer')}.{m.get('kind')}{''.join(quantities)}"
+        name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
+        name = name if m.get("pass") is None else f"pass.{m['pass']}.{name}"
+        names.append(f"{name}.max" if name in seen and m.get("reduction") == "max" else name)
+        seen.add(names[-1])
+    return names

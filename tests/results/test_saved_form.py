@@ -1,0 +1,58 @@
+"""What files say of a map."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mhaviz import diff
+from mhaviz.results import saved_form
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import QUANTITIES, ROLLOUT
+from mhaviz.results.source import Source
+from mhaviz.results.summary import MapSummary
+from mhaviz.results.tokens import Tokens
+from mhaviz.views.data import document
+
+
+@pytest.fixture
+def full():
+    """A map of which there is everything to say."""
+    axis = Axis(Tokens(tuple("abc"), (0,), grid=(2, 1)), np.array([0, 2, 3]))
+    weights = np.full((1, 2, 2), 0.5, np.float32)
+    summary = MapSummary((), 3, 1, 0.5)
+    rare = {
+        "reach": 0,
+        "sink": True,
+        "to_special": np.array([0.25], np.float32),
+        "module": "blocks.0.attn",
+        "pass_number": 100,
+    }
+    return AttentionMap(weights, axis, axis, "self", 0, (3,), 1, ROLLOUT, summary, **rare)
+
+
+def test_every_field_is_known(full):
+    assert set(document(Attention(Source("s"), (full,)))["maps"][0]) <= saved_form.FIELDS | {ROLLOUT.key}
+
+
+def test_every_field_of_a_difference_is_known(random_attention):
+    attention = random_attention()
+    assert set(document(diff(attention, attention))["differences"][0]) <= saved_form.FIELDS
+
+
+def test_all_that_is_known_is_a_field_of_some_map(full, random_attention):
+    attention = random_attention()
+    whole, change = Attention(Source("s"), (full,)), diff(attention, attention)
+    assert {*document(whole)["maps"][0], *document(change)["differences"][0]} == saved_form.FIELDS | {ROLLOUT.key}
+
+
+@pytest.mark.parametrize("key", sorted(saved_form.FIELDS))
+def test_a_quantity_with_the_key_of_a_field_is_noticed(key):
+    with pytest.raises(AssertionError, match="no fields of a map"):
+        saved_form.require_own_keys((replace(ROLLOUT, key=key), *QUANTITIES))
+
+
+def test_two_quantities_of_one_key_are_noticed():
+    with pytest.raises(AssertionError, match="keys of their own"):
+        saved_form.require_own_keys((ROLLOUT, *QUANTITIES))
