@@ -9,12 +9,10 @@ TYPE_CHECKING = False  # as type checkers know it; typing itself takes long to l
 if TYPE_CHECKING:
     from typing import Any
 
-    from mhaviz.api.corpora import Corpus as Corpus
     from mhaviz.api.corpus_difference import diff_models as diff_models
     from mhaviz.api.evaluation import evaluate as evaluate
     from mhaviz.api.loaded import LoadedModel as LoadedModel
     from mhaviz.api.loaded import load as load
-    from mhaviz.api.parts import merge as merge
     from mhaviz.api.random_layer import compare_implementations as compare_implementations
     from mhaviz.api.random_layer import compare_projections as compare_projections
     from mhaviz.api.random_layer import complexity as complexity
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from mhaviz.api.studies import sinusoids as sinusoids
     from mhaviz.api.studies import trace_shapes as trace_shapes
     from mhaviz.attention.map import attention_map as attention_map
+    from mhaviz.corpus.corpus import Corpus as Corpus
+    from mhaviz.corpus.merging import merge as merge
     from mhaviz.errors import ArgumentError as ArgumentError
     from mhaviz.errors import MhavizError as MhavizError
     from mhaviz.inputs.probes import Needle as Needle
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ArgumentError": "errors",
-    "Corpus": "api.corpora",
+    "Corpus": "corpus.corpus",
     "Embeddings": "layer.embedding",
     "LoadedModel": "api.loaded",
     "MhavizError": "errors",
@@ -71,7 +71,7 @@ _HOMES = {
     "load": "api.loaded",
     "masks": "api.studies",
     "matrices": "api.studies",
-    "merge": "api.parts",
+    "merge": "corpus.merging",
     "read": "api.saved_maps",
     "record": "api.recording",
     "sinusoids": "api.studies",

@@ -5,8 +5,8 @@ import torch
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, Site, SiteCall, heads_of, show
+from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Text, Tokens
 
 
 def attend(model, sentences, target=None, heads=None, hide_special=False):

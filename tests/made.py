@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import ROLLOUT, WEIGHT
-from mhaviz.results.tokens import Tokens
 
 
 class Edges(NamedTuple):

@@ -12,9 +12,9 @@ from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_s
 from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
 from mhaviz.analyses.sums import Sums
 from mhaviz.attention.model import CorpusModel, Inputs, Site
+from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text
 from mhaviz.results.ablation import EFFECTS, Ablation, Effect, HeadEffects
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import KIND_NAMES, Kind, Text
 
 _HIDDEN = 0.15
 """The share of a text's tokens that are masked at a time, as in the training of BERT (Devlin et al. 2019, arXiv

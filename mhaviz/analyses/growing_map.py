@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError, parameter
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.tokens import Tokens
 
 Array = NDArray[np.float32]
 

@@ -24,6 +24,7 @@ from mhaviz.attention.model import CorpusModel, SiteCall, are_tokens, is_counted
 from mhaviz.attention.padding import Padding
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.probes import Probe
+from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind, Text, Tokens
 from mhaviz.results.head_statistics import (
     EDGES,
     N_BINS,
@@ -36,7 +37,6 @@ from mhaviz.results.head_statistics import (
 )
 from mhaviz.results.quantity import ShownNumbers
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import OF_ONE_TEXT, Kind, Text, Tokens
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.tokens import Piece
+from mhaviz.inputs.tokens import Piece
 
 
 class Pieces:

@@ -17,11 +17,11 @@ from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.attention.pooled_map import PooledMap, Pooling, Window
 from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Tokens, is_run
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis, cell_edges, even_cells
 from mhaviz.results.quantity import NORM, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
-from mhaviz.results.tokens import KIND_NAMES, OF_ONE_TEXT, Tokens, is_run
 
 NEAR = 32
 """Keys up to so many positions away count as local."""

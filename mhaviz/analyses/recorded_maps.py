@@ -15,8 +15,8 @@ from mhaviz.attention.model import SiteCall, with_plain_mask
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import AttentionMap
-from mhaviz.results.tokens import Tokens
 
 
 class RecordedMap(NamedTuple):

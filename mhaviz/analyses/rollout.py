@@ -13,9 +13,9 @@ from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.tokens import Kind
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.quantity import ROLLOUT
-from mhaviz.results.tokens import Kind
 
 
 def rollout(model: Model, inputs: Inputs) -> Attention:

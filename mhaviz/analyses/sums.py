@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.attention.model import CorpusModel
+from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import KIND_NAMES, Kind, Text
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from mhaviz.attention.call import BLOCK
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.errors import MhavizError
-from mhaviz.results.tokens import Kind
+from mhaviz.inputs.tokens import Kind
 
 TOLERANCE = 1e-4
 """Of the largest number of an output: float32 differs by less, whatever the order in which it is summed."""

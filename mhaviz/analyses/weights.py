@@ -11,10 +11,10 @@ from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.devices import float_array, require_memory
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.tokens import KIND_NAMES, Kind, is_run
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM, WEIGHT
-from mhaviz.results.tokens import KIND_NAMES, Kind, is_run
 
 _FLOAT32, _CODE = 4, 2  # bytes
 

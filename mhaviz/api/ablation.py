@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
-from mhaviz.api.corpora import Corpus, tell_left_out
 from mhaviz.attention.model import CorpusModel, Site
+from mhaviz.corpus.batches import MOST_TOKENS, CorpusBatches
+from mhaviz.corpus.corpus import Corpus, tell_left_out
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.probes import Probe, RandomRepeats
-from mhaviz.models.corpus_batches import MOST_TOKENS, CorpusBatches, Sentence
+from mhaviz.inputs.sentence import Sentence
 from mhaviz.models.load import Notice
 from mhaviz.results.ablation import Ablation
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from mhaviz.analyses.corpus_difference import DifferenceStudy, require_comparable
 from mhaviz.analyses.difference import joined_source
-from mhaviz.api.corpora import Corpus, Texts
 from mhaviz.api.loaded import LoadedModel, load
+from mhaviz.corpus.corpus import Corpus, Texts
+from mhaviz.inputs.tokens import Kind
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.results.corpus_difference import CorpusDifference
 from mhaviz.results.difference import Limits
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Kind
 
 
 def diff_models(

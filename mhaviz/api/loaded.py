@@ -13,15 +13,16 @@ from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import choose_token
-from mhaviz.api.corpora import Corpus, Texts
 from mhaviz.api.examples import watched, with_examples
 from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
+from mhaviz.corpus.corpus import Corpus, Texts
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.given import Given, GivenOptions
 from mhaviz.inputs.probes import Probe
-from mhaviz.models.corpus_batches import Sentence
+from mhaviz.inputs.sentence import Sentence
+from mhaviz.inputs.tokens import Kind, is_run
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers
@@ -35,7 +36,6 @@ from mhaviz.results.matrices import LayerMatrices
 from mhaviz.results.quantity import NORM, WEIGHT, ShownMaps, ShownNumbers, require_shown
 from mhaviz.results.report import Report
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep
-from mhaviz.results.tokens import Kind, is_run
 from mhaviz.results.trace import ShapeTrace
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from weakref import ref
 import torch
 
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Tokens, patch_names, patch_tokens
 from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
 from mhaviz.observe.order import NO_ORDER, Order
 from mhaviz.observe.patches import Patches
-from mhaviz.results.tokens import Tokens, patch_names, patch_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

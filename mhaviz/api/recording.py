@@ -21,6 +21,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import OnAttention, Site, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 from mhaviz.numbering import Numbers, listed_numbers
 from mhaviz.observe.axes import Part
 from mhaviz.observe.caches import crops_followed, may_crop
@@ -32,7 +33,6 @@ from mhaviz.observe.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 
 if TYPE_CHECKING:
     from torch import nn

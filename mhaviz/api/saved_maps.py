@@ -7,11 +7,11 @@ from pathlib import Path
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.maps import About, read_maps
+from mhaviz.inputs.tokens import Kind
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.results.attention import Attention
 from mhaviz.results.difference import Difference, Limits
-from mhaviz.results.tokens import Kind
 
 
 def read(

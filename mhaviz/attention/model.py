@@ -20,13 +20,13 @@ from mhaviz.attention.soundness import require_numbers
 from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.inputs.given import Given
+from mhaviz.inputs.tokens import Kind, Piece, Text, Tokens, is_run
 from mhaviz.results.ablation import Prediction
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.corpus_part import ModelIdentity
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Kind, Piece, Text, Tokens, is_run
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 

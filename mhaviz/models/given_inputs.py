@@ -11,11 +11,11 @@ from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.files.arrays import read_named_arrays
 from mhaviz.files.errors import listed
 from mhaviz.files.saved_array import SavedArray
+from mhaviz.inputs.tokens import Kind, Text, Tokens
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models import layer_inputs
 from mhaviz.models.layer_inputs import Encoder, LayerInputs, Side, require_no_mask
-from mhaviz.results.tokens import Kind, Text, Tokens
 
 
 @dataclass(frozen=True)

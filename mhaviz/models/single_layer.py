@@ -15,6 +15,7 @@ from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_nor
 from mhaviz.attention.soundness import require_traced
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, as_one_line, parameter
+from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.masks import causal_mask
 from mhaviz.layer.seeding import check_seed, seeded
@@ -26,7 +27,6 @@ from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.projections import ProjectionInputs
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Kind, Tokens
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 WORKED_EXAMPLE = (

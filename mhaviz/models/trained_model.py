@@ -13,6 +13,7 @@ from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, h
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_traced
 from mhaviz.devices import require_memory
+from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text, Tokens
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
@@ -24,7 +25,6 @@ from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import KIND_NAMES, Kind, Text, Tokens
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 from mhaviz.training.batch import PairBatch, in_batches
 from mhaviz.training.checkpoint import Checkpoint

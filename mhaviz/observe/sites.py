@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.observe.axes import Part
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, Order
-from mhaviz.results.tokens import OF_ONE_TEXT, Kind
 
 MOST_SITES = 4096
 """So many attentions are told apart."""

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.panels import DIVERGING, INK, WEIGHT, Panel, Scale, values_beyond
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells
-from mhaviz.results.tokens import Tokens
 
 NOTHING = "–"
 """What stands where there is no number."""

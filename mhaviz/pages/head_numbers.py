@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import KIND_NAMES, Kind
 from mhaviz.pages.blocks import Column, Panels, Table, Where
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.results.axis import Axis
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
-from mhaviz.results.tokens import KIND_NAMES, Kind
 
 IN_MODEL_ORDER = "layer"
 CHANCE = "chance: of a head that weighs all keys alike"

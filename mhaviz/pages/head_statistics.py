@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.blocks import Block, Page, Panels, Text
 from mhaviz.pages.head_distributions import distribution_panels
 from mhaviz.pages.head_distributions import reading_text as distribution_text
@@ -24,7 +25,6 @@ from mhaviz.pages.registry import HEAD_SUFFIXES, shown
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.results.head_statistics import OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.results.quantity import NORM
-from mhaviz.results.tokens import KIND_NAMES, OF_ONE_TEXT
 
 _UP_TO_1 = ("weight", "share")
 _OF_MANY = ("sink", *OF_A_NEEDLE)

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.words import attention_title, counted, one_text
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
-from mhaviz.results.tokens import OF_ONE_TEXT
 
 _SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"

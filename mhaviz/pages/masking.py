@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import Drawn, Page, Panels, Text, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
@@ -10,7 +11,6 @@ from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.masking import Masking
-from mhaviz.results.tokens import KIND_NAMES, Tokens
 
 PAD = "pad"
 """The label of a token that only fills the batch up."""

@@ -7,6 +7,7 @@ from itertools import groupby, zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text, Where
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
@@ -17,7 +18,6 @@ from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.matrices import HeadMatrices, LayerMatrices, Matrix
-from mhaviz.results.tokens import Tokens
 
 PROJECT = "project: each row of X, a token, becomes a row of Q, of K and of V"
 PRODUCTS = (

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Page, Panels, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import READING
@@ -13,7 +14,6 @@ from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
 from mhaviz.results.axis import Axis
 from mhaviz.results.projections import ProjectionComparison
-from mhaviz.results.tokens import Tokens
 
 _SIDES = "query", "key"
 _NAMES = "plain self-attention", "one projection W, shared", "queries and keys, Wq and Wk", "values as well, Wv"

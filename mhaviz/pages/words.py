@@ -1,11 +1,11 @@
 """Words that several pages have in common."""
 
 from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import quoted
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.scaling import ScalingComparison
-from mhaviz.results.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 
 _TOKEN_CELLS = 16  # a token beside its position is cut to so many
 

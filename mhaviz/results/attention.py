@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.tokens import Kind
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells, Quantity
@@ -15,7 +16,6 @@ from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, require_pandas
 from mhaviz.results.source import Source
 from mhaviz.results.summary import MapSummary
-from mhaviz.results.tokens import Kind
 
 if TYPE_CHECKING:
     import pandas

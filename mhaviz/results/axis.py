@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.result import Brief
-from mhaviz.results.tokens import Tokens
 
 _WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales
 

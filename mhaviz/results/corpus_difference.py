@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Kind
 from mhaviz.results.difference import Limits
 from mhaviz.results.result import Brief, Result
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Kind
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.result import Brief, Result
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 Added = Literal["sinusoids", "learned"]
 """Positions that are added to embeddings: Vaswani et al. 2017, arXiv 1706.03762, section 3.5; or a table's rows."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Kind
 from mhaviz.results.result import Brief, Result, require_pandas
-from mhaviz.results.tokens import Kind
 
 if TYPE_CHECKING:
     import pandas

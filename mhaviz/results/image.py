@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
+from mhaviz.inputs.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Quantity
 from mhaviz.results.result import Brief, Result
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
 
 MOST_SPECIAL = 16
 """Tokens that may stand before the patches of an image: a class token, registers, a distillation token."""

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.result import Brief, Result, of_layer
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Kind, Tokens
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
+from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import QUANTITIES, WEIGHT, Quantity, Reduction
 from mhaviz.results.source import Source
 from mhaviz.results.summary import HeadSummary, MapSummary
-from mhaviz.results.tokens import Kind, Tokens
 
 METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 """What the description of all maps is called beside their arrays: in a .safetensors file, and in a .npz archive."""

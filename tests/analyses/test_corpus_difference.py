@@ -14,8 +14,8 @@ from scipy.spatial.distance import jensenshannon
 from mhaviz.analyses.corpus_difference import DifferenceStudy, jensen_shannon
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site, SiteCall
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 CLOSE = rounding()
 

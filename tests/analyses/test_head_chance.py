@@ -11,9 +11,9 @@ from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site, SiteCall, with_plain_mask
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.head_statistics import STATISTICS
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 IDS = ((7, 1, 2, 1, 3, 2, 1, 4), (7, 5, 5, 6))
 NEEDLE = (1, 2)

@@ -13,9 +13,9 @@ from mhaviz.analyses import head_statistics
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import Site, SiteCall
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.head_statistics import STATISTICS
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 CLOSE = rounding()
 

@@ -12,7 +12,7 @@ import mhaviz
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Site, SiteCall
-from mhaviz.results.tokens import Tokens
+from mhaviz.inputs.tokens import Tokens
 
 TEXT = "the cat sat on the mat playing hello the dog ran"
 WITH_ENCODER = ("t5", "bart")

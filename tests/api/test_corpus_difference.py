@@ -163,7 +163,7 @@ def test_shards_join_to_the_whole(model_folder, tmp_path):
 
 
 def test_a_run_that_was_killed_goes_on(model_folder, tmp_path, monkeypatch):
-    from mhaviz.api import corpora
+    from mhaviz.corpus import corpus as corpora
 
     before, after, tokenizer = shaken(model_folder("bert"))
     models = [mhaviz.load(model, tokenizer) for model in (before, after)]

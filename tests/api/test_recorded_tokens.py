@@ -8,11 +8,11 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.api.recorded_tokens import TokenNames
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.order import Order
 from mhaviz.results.attention import Attention
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 
 @pytest.fixture(autouse=True)

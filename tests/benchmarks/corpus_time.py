@@ -30,8 +30,8 @@ import torch
 from measure import Row, in_fresh_process, peak_memory, print_table
 
 import mhaviz
-from mhaviz.api import corpora
 from mhaviz.cli.surroundings import settle_surroundings
+from mhaviz.corpus import corpus as corpora
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from families import WORDS, save

@@ -24,7 +24,8 @@ from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.weights import attention_weights
-from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
+from mhaviz.corpus.batches import CorpusBatches, with_block_size
+from mhaviz.inputs.sentence import Sentence
 from mhaviz.models.pretrained.loading import load_checkpoint
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.views.showing import figure_of

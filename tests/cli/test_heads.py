@@ -14,10 +14,10 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import CorpusModel, Site, SiteCall
 from mhaviz.cli.shared.ranking import SortColumn
 from mhaviz.cli.shared.texts import stream_sentences
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.head_numbers import IN_MODEL_ORDER
 from mhaviz.pages.head_statistics import MEASURES
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 
 @dataclass(frozen=True)

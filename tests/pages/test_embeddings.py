@@ -7,12 +7,12 @@ import pytest
 from rounding import rounding
 
 import mhaviz
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Panels, Text
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.pages.panels import DIVERGING
 from mhaviz.results.embeddings import EmbeddedText, InputPart
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 CLOSE = rounding()
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from made import Edges, remade
 from rich.cells import cell_len
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import (
@@ -19,7 +20,6 @@ from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells, Quantity
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 
 def pair(kind, queries, keys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from made import made_map
 
+from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import left_out_text, map_title, passes_text
@@ -14,7 +15,6 @@ from mhaviz.pages.words import unnamed_text
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import ROLLOUT
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens, patch_tokens
 
 
 def maps_of(modules, n_heads=2, length=4, **more):

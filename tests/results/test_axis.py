@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import ROLLOUT, WEIGHT, Cells
-from mhaviz.results.tokens import Tokens
 
 
 def part(start, *edges):

@@ -7,11 +7,11 @@ import pytest
 from PIL import Image
 
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import QUANTITIES
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens, patch_tokens
 
 PHOTO = np.full((20, 30, 3), 128, np.uint8)
 

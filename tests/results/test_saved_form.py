@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mhaviz import diff
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results import saved_form
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import QUANTITIES, ROLLOUT
 from mhaviz.results.source import Source
 from mhaviz.results.summary import MapSummary
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.data import document
 
 

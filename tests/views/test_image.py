@@ -13,13 +13,13 @@ from hostile import KINDS, acts
 from PIL import Image
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.image import stretched_text
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, entry_of
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens, patch_tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.image import DARKER, painted

@@ -11,8 +11,8 @@ from looking import encoded
 from rich.cells import cell_len
 
 from mhaviz.analyses.masking import masking
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.figure.sheet import INK
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style

@@ -12,12 +12,12 @@ from rich.cells import cell_len
 from shown import heatmap_view
 
 import mhaviz
+from mhaviz.inputs.tokens import patch_tokens
 from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import map_title
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import patch_tokens
 from mhaviz.views.figure.mosaic import row_starts
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style

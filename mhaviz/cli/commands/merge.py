@@ -40,7 +40,7 @@ def merge(
     delivery.check(parts, (*HEAD_SUFFIXES, SUFFIX))
     style, allowed, path = style_of(picture, cmap=cmap), limits.limits, part_among(delivery)
 
-    from mhaviz.api.parts import merge_parts, result_of
+    from mhaviz.corpus.merging import merge_parts, result_of
     from mhaviz.files.parts import write_part
     from mhaviz.pages.registry import entry_of
     from mhaviz.results.head_statistics import HeadStatistics

@@ -18,7 +18,7 @@ from mhaviz.processes import this_process, wait_for_others
 from mhaviz.results.corpus_part import SUFFIX, part_beside
 
 if TYPE_CHECKING:
-    from mhaviz.api.corpora import Corpus
+    from mhaviz.corpus.corpus import Corpus
     from mhaviz.views.style import Style
 
 corpus_option = partial(typer.Option, rich_help_panel="Corpora on several machines")
@@ -71,7 +71,7 @@ class CorpusOptions:
         part = part_among(delivery) or (part_beside(delivery.paths[0]) if delivery.paths else None)
         texts = stream_sentences(sentences, file) if has_texts else ()
 
-        from mhaviz.api.corpora import Corpus
+        from mhaviz.corpus.corpus import Corpus
 
         is_scratch = part not in delivery.paths
         return Corpus(

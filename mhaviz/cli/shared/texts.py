@@ -21,7 +21,7 @@ from mhaviz.pages.registry import RESULT_SUFFIXES
 if TYPE_CHECKING:
     from mhaviz.cli.shared.models import ModelOptions
     from mhaviz.inputs.given import Given
-    from mhaviz.models.corpus_batches import Sentence
+    from mhaviz.inputs.sentence import Sentence
 
 _MANY = 20  # sentences; few people want a picture of each
 
@@ -194,7 +194,7 @@ def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iter
         ArgumentError: there are none.
         MhavizError: a file that cannot be opened; when it comes to it, one that is not UTF-8 or holds no sentence.
     """
-    from mhaviz.models.corpus_batches import Sentence
+    from mhaviz.inputs.sentence import Sentence
 
     parts: list[Iterable[Sentence]] = []
     for one in _arguments(arguments, file):

@@ -11,8 +11,8 @@ from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.inputs.given import Message
+from mhaviz.inputs.tokens import Segment, Text, Tokens
 from mhaviz.models.pretrained.reading import asks_the_tokenizer, encodable, name_tokens, pieces_shown, special_of
-from mhaviz.results.tokens import Segment, Text, Tokens
 
 _ANSWERS = "assistant"
 """The role of the model in what it reads, whatever its template calls it."""

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.pretrained.hooks import Fields, SeenEnoughError, field_of, modules_heard, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 
 _EXACT, _EXACT_HALF = 1e-5, 2e-2
 """Of the largest number of X: what rounding leaves in float32, and in half precision."""

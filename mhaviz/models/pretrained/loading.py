@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
+from mhaviz.inputs.tokens import Kind
 from mhaviz.models.pretrained.folder import find_folder, read_fields, weight_files
 from mhaviz.processes import connect, told_who_has_ended
-from mhaviz.results.tokens import Kind
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 

@@ -15,6 +15,7 @@ from mhaviz.attention.norms import value_norms
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.inputs.given import Given
+from mhaviz.inputs.tokens import Kind, Piece, Text, Tokens, segments_text
 from mhaviz.limits import require_comparable
 from mhaviz.models.pretrained.embedding import first_input
 from mhaviz.models.pretrained.fingerprint import fingerprint
@@ -34,7 +35,6 @@ from mhaviz.results.ablation import Prediction
 from mhaviz.results.corpus_part import ModelIdentity
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Kind, Piece, Text, Tokens, segments_text
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 _OF_WINDOWS = ("sliding_window", "local_attention")

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.tokens import PAIR, Segment, Text, Tokens
 from mhaviz.models.pretrained.reading import asks_the_tokenizer, encodable, name_tokens, named, no_token, pieces_shown
-from mhaviz.results.tokens import PAIR, Segment, Text, Tokens
 
 
 @asks_the_tokenizer

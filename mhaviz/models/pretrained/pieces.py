@@ -1,7 +1,7 @@
 """Texts that are too long for a model, cut into pieces that overlap, so that every token is read with some context."""
 
 from mhaviz.errors import ArgumentError, counted
-from mhaviz.results.tokens import Piece, Text, Tokens
+from mhaviz.inputs.tokens import Piece, Text, Tokens
 
 
 def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool = False) -> list[Text]:

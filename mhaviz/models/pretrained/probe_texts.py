@@ -10,11 +10,11 @@ from transformers import PreTrainedTokenizerBase
 from mhaviz.attention.model import CorpusModel, only_of_transformers
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
+from mhaviz.inputs.sentence import Sentence
+from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.layer.seeding import check_seed
-from mhaviz.models.corpus_batches import Sentence
 from mhaviz.models.pretrained.model import PretrainedModel
 from mhaviz.models.pretrained.reading import ids_around, plain_ids, special_of, usual_ids
-from mhaviz.results.tokens import Text, Tokens
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _BLANKS = re.compile(r"\s+")

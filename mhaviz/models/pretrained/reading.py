@@ -9,9 +9,9 @@ from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, as_one_line
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.pretrained.growth import require_room
 from mhaviz.models.pretrained.silence import silence
-from mhaviz.results.tokens import Tokens
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

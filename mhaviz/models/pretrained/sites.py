@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Kind
 from mhaviz.models.pretrained.hooks import Fields, attention_class, form_of_its_own, run, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.reading import usual_ids
 from mhaviz.observe.attention_functions import EAGER, SDPA, listening
 from mhaviz.observe.modules import RunningModules
 from mhaviz.observe.observed import ObservedCall
-from mhaviz.results.tokens import Kind
 
 LENGTHS = ((4, 3), (7, 5))
 """Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are.

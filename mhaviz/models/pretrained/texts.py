@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.given import Given
+from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.models.pretrained.chats import read_chat
 from mhaviz.models.pretrained.hooks import field_of, run
 from mhaviz.models.pretrained.languages import AS_IT_IS, Languages
@@ -26,7 +27,6 @@ from mhaviz.models.pretrained.reading import (
     special_of,
     usual_ids,
 )
-from mhaviz.results.tokens import Text, Tokens
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.tokens import Kind
 from mhaviz.models.pretrained.hooks import Fields, modules_heard, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.observe.observed import ObservedCall
-from mhaviz.results.tokens import Kind
 
 _FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
 

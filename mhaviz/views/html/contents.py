@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page, scale_group
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
@@ -43,7 +44,6 @@ from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import KIND_NAMES, Tokens
 from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes

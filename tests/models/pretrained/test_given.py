@@ -15,9 +15,9 @@ import mhaviz
 from mhaviz.api import long_inputs
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.given import Given
+from mhaviz.inputs.tokens import Segment, segments_text
 from mhaviz.models.pretrained.model import model_in_memory
 from mhaviz.models.pretrained.texts import Texts
-from mhaviz.results.tokens import Segment, segments_text
 
 CLOSE = rounding(depth=2)
 

@@ -15,8 +15,8 @@ from scipy.spatial.distance import jensenshannon
 import mhaviz
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.pretrained.pieces import cut
-from mhaviz.results.tokens import Tokens
 
 LONG = "the cat sat on the mat . a dog ran ! the token s play ing hello world ' the cat ran on the dog !"
 

@@ -17,8 +17,8 @@ from rounding import rounding
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.given import Given
+from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.models.pretrained.texts import WRITTEN, Texts
-from mhaviz.results.tokens import Text, Tokens
 
 CLOSE = rounding(depth=4)
 

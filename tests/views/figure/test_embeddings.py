@@ -8,8 +8,8 @@ from drawn import images, inside, texts
 from hostile import HOSTILE
 
 import mhaviz
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.embeddings import InputPart
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of
 

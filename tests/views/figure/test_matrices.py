@@ -10,8 +10,8 @@ from hostile import HOSTILE
 from looking import encoded
 
 from mhaviz.analyses.matrices import layer_matrices
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style

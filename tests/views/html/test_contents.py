@@ -10,10 +10,10 @@ from hostile import HOSTILE
 
 import mhaviz
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.html.page import _SCRIPTS
 from mhaviz.views.style import Style

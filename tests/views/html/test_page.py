@@ -18,10 +18,10 @@ from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Site, SiteCall
 from mhaviz.attention.pooled_map import Pooling
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.html.page import _SCRIPTS, _asset
 
 pytestmark = pytest.mark.browser

@@ -8,11 +8,11 @@ import pytest
 from made import made_map
 
 import mhaviz
+from mhaviz.inputs.tokens import patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import ROLLOUT
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import patch_tokens
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
 

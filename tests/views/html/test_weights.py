@@ -14,11 +14,11 @@ from mhaviz.analyses.pooled_maps import pooled_of_call
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Site, SiteCall
 from mhaviz.attention.pooled_map import Pooling
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.head_statistics import OF_ONE_SENTENCE
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.html import size
 
 pytestmark = pytest.mark.browser

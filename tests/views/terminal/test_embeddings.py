@@ -5,7 +5,7 @@ import pytest
 from hostile import HOSTILE, acts
 
 import mhaviz
-from mhaviz.results.tokens import Tokens
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.views.showing import view_of
 
 

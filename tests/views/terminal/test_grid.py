@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.axis import Axis
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.colours import colours
 from mhaviz.views.terminal.grid import Abilities, HeatGrid
 

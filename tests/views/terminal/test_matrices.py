@@ -7,8 +7,8 @@ from looking import encoded
 from rich.cells import cell_len
 
 from mhaviz.analyses.matrices import layer_matrices
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.results.tokens import Tokens
 from mhaviz.views.showing import view_of
 
 

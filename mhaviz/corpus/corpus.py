@@ -10,17 +10,18 @@ from typing import Any, Literal
 from mhaviz._version import __version__
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.sums import Study
-from mhaviz.api.parts import joined, require_alike, result_of, study_of
 from mhaviz.attention.model import CorpusModel
+from mhaviz.corpus.batches import CorpusBatches, with_block_size
+from mhaviz.corpus.merging import joined, require_alike, result_of, study_of
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.inputs.probes import Probe, RandomRepeats
-from mhaviz.models.corpus_batches import CorpusBatches, Sentence, with_block_size
+from mhaviz.inputs.sentence import Sentence
+from mhaviz.inputs.tokens import Text
 from mhaviz.models.load import Notice
 from mhaviz.processes import connect, gathered, this_process
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, Progress, Shard, part_of_process
 from mhaviz.results.source import Source
-from mhaviz.results.tokens import Text
 
 _SECONDS = 5.0  # between two saved states
 _SHARE = 20  # so many times as long is computed as is saved

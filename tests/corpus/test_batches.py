@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mhaviz.corpus import batches as corpus_batches
+from mhaviz.corpus.batches import CorpusBatches
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models import corpus_batches
-from mhaviz.models.corpus_batches import CorpusBatches, Sentence
+from mhaviz.inputs.sentence import Sentence
 from mhaviz.results.corpus_part import Progress, Shard
 
 

@@ -11,8 +11,9 @@ from hashlib import sha256
 from itertools import chain, count, islice
 
 from mhaviz.errors import MhavizError, parameter
+from mhaviz.inputs.sentence import Sentence
+from mhaviz.inputs.tokens import Text
 from mhaviz.results.corpus_part import Progress, Shard
-from mhaviz.results.tokens import Text
 
 MOST_TOKENS = 2048
 """Of a batch, padding included."""
@@ -23,21 +24,6 @@ MOST_OF_A_BLOCK = 256
 _LEAST_OF_A_BLOCK = 4
 _EVEN = 8  # so many parts of a small corpus have about as many sentences
 _OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens, of a small model on a CPU
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A sentence of a corpus.
-
-    Attributes:
-        text: the sentence.
-        done: the share of the corpus that has been read with it, from 0 to 1.
-        tokens: what is read in its place, and is not cut; None: what the model's tokenizer makes of it.
-    """
-
-    text: str
-    done: float
-    tokens: Text | None = None
 
 
 def with_block_size(sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], int]:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.saved_form import describe, restore
-from mhaviz.results.tokens import Tokens, patch_tokens
 
 
 def test_patches_are_called_by_row_and_column():

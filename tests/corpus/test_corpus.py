@@ -17,10 +17,10 @@ from safetensors.numpy import save_file
 import mhaviz
 from mhaviz.analyses.corpus_difference import DifferenceStudy
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.api import corpora
+from mhaviz.corpus import batches as corpus_batches
+from mhaviz.corpus import corpus as corpora
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.parts import read_part, write_part
-from mhaviz.models import corpus_batches
 from mhaviz.results.head_statistics import STATISTICS
 
 DRAW = random.Random(0)
@@ -443,7 +443,7 @@ def test_the_part_of_an_output_with_a_long_name(mhaviz, model_folder, tmp_path, 
 
 SAVING_OFTEN = """
 import os, sys
-from mhaviz.api import corpora
+from mhaviz.corpus import corpus as corpora
 from mhaviz.cli import run
 corpora._SECONDS, corpora._SHARE = -1.0, 0
 write = corpora.write_part
