@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode_stack
 
-from mhaviz.observe.handlers import VisitorError, one_line
+from mhaviz.observe.handlers import VisitorError, below_modes, one_line
 from mhaviz.observe.replacing import replaced
 
 LAYERS = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
@@ -56,7 +56,7 @@ def _beside(
             with torch._C.DisableTorchFunction():
                 result = forward(module, *args, **kwargs)
             try:
-                with torch.no_grad(), _same_random_numbers(module):
+                with torch.no_grad(), below_modes(), _same_random_numbers(module):
                     on_result(result, forward(module, *args, **kwargs))
             except VisitorError:
                 raise

@@ -4,7 +4,7 @@ Whatever goes wrong in what follows is ours, and no concern of the program's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -79,7 +79,8 @@ def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
 
     def see(done: Done) -> None:
         try:
-            follow(done)
+            with below_modes():
+                follow(done)
         except VisitorError:
             raise
         except Exception as error:
@@ -88,10 +89,18 @@ def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
     return see
 
 
+def below_modes() -> AbstractContextManager[Any]:
+    """Hide operations that are ours from modes of the program's own, such as one that counts them; most have none."""
+    return torch._C._DisableTorchDispatch() if torch._C._len_torch_dispatch_stack() else _NOTHING
+
+
+_NOTHING = nullcontext()
+
+
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Compute what is ours: without gradients, and seen by no recording."""
-    with torch.no_grad(), torch._C.DisableTorchFunction():
+    """Compute what is ours: without gradients, and seen by no recording, nor by a mode of the program's own."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), below_modes():
         yield
 
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from zoo.hand_written import HAND_WRITTEN, Layer, plain
 from zoo.measure import difference, measure, record
 from zoo.program import same_bits, spread
@@ -100,13 +101,35 @@ TRAINED = (
 )
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [*(one for one in TRANSFORMERS if one.name in TRAINED), *TORCH, *HAND_WRITTEN],
-    ids=lambda entry: entry.name,
-)
+SOME = [*(one for one in TRANSFORMERS if one.name in TRAINED), *TORCH, *HAND_WRITTEN]
+
+
+@pytest.mark.parametrize("entry", SOME, ids=lambda entry: entry.name)
 def test_a_program_in_training_draws_the_same_dropout(entry):
     assert in_training_is_the_same(entry.make(), record)
+
+
+class Operations(TorchDispatchMode):
+    """A mode of a program's own, which sees each operation that runs, as ``torch.utils.flop_counter`` does."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("entry", SOME, ids=lambda entry: entry.name)
+def test_modes_of_the_program_see_its_own_operations_alone(entry):
+    program = entry.make()
+    program.run()  # makes what is made once
+    with Operations() as alone:
+        program.run()
+    with mhaviz.record(program.model), Operations() as recorded:
+        program.run()
+    assert recorded.names == alone.names
 
 
 def in_training_is_the_same(program, recorder):
