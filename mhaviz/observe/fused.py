@@ -37,7 +37,10 @@ def call_of_sdpa(
     """
     del dropout_p, enable_gqa  # weights are those before dropout, and heads tell by their number what they share
     q_length, k_length = query.shape[-2], key.shape[-2]
-    mask, causal = attn_mask, is_causal and q_length == k_length
+    bias: Any = attn_mask if type(attn_mask).__name__ == "CausalBias" else None  # its module takes seconds to import
+    is_lower_right = bias is not None and bias.variant.name == "LOWER_RIGHT" and bias.seq_len_q != bias.seq_len_kv
+    is_causal = is_causal or bias is not None
+    mask, causal = None if is_causal else attn_mask, is_causal and (is_lower_right or q_length == k_length)
     if is_causal and not causal:
         mask = torch.ones(q_length, k_length, dtype=torch.bool, device=query.device).tril()
     if mask is not None and mask.ndim < 2:

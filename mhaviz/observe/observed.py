@@ -116,6 +116,10 @@ def observed_call(ran: Ran, order: Order) -> ObservedCall:
             replace(call, given=order.arrange(call.given)), output, zero=zero, visible=visible, order=order
         )
     query, key, value, mask = call.query, call.key, call.value, call.mask
+    if any(n == 1 < n_keys for n, n_keys in zip(query.shape[:-2], key.shape[:-2], strict=False)):
+        raise MhavizError(
+            f"its queries, {tuple(query.shape)}, are broadcast to its keys, {tuple(key.shape)}; expand them to show it"
+        )
     if not order.is_plain:
         before = query.shape[:-2]
         key, value = (order.arrange_keys(x.expand(*before, *x.shape[-2:])) for x in (key, value))

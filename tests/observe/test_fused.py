@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from rounding import rounding
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from watched import assert_explains, watch
 
@@ -66,6 +67,26 @@ def test_any_lengths(q_length, k_length, is_causal, scale, n_kv_heads):
     assert_explains(seen.only())
     A = _exact(q, k.repeat_interleave(4 // n_kv_heads, 1), v, None, is_causal, scale)
     torch.testing.assert_close(seen.weights().double(), A, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("corner", [causal_upper_left, causal_lower_right])
+@pytest.mark.parametrize("q_length", [1, 6, 9])
+def test_causal_masks_from_either_corner(corner, q_length):
+    """Of values that are one-hot, the output is the weights."""
+    q, k, v = torch.randn(2, 4, q_length, 8), torch.randn(2, 4, 9, 8), torch.eye(9).expand(2, 4, 9, 9)
+    mask = corner(q_length, 9)
+    seen, A = watch(SDPA, q, k, v, attn_mask=mask)
+    assert seen.missed == []
+    torch.testing.assert_close(seen.weights(), A, rtol=0, atol=CLOSE)
+    assert torch.equal(A, SDPA(q, k, v, attn_mask=mask))
+
+
+def test_queries_that_are_broadcast_to_the_heads_of_the_keys_are_refused():
+    q, k = torch.randn(2, 1, 5, 8), torch.randn(2, 3, 4, 8)
+    seen, _ = watch(SDPA, q, k, k)
+    assert seen.names == []
+    (line,) = seen.missed
+    assert line.endswith("(2, 1, 5, 8), are broadcast to its keys, (2, 3, 4, 8); expand them to show it")
 
 
 def test_positional_arguments_and_a_row_of_a_mask():
