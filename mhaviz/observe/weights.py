@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.errors import MhavizError
 from mhaviz.observe.axes import Layout
-from mhaviz.observe.descent import UNKNOWN, Constant, FixedRows, Sides, are_rows_fixed, why_none
+from mhaviz.observe.descent import UNKNOWN, FixedRows, Sides, are_rows_fixed, why_none
 from mhaviz.observe.functions import COPIES, DROPOUTS, RESHAPES, VIEWS, axis_after, functions
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.layouts import Layouts
@@ -265,22 +265,12 @@ class WeightsByHand:
             return Sides(are_fixed, scores=scores)
         key = product.axes[how.which][how.axis]
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
-        found = {self._is_fixed_along(product, number, key) for number in values}
+        found = {are_rows_fixed([self.fixed.root(product.factors[number])]) for number in values}
         fixed = False if False in found else None if None in found else True
         why = _NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why, scores)
-
-    def _is_fixed_along(self, product: Product, number: int, letter: str) -> bool | None:
-        """Whether what stands along an axis of a factor is fixed: its rows, or the parameters that have made it."""
-        factor = product.factors[number]
-        if (root := self.fixed.root(factor)) is not None:
-            return are_rows_fixed([root])
-        mark, axis = self.marks.get(factor), product.axes[number].index(letter) - factor.ndim
-        if not isinstance(mark, Scores) or mark.are_sums or any(isinstance(root, Constant) for root in mark.axes.roots):
-            return False  # a matrix of constants mixes tokens, as a running mean does
-        return mark.axes.over_fixed(axis) is True
 
     def _add_part(self, mark: Weights, how: Weighing, met: Tensor, why_unknown: str) -> None:
         made = mark.made

@@ -334,6 +334,19 @@ def test_of_rows_that_a_module_chooses_by_its_own_numbers_it_is_not_known_whethe
     assert "weighs rows of which it is not known whether they are tokens" in recording.notices[0]
 
 
+@pytest.mark.parametrize("by_linear", [True, False])
+def test_keys_and_values_that_a_learned_matrix_mixes_are_rows(by_linear):
+    """Linformer (Wang et al. 2020, arXiv 2006.04768)."""
+    mix = nn.Linear(T, E, bias=False)
+    model = _Looked(lambda m, x: mix(m.k(x).mT).mT if by_linear else mix.weight @ m.k(x))
+    with mhaviz.record(model) as recording:
+        model(tokens())
+    (m,) = recording.attention.maps
+    torch.testing.assert_close(torch.from_numpy(m.weights), model.A[0].detach())
+    assert m.queries == tuple(map(str, range(T)))
+    assert m.keys == tuple(f"row {i}" for i in range(E))
+
+
 def test_values_that_a_module_writes_down_are_fixed():
     labels = torch.tensor  # as of a classifier that weighs texts
     model = _Looked(lambda m, x: m.k(x), lambda m, k: labels([[float(one)] for one in range(T)]))
