@@ -214,27 +214,29 @@ class ByHand:
         """Sums of exponentials for each of several groups, as of the edges to each node of a graph."""
         found = [mark for x in done.each() if isinstance(mark := self._marks.get(x), Scores) and mark.stage == "exp"]
         if found:
-            self._marks.set(done.result, replace(found[0], stage="sums", axis=None))
+            self._marks.set(done.result, replace(found[0], stage="sums", over=()))
 
     def _step(self, done: Done) -> None:
         """A step of a softmax that is written out."""
         marks = [mark for x in done.args[:2] if isinstance(mark := self._marks.get(x), Scores)]
         step = _STEPS[done.func]
-        if step == "div" and len(marks) == 2 and marks[1].stage == "sums" and marks[1].axis is None:
+        if step == "div" and len(marks) == 2 and marks[1].stage == "sums" and not marks[1].over:
             self._on_unseen(
                 "exponentials are divided by their sums over groups, as over the edges to each node of a graph"
             )
             return
         stage = _NEXT.get((step, *(mark.stage for mark in marks)))
-        axis = marks[-1].axis if stage and step in ("exp", "sub", "div") else _axis(done.args, done.kwargs)
+        over = () if step in ("sum", "logsumexp") else tuple(axis for mark in marks for axis in mark.over)
+        if step in ("sum", "logsumexp", "log_softmax") and (axis := _axis(done.args, done.kwargs)) is not None:
+            over = (*over, axis)
         if stage is None and step in ("sub", "div"):
             self._elementwise(done)
-        elif stage == "weights" and axis is not None:
-            self._mark_weights(done.result, axis, marks[0])
+        elif stage == "weights" and over:
+            self._mark_weights(done.result, over[0], replace(marks[0], over=over))
         elif stage == "exp":
             self._marks.set(done.result, replace(marks[0], mapped="exp", stage=stage))
-        elif stage is not None and axis is not None:
-            self._marks.set(done.result, replace(marks[0], stage=stage, axis=axis))
+        elif stage is not None and over:
+            self._marks.set(done.result, replace(marks[0], stage=stage, over=over))
         if stage is not None and stage.endswith("sums") and marks[0].axes != UNKNOWN:
             self._on_sums(done.result)
 
@@ -382,6 +384,9 @@ _NEXT: dict[tuple[str, ...], Any] = {
 }
 """What a step makes of tensors in these stages."""
 _GREATER = functions("max min")
+    ("log_softmax", "log weights"): "log weights",  # Sinkhorn's iterations, over rows and columns in turn
+    ("logsumexp", "log weights"): "log sums",
+    ("sub", "log weights", "log sums"): "log weights",
 _LARGESTS = functions("topk")
 _JOINTS = functions("cat concat concatenate pad")
 _ELEMENTWISE = [

@@ -199,8 +199,7 @@ def _of_tensors(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[
 
 
 def product_of(done: Done) -> Product | None:
-    """What a function of ``PRODUCTS``, ``torch.addmm`` or ``F.linear`` multiplies; None: no matrices, or it is not
-    understood."""
+    """What a function of ``PRODUCTS`` or ``F.linear`` multiplies; None: no matrices, or it is not understood."""
     if done.func is torch.einsum:
         return _einsum_of(done.args)
     place = int(done.func in _ADDING)
@@ -276,5 +275,5 @@ _OF_LAST = frozenset([F.linear, *functions("inner")])
 _NAMES = ["input", "a", "b", "weight", "other", "mat1", "mat2", "batch1", "batch2", "tensor2", "vec"]
 """What arguments are called, in their order."""
 
-PRODUCTS = frozenset([*functions("matmul bmm mm mv baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum])
+PRODUCTS = frozenset([*functions("matmul bmm mm mv addmm baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum])
 """The functions of PyTorch that multiply matrices."""

@@ -24,14 +24,15 @@ class Scores:
         sinks: so many numbers of its last axis no product has made.
         stage: of a softmax that is written out: "sums" are of exponentials, logarithms of these or of weights.
         has_own: whether scores of keys of each query's own were joined with those of keys that queries share.
-        axis: over which "sums" and logarithms are; None: of no such stage, or not known.
+        over: the axes over which "sums" and logarithms are, such as rows and columns in turn; none: of no such stage,
+            or not known.
     """
 
     axes: Axes
     mapped: str = ""
     sinks: int = 0
     stage: Literal["scores", "exp", "sums", "log sums", "log weights"] = "scores"
-    axis: int | None = None
+    over: tuple[int, ...] = ()
     has_own: bool = False
 
     @property

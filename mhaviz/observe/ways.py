@@ -542,7 +542,7 @@ WAYS: dict[Any, Way] = {
         ([F.embedding], _embed),
         (functions("view_as_complex view_as_real"), _as_complex),
         ([F.scaled_dot_product_attention], _sdpa),
-        ([*PRODUCTS, *functions("addmm")], _multiply),
+        (PRODUCTS, _multiply),
     )
     for func in several
 }

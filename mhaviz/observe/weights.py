@@ -94,10 +94,11 @@ class WeightsByHand:
     def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
         """Follow what a softmax of scores over this axis, counted from the end, has made; ``visible``: see ``Made``."""
         sinks = scores.sinks if axis == -1 else 0
-        made = Made(scores.axes, axis, tuple(A.shape), (axis,), sinks, visible=visible)
+        axes = tuple(dict.fromkeys((axis, *scores.over)))
+        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, visible=visible)
         if scores.axes.over_fixed(axis) is False:
             made.unmet = (self._on_unmet(_UNMET),)
-        self._set(A, Weights(made, (axis,), scores.axes.query(axis)))
+        self._set(A, Weights(made, axes, scores.axes.query(axis)))
 
     def begin_again(self, A: Tensor, axis: int, before: Weights) -> None:
         """Follow what a softmax has made of other weights."""

@@ -250,6 +250,26 @@ def scores_of_heads_mixed_by_a_parameter(q, k, v):
 
 
 @style
+def sinkhorn_in_logarithms(q, k, v):
+    """Sinkformers (Sander et al. 2022, arXiv 2110.11773): rows and columns that sum to 1 in turn."""
+    S = q @ k.mT
+    for _ in range(3):
+        S = S.log_softmax(-1).log_softmax(-2)
+    A = S.exp()
+    return A @ v, A
+
+
+@style
+def sinkhorn_by_sums_of_columns_first(q, k, v):
+    S = q @ k.mT
+    for _ in range(3):
+        S = S - S.logsumexp(-2, keepdim=True)
+        S = S - S.logsumexp(-1, keepdim=True)
+    A = S.exp()
+    return A @ v, A
+
+
+@style
 def module_of_softmax_and_dropout(q, k, v):
     A = nn.Softmax(dim=-1)(q @ k.mT)
     return nn.Dropout(0.0)(A) @ v, A
@@ -331,6 +351,28 @@ def test_scores_by_the_functions_of_other_products(multiply):
     q, k, _ = model.qkv(x).chunk(3, -1)
     assert not seen.missed
     torch.testing.assert_close(seen.weights(), (q @ k.T).softmax(-1)[None, None])
+
+
+@pytest.mark.parametrize("adds_scores", [True, False])
+@pytest.mark.parametrize("adds_values", [True, False])
+def test_products_that_are_added_to_something(adds_scores, adds_values):
+    class Added(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.bias = nn.Linear(6, 18), nn.Parameter(torch.randn(5, 5))
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).chunk(3, -1)
+            S = torch.addmm(self.bias, q, k.T, alpha=0.5) if adds_scores else self.bias + q @ k.T / 2
+            return torch.addmm(x, S.softmax(-1), v) if adds_values else x + S.softmax(-1) @ v
+
+    model, x = Added(), torch.randn(5, 6)
+    seen, output = watch(model, x)
+    q, k, v = model.qkv(x).chunk(3, -1)
+    A = (model.bias + q @ k.T / 2).softmax(-1)
+    torch.testing.assert_close(output, x + A @ v)
+    assert not seen.missed
+    torch.testing.assert_close(seen.weights(), A[None, None])
 
 
 @pytest.mark.parametrize("n_queries", [1, 3])
