@@ -67,7 +67,8 @@ def record(
     Attention is seen wherever it runs: ``F.scaled_dot_product_attention``, ``torch.nn``'s layers, ``flex_attention``,
     and product → softmax → product written by hand. What the program computes stays the same bit for bit, but for
     what ``torch.compile`` would compile: it runs as it is written, and may differ in the last digits. What
-    ``torch.jit`` has compiled is not seen.
+    ``torch.jit`` has compiled is not seen, and a notice says so. NumPy's own functions are not seen, and nothing says
+    so.
 
     Args:
         model: the attention of this module alone, and names begin at it; None: whatever runs.

@@ -60,6 +60,7 @@ class ByHand:
             (_EXPS, self._exp),
             ([F.linear], self._linear),
             ([F.grid_sample], self._sample),
+            ([torch.sparse.softmax], lambda done: self._on_unseen("a softmax of a sparse tensor")),
         ):
             handlers |= dict.fromkeys(several, guarded(follow, self._on_error))
         return handlers
@@ -225,6 +226,9 @@ class ByHand:
                 "exponentials are divided by their sums over groups, as over the edges to each node of a graph"
             )
             return
+        are_sums = step == "div" and [mark.stage for mark in marks] == ["sums", "sums"]
+        if are_sums and not marks[0].axes.are_fixed and done.result.numel() > done.args[1].numel():  # it has features
+            self._on_unseen("values are multiplied by exponentials, and divided by the sums of these afterwards")
         stage = _NEXT.get((step, *(mark.stage for mark in marks)))
         over = () if step in ("sum", "logsumexp") else tuple(axis for mark in marks for axis in mark.over)
         if step in ("sum", "logsumexp", "log_softmax") and (axis := _axis(done.args, done.kwargs)) is not None:
@@ -380,13 +384,13 @@ _NEXT: dict[tuple[str, ...], Any] = {
     ("logsumexp", "scores"): "log sums",
     ("sub", "scores", "log sums"): "log weights",
     ("log_softmax", "scores"): "log weights",
+    ("log_softmax", "log weights"): "log weights",  # Sinkhorn's iterations, over rows and columns in turn
+    ("logsumexp", "log weights"): "log sums",
+    ("sub", "log weights", "log sums"): "log weights",
     ("exp", "log weights"): "weights",
 }
 """What a step makes of tensors in these stages."""
 _GREATER = functions("max min")
-    ("log_softmax", "log weights"): "log weights",  # Sinkhorn's iterations, over rows and columns in turn
-    ("logsumexp", "log weights"): "log sums",
-    ("sub", "log weights", "log sums"): "log weights",
 _LARGESTS = functions("topk")
 _JOINTS = functions("cat concat concatenate pad")
 _ELEMENTWISE = [

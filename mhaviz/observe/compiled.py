@@ -2,12 +2,15 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import RLock
 from typing import Any
 
 import torch
+
+from mhaviz.observe.handlers import Done, Follow
+from mhaviz.observe.replacing import followed
 
 STANCE = "force_eager"
 
@@ -38,6 +41,21 @@ def run_uncompiled() -> Iterator[None]:
             _n_recordings -= 1
             if not _n_recordings:
                 _until_last.close()
+
+
+def scripted_followed(follow: Follow) -> AbstractContextManager[None]:
+    """Follow functions compiled by ``torch.jit``: nothing within them is seen."""
+    return followed(torch.jit.ScriptFunction, "__call__", _scripted_followed, follow)
+
+
+def _scripted_followed(call: Callable[..., Any], followers: list[Follow]) -> Callable[..., Any]:
+    def run(function: Any, *args: Any, **kwargs: Any) -> Any:
+        result = call(function, *args, **kwargs)
+        for follow in followers:
+            follow(Done(function, args, kwargs, result))
+        return result
+
+    return run
 
 
 def _begin() -> None:

@@ -23,7 +23,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.observe.axes import Axis, are_made, cuts_along
 from mhaviz.observe.by_hand import ByHand
-from mhaviz.observe.compiled import run_uncompiled
+from mhaviz.observe.compiled import run_uncompiled, scripted_followed
 from mhaviz.observe.descent import ALL_TOKENS, FixedRows, Sides
 from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
@@ -86,7 +86,7 @@ class Watch:
         self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
         self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
         self._merging = Merging(on_merged, on_weighed, self._axes)
-        weights = WeightsByHand(self._observed_weights, self._unmet, self._unseen, self.fixed, self._axes)
+        weights = WeightsByHand(self._observed_weights, self._unmet, self._unseen, self.fixed, self._axes, self._module)
         self._by_hand = ByHand(weights, self._merging.add_sums, self._failed)
         self._fused = Fused(self._observed_call, self._is_passed_over, self._failed)
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
@@ -125,6 +125,7 @@ class Watch:
             stack.enter_context(self._modules.followed())
             stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._axes.take))
             stack.enter_context(run_uncompiled())
+            stack.enter_context(scripted_followed(safely(self._scripted, self._failed)))
             stack.enter_context(threads_followed(self._in_thread))
             stack.callback(self.end)
             self._until_last = stack.pop_all()
@@ -184,6 +185,16 @@ class Watch:
         self.fixed.begins(module)
         if isinstance(module, torch.jit.ScriptModule) and (place := self._modules.place()) is not None:
             self.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
+
+    def _scripted(self, done: Done) -> None:
+        graph = done.func.inlined_graph if getattr(self.here, "is_seen", False) else None
+        for name in ("softmax", "scaled_dot_product_attention"):
+            if graph is not None and graph.findNode(f"aten::{name}") is not None:
+                self._unseen(f"{name} in {done.func.name}, a function compiled by torch.jit")
+
+    def _module(self) -> str:
+        place = self._modules.place()
+        return place.name if place is not None and place.is_module else ""
 
     def _unseen(self, what: str) -> None:
         """Say, once, what looks like attention and is not shown."""

@@ -54,7 +54,8 @@ class Made:
         why_unknown: it is not known which of their keys are which; "" if it is.
         visible: bool, of their shape: which of the softmax's scores are no hidden keys'; None: not known, or after they
             have met values.
-        has_met: whether they have met values.
+        met_in: the name of the module in which they have met values, "" if there is none, or it is no attention; None:
+            they have not.
         has_met_again: whether they have met others since.
         parts: of them that have met values, while others have not.
         layout: of all of them; None: not known.
@@ -69,7 +70,7 @@ class Made:
     is_changed: bool = False
     why_unknown: str = ""
     visible: Tensor | None = None
-    has_met: bool = False
+    met_in: str | None = None
     has_met_again: bool = False
     parts: Parts | None = None
     layout: Layout | None = None

@@ -75,6 +75,7 @@ class WeightsByHand:
         on_unseen: is told, in a line, what looks like attention and is not shown.
         fixed: knows which tensors are no activations.
         layouts: of the program's tensors.
+        module: gives the name of the module that runs; "" if none does.
 
     Attributes:
         marks: of the program's tensors.
@@ -87,8 +88,9 @@ class WeightsByHand:
         on_unseen: Callable[[str], None],
         fixed: FixedRows,
         layouts: Layouts,
+        module: Callable[[], str],
     ) -> None:
-        self.on_unseen, self.fixed, self.layouts = on_unseen, fixed, layouts
+        self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
     def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
@@ -191,8 +193,10 @@ class WeightsByHand:
             return
         if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
             return  # they are multiplied by a factor for each key as well
-        if made.has_met:
+        if made.met_in is not None:
             made.has_met_again = True
+            if made.met_in and made.met_in != self._module():
+                self.on_unseen(f"values meet the weights that others have met in {made.met_in}")
             return
         if mark.query is not None and A.shape[mark.query] > 1:
             letter = product.axes[which][mark.query]
@@ -238,7 +242,7 @@ class WeightsByHand:
                 visible = None if visible is None else how.as_weights(visible)
                 if made.parts is not None:
                     made.parts.on_complete()
-            made.has_met, made.parts, made.visible = True, None, None
+            made.met_in, made.parts, made.visible = "" if sides.why else self._module(), None, None
             made.forget_unmet()
             shown, repeat = None if mark.is_part else how, None if adds else multiply_again
             changed, met_again = made.is_changed or mark.drops, lambda: made.has_met_again

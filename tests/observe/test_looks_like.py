@@ -26,6 +26,11 @@ def divided_afterwards(q, k, v):
     return E @ v / E.sum(-1, keepdim=True)
 
 
+def divided_afterwards_and_summed(q, k, v):
+    E = (q @ k.mT).exp()
+    return (E.unsqueeze(-1) * v.unsqueeze(-3)).sum(-2) / E.sum(-1, keepdim=True)
+
+
 def relu(q, k, v):
     return torch.einsum("bhqk,bhkd->bhqd", F.relu(torch.einsum("bhqd,bhkd->bhqk", q, k)) ** 2 / T, v)
 
@@ -150,6 +155,15 @@ def by_sparse_matrices(q, k, v):
     ).view_as(v)
 
 
+def of_sparse_scores(q, k, v):
+    """As of a graph's edges, here from each token to those before it."""
+    S, edges = (q @ k.mT).flatten(0, 1), torch.ones(T, T).tril().nonzero().T
+    scores = [torch.sparse_coo_tensor(edges, one[edges[0], edges[1]], (T, T), check_invariants=True) for one in S]
+    return torch.stack(
+        [torch.sparse.softmax(one, 1) @ x for one, x in zip(scores, v.flatten(0, 1), strict=True)]
+    ).view_as(v)
+
+
 def by_embedding_bags(q, k, v):
     A, bags = (q @ k.mT).softmax(-1).reshape(-1, T), torch.arange(B * H * T).view(-1, 1, T).expand(-1, T, -1)
     return F.embedding_bag(bags.reshape(-1, T), v.reshape(-1, D), per_sample_weights=A, mode="sum").view_as(v)
@@ -204,6 +218,7 @@ OTHERS = [
     by_sparse_matrices,
     scores_put_in_place,
     by_embedding_bags,
+    of_sparse_scores,
     over_two_axes,
     in_one_product,
     over_edges,
@@ -217,6 +232,7 @@ OTHERS = [
     sigmoid,
     exp2,
     divided_afterwards,
+    divided_afterwards_and_summed,
     relu,
     hard,
     hard_by_places,
@@ -299,6 +315,9 @@ NOTHING = {
         v + torch.ones_like(v) * (k / 2).exp()
     ),
     "sums of what decays": lambda q, k, v: torch.zeros_like(v).index_add(2, EDGES[0][:T], (-k.abs()).exp() * v),
+    "shares of what is alike, as in a contrastive loss": lambda q, k, v: (  # Khosla et al. 2020, arXiv 2004.11362
+        lambda E: (E * torch.eye(T)).sum(-1, keepdim=True) / E.sum(-1, keepdim=True) * v
+    )((q @ k.mT).exp()),
     "a gate": lambda q, k, v: torch.sigmoid(q @ k.mT).mean(-1, keepdim=True) * v,
     "capped scores": lambda q, k, v: (5 * torch.tanh((q @ k.mT) / 5)).softmax(-1) @ v,
     "sums of weights": lambda q, k, v: (lambda A: A @ v + A.sum(-2).unsqueeze(-1) + A.sum(-1, keepdim=True))(
@@ -354,6 +373,50 @@ def test_it_is_said_of_what_torch_has_compiled_before(compile_):
     model = nn.Sequential(compile_(Attend()))
     seen, _ = watch(model, torch.randn(B, T, D))
     assert seen.missed == ["0: runs compiled by torch.jit, and is not seen"]
+
+
+def test_weights_that_values_of_another_module_meet_again_are_said():
+    """LazyFormer (Ying et al. 2021, arXiv 2102.12702): layers that attend by the weights of the layer before."""
+
+    class Values(nn.Module):
+        def forward(self, A, v):
+            return A @ v + A @ (v + 1)  # twice in one module is the same attention
+
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.again = Values(), Values()
+
+        def forward(self, x):
+            A = (x @ x.mT).softmax(-1)
+            return self.again(A, self.first(A, x))
+
+    seen, _ = watch(Lazy(), torch.randn(B, T, D))
+    assert seen.names == ["first"]
+    assert seen.missed == [
+        "again: values meet the weights that others have met in first, which looks like attention and is not drawn"
+    ]
+
+
+def _attend(q, k, v):
+    return torch.softmax(torch.matmul(q, k.transpose(-1, -2)), dim=-1) @ v
+
+
+def _fused(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("function", [_attend, _fused])
+def test_it_is_said_of_functions_that_torch_has_compiled_before(function):
+    call = torch.jit.ScriptFunction.__call__
+    seen, result = watch(model := _Both(torch.jit.script(function)), x := torch.randn(B, T, H * D))
+    assert seen.names == ["attend"]
+    (line,) = seen.missed
+    assert line.startswith("other: ")
+    assert line.endswith("a function compiled by torch.jit, which looks like attention and is not drawn")
+    assert torch.equal(result, model(x))
+    assert torch.jit.ScriptFunction.__call__ is call
 
 
 def test_it_is_said_of_what_was_exported():
