@@ -226,11 +226,12 @@ def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
             if one != other:
                 raise MhavizError(
                     f"{name}: expected the same tokens, but {side} {i} is {one!r:.40} in the first and "
-                    f"{other!r:.40} in the second"
+                    f"{other!r:.40} in the second; compare maps of one text"
                 )
         if len(old.tokens) != len(new.tokens):
             raise MhavizError(
-                f"{name}: expected the same tokens, got {len(old.tokens)} and {len(new.tokens)} {several}"
+                f"{name}: expected the same tokens, got {len(old.tokens)} and {len(new.tokens)} {several}; "
+                f"compare maps of one text"
             )
     if before.heads != after.heads:
         raise MhavizError(

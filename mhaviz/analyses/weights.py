@@ -11,7 +11,7 @@ from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.attention.model import Inputs, Model, SiteCall, heads_of
 from mhaviz.devices import float_array, require_memory
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.inputs.tokens import KIND_NAMES, Kind, is_run
+from mhaviz.inputs.tokens import KIND_NAMES, Kind, Tokens, is_run
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM, WEIGHT
@@ -107,11 +107,17 @@ def without_special(m: AttentionMap) -> AttentionMap:
     return replace(
         m,
         weights=weights,
-        rows=Axis(m.rows.tokens.at(rows)),
-        columns=Axis(m.columns.tokens.at(columns)),
+        rows=_axis_of(m.rows.tokens, rows),
+        columns=_axis_of(m.columns.tokens, columns),
         reach=m.reach if is_run(rows) and is_run(columns) else None,
         to_special=mean_share(special, np.ones_like(sums) if is_share else sums) if m.columns.tokens.special else None,
     )
+
+
+def _axis_of(tokens: Tokens, positions: tuple[int, ...]) -> Axis:
+    """A cell for each token at these positions, which it keeps where there is no gap between them."""
+    edges = np.arange(positions[0], positions[-1] + 2) if is_run(positions) else None
+    return Axis(tokens.at(positions), edges)
 
 
 def mean_share(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -217,6 +217,12 @@ def test_special_tokens_in_the_middle_leave_no_window():
     assert (without(1).reach, without(0).reach) == (None, 2)
 
 
+def test_tokens_of_the_text_keep_their_numbers_where_special_ones_are_left_out():
+    weights = np.full((1, 4, 4), 0.25, np.float32)
+    m = without_special(made_map("abcd", "abcd", weights, special_queries=(0, 3), special_keys=(0,)))
+    assert (m.rows.edges.tolist(), m.columns.edges.tolist()) == ([1, 2, 3], [1, 2, 3, 4])
+
+
 def test_nothing_but_special_tokens():
     weights = np.full((1, 1, 2), 0.5, np.float32)
     with pytest.raises(ArgumentError, match="got special ones alone"):
