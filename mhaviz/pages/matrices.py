@@ -26,7 +26,7 @@ PRODUCTS = (
 )
 JOIN = "concatenate, project out: the H of all heads side by side, then O"
 _OUTLINED = "outlined: the query in orange, the key in blue; lines between columns divide heads"
-_READING = "rows are tokens; columns of S and A are keys, of the others features"
+_READING = "rows are tokens, in Kᵀ features; columns of S, A and Kᵀ are keys, of the others features"
 _OF_KEYS = ("K", "V")  # matrices of the whole layer whose rows are keys
 
 _WRITTEN_OUT = 4  # features whose products are written one by one
