@@ -383,7 +383,7 @@ class CorpusModel(Model):
         return ()
 
     @property
-    def spoken(self) -> list[str | None]:
+    def language_codes(self) -> list[str | None]:
         """The codes of the languages of its texts and of what it writes; None: as its tokenizer has it."""
         return [None, None]
 

@@ -157,7 +157,7 @@ class Corpus:
             "kind": first.kind,
             "layers": None if first.layers is None else sorted(first.layers),
             "overlap": self.overlap,
-            "languages": first.spoken,
+            "languages": first.language_codes,
             **({"zeroed": sorted(map(list, first.zeroed))} if first.zeroed else {}),
             **study.options,
         }

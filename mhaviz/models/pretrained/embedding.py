@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.models.pretrained.hooks import Fields, SeenEnoughError, field_of, modules_heard, run
+from mhaviz.models.pretrained.hooks import Fields, SeenEnoughError, field_of, modules_hooked, run
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
@@ -111,7 +111,7 @@ def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[_Made], lis
             found.append(X.clone())
             raise SeenEnoughError
 
-    with modules_heard(stack, keep), ExitStack() as hooks:
+    with modules_hooked(stack, keep), ExitStack() as hooks:
         for modules in stack.modules():
             for layer in modules if isinstance(modules, nn.ModuleList) else ():
                 hooks.enter_context(layer.register_forward_pre_hook(begin, with_kwargs=True))

@@ -113,7 +113,7 @@ def field_of(config: Any, name: str) -> Any:
 
 
 @contextmanager
-def modules_heard(
+def modules_hooked(
     model: nn.Module, on_module: Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 ) -> Iterator[None]:
     """Let each module that has run within be seen: its name, itself, what it was called with, and what it has made."""

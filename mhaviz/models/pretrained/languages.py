@@ -47,7 +47,7 @@ class Languages:
             )
 
     @contextmanager
-    def spoken(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
+    def applied_to(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
         """Within it the tokenizer marks texts as of these languages."""
         if self == AS_IT_IS:
             yield

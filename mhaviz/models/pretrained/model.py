@@ -420,8 +420,8 @@ class PretrainedModel(CorpusModel):
         return replace(self, texts=replace(self.texts, languages=Languages(source, target)))
 
     @property
-    def spoken(self) -> list[str | None]:
-        """See ``CorpusModel.spoken``."""
+    def language_codes(self) -> list[str | None]:
+        """See ``CorpusModel.language_codes``."""
         return [self.texts.languages.source, self.texts.languages.target]
 
     def _speaking(self, given: Given) -> "PretrainedModel":

@@ -19,7 +19,7 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Site
 from mhaviz.attention.norms import gram_matrices
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.models.pretrained.hooks import Fields, modules_heard, run_hooked
+from mhaviz.models.pretrained.hooks import Fields, modules_hooked, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.pretrained.spread import weight_at_hand
 from mhaviz.observe.handlers import unseen
@@ -86,7 +86,7 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
                 _add_gram(found[number], rows, module, args[0], made)
 
     run_hooked(loaded, inputs, compare)
-    with modules_heard(loaded.model, read):
+    with modules_hooked(loaded.model, read):
         run_hooked(loaded, inputs, write)
     return {number: _gram(loaded, site, found[number]) for number, site in wanted.items()}
 

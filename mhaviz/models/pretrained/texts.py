@@ -74,7 +74,7 @@ class Texts:
             raise ArgumentError(
                 f"{parameter('target')} is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
             )
-        with self.languages.spoken(self.loaded.tokenizer):
+        with self.languages.applied_to(self.loaded.tokenizer):
             sources = self._sources(given)
             return [self._whole(text, given) for text in sources] if writes or given.target is not None else sources
 
@@ -127,7 +127,7 @@ class Texts:
 
     def read_unnamed(self, sentences: Sequence[str]) -> list[Tokens]:
         """The tokens of these sentences alone, of which the model may have no embeddings, and no positions."""
-        with self.languages.spoken(self.loaded.tokenizer):
+        with self.languages.applied_to(self.loaded.tokenizer):
             return read_without_names(self.loaded.tokenizer, sentences)
 
     def batch(self, texts: Sequence[Text]) -> dict[str, Tensor]:

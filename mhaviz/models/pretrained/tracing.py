@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.tokens import Kind
-from mhaviz.models.pretrained.hooks import Fields, modules_heard, run_hooked
+from mhaviz.models.pretrained.hooks import Fields, modules_hooked, run_hooked
 from mhaviz.models.pretrained.loading import Loaded
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.observe.observed import ObservedCall
@@ -83,7 +83,7 @@ def trace_attention(
         elif found and args[0].numel() == found[0][1].numel() and not after:
             (after if prefix else within).append(projection)
 
-    with modules_heard(loaded.model, keep):
+    with modules_hooked(loaded.model, keep):
         run_hooked(loaded, fields, hook)
     cannot = f"{loaded.type} makes queries, keys and values in a way that cannot be traced"
     if not inward:
