@@ -202,13 +202,13 @@ class Recording(ContextDecorator):
                 heads.setdefault((site.joins or site).number, set()).update(own)
         for number, there in heads.items():
             if lacking := [head for head in wanted if head not in there]:
-                has = f"{_name_of(self._sites.all[number])}: has {listed_numbers('head', sorted(there))}"
+                has = f"{self._sites.all[number].full_name}: has {listed_numbers('head', sorted(there))}"
                 yield f"{has}, not {', '.join(map(str, lacking))}" + "; not drawn" * there.isdisjoint(wanted)
 
     @property
     def modules(self) -> tuple[str, ...]:
         """The names of the attentions that have run, in the order in which they first did."""
-        return tuple(_name_of(site) for site in self._sites.all)
+        return tuple(site.full_name for site in self._sites.all)
 
     @property
     def attention(self) -> Attention:
@@ -259,7 +259,7 @@ class Recording(ContextDecorator):
                     columns=replace(m.columns, tokens=keys),
                     kind=kind,
                     layer=layer,
-                    module=_name_of(site.joins or site),
+                    module=(site.joins or site).full_name,
                     sentence=one if has_examples else None,
                     pass_number=pass_number if has_passes or not self._options.passes.is_first else None,
                 )
@@ -286,19 +286,22 @@ class Recording(ContextDecorator):
         sizes: dict[int, dict[int, str]] = {}
         for one in found:
             of_pass = sizes.setdefault(one.pass_number, {})
-            of_pass.setdefault(one.batch_size, _name_of(self._sites.all[one.number]))
+            of_pass.setdefault(one.batch_size, self._sites.all[one.number].full_name)
         lengths = next((names for names in sizes.values() if len(names) > 1), {})
         if not lengths:
             return found, ""
-        hold = f"batch axes hold {' and '.join(f'{size:,} ({name})' for size, name in lengths.items())} examples"
-        mixed = {pass_number for pass_number, names in sizes.items() if len(names.keys() - {1}) > 1}
+        hold = f"batch axes hold {' and '.join(f'{size:,} ({name})' for size, name in lengths.items())}"
+        again = {site.name for site in self._sites.all if site.repeat}  # in a loop over the batch, there may be 1 each
+        several = {number: {n for n, name in of.items() if n > 1 or name in again} for number, of in sizes.items()}
+        mixed = {pass_number for pass_number, lengths in several.items() if len(lengths) > 1}
         kept = [one for one in found if one.example == 0 or one.pass_number not in mixed]
-        why = f"{hold}, and which of them match is not known; {parameter('module')} chooses those of one length"
+        why = f"{hold}, and which of them match is not known"
+        advice = f"{why}; {parameter('module')} chooses those of one length"
         if not kept:
-            raise MhavizError(why)
+            raise MhavizError(advice)
         if len(kept) < len(found):
-            self._watch.miss(f"{why}; drawn is the first")
-        return kept, hold
+            self._watch.miss(f"{advice}; drawn is the first")
+        return kept, why if mixed else hold
 
     def require_rollout(self) -> None:
         """Raise ArgumentError unless all modules and all heads are recorded, as a rollout goes through all."""
@@ -317,13 +320,13 @@ class Recording(ContextDecorator):
             before = [one for one in sites[:place] if one.kind == site.kind][-1:]
             if before and not site.goes_on_from(before[0]):
                 raise ArgumentError(
-                    f"a rollout goes through layers that read one another, and of {_name_of(before[0])} and "
-                    f"{_name_of(site)} that is not known, as of two towers; record the one or the other"
+                    f"a rollout goes through layers that read one another, and of {before[0].full_name} and "
+                    f"{site.full_name} that is not known, as of two towers; record the one or the other"
                 )
             if others := [one for one in sites if one.kind != site.kind and site.goes_on_from(one)]:
                 raise ArgumentError(
-                    f"a rollout goes through layers of one kind, and {_name_of(site)}, {KIND_NAMES[site.kind]}, reads "
-                    f"what {_name_of(others[0])} has made, {KIND_NAMES[others[0].kind]}"
+                    f"a rollout goes through layers of one kind, and {site.full_name}, {KIND_NAMES[site.kind]}, reads "
+                    f"what {others[0].full_name} has made, {KIND_NAMES[others[0].kind]}"
                 )
 
     @property
@@ -408,8 +411,8 @@ class Recording(ContextDecorator):
         self._heads[run.site.number] = heads
         is_unplaced = run.pass_number in run.site.unplaced
         kind: Kind = "other" if is_unplaced else run.site.kind
-        site = Site(kind, run.site.order, n_heads, d_key, run.site.number, _name_of(run.site))
-        name = f"{_name_of(run.site)}, pass {run.pass_number}"
+        site = Site(kind, run.site.order, n_heads, d_key, run.site.number, run.site.full_name)
+        name = f"{run.site.full_name}, pass {run.pass_number}"
         padding = self._padding(run, place)
         if self._is_no_padding(run, place, padding):
             return
@@ -446,7 +449,7 @@ class Recording(ContextDecorator):
             elif run.first_query:
                 self._steps[run.site.number] += batch_size * q_length
             elif self._study is not None and q_length != k_length:
-                self._watch.miss(f"{_name_of(run.site)}: begins with fewer queries than keys; statistics count no such")
+                self._watch.miss(f"{run.site.full_name}: begins with fewer queries than keys; statistics count no such")
             if is_wanted:
                 self._keep(run, seen_of, name, batch_size)
         except MhavizError as error:
@@ -473,7 +476,7 @@ class Recording(ContextDecorator):
                 padding = replace(padding, queries=of_queries)
         if padding is not None and run.site.kind == "other":
             why = "no query may see some keys; whether they are padding, and which queries are, is not known"
-            self._watch.miss(f"{_name_of(run.site)}: {why}")
+            self._watch.miss(f"{run.site.full_name}: {why}")
         return padding
 
     def _is_no_padding(self, run: Run, place: Place, padding: Padding | None) -> bool:
@@ -507,7 +510,7 @@ class Recording(ContextDecorator):
         try:
             self._maps.shorten(site.number, site.passes - 1, site.length, site.kind == "cross")
         except MhavizError as error:
-            self._watch.miss(f"{_name_of(site)}, pass {site.passes - 1}: {error}")
+            self._watch.miss(f"{site.full_name}, pass {site.passes - 1}: {error}")
 
     def _on_part(self, site: SeenSite) -> None:
         self._maps.forget_pass(site.number, site.passes - 1)
@@ -565,7 +568,7 @@ class Recording(ContextDecorator):
     def _note_form(self, run: Run) -> None:
         """Say so where the rows and columns of a map are no tokens of one input."""
         batch_size, n_heads, q_length, k_length = run.observed.call.shape
-        name = _name_of(run.site)
+        name = run.site.full_name
         if isinstance(run.observed.call, AttentionCall) and run.observed.output is None:
             self._remarks["some weights are those before dropout"] = None
         if any(run.observed.are_fixed):
@@ -626,14 +629,19 @@ class Recording(ContextDecorator):
         for site in self._sites.all:
             if site.number in self._heads and not site.is_part:
                 counted[(site.joins or site).number] += len(self._heads[site.number])
-        if sum(not self._sites.all[number].is_module for number in counted) > 1:
-            remarks = (*remarks, "what runs outside of modules is numbered as it ran, whether or not these are layers")
+        outside = [number for number in counted if not self._sites.all[number].is_module]
+        roots = {self._sites.all[number].root for number in counted if number not in outside}
+        if len(outside) > 1:
+            why = "what runs outside of modules is counted by its calls, whether these are layers or parts of one"
+            remarks = (*remarks, why)
+        if len(roots) > 1:
+            remarks = (*remarks, "layers are numbered on from one model to the next")
         n_heads = list(counted.values())
         several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
-        count = len(counted)
+        count, what = len(counted), "call" if len(outside) == len(counted) > 1 else "attention"
         parts = [
             f"recorded: {self._program or 'a program'}",
-            f"{count} attention{'s' * (count != 1)} of {several} head{'s' * (several != '1')}",
+            f"{count} {what}{'s' * (count != 1)} of {several} head{'s' * (several != '1')}",
             self._device,
         ]
         details = {
@@ -651,7 +659,7 @@ class Recording(ContextDecorator):
         if names:
             wanted = self._options.heads
             drawn = {
-                _name_of(self._sites.all[number])
+                self._sites.all[number].full_name
                 for number in counted
                 if wanted is None or not {*wanted}.isdisjoint(self._heads[number])
             }
@@ -670,7 +678,7 @@ class Recording(ContextDecorator):
         most = max(self._steps or self._queries, key=lambda number: self._steps[number], default=0)
         queries, steps = self._queries[most], self._steps[most]
         counted = f"{queries:,} queries of whole inputs count, and not {steps:,} of a decoder's steps"
-        counted = f"of {_name_of(self._sites.all[most])} {counted}"
+        counted = f"of {self._sites.all[most].full_name} {counted}"
         return Source(
             f"{source.footnote}, {passes}",
             {**source.details, "passes": [0, last], "padded": padded, "queries": queries, "queries_of_steps": steps},
@@ -702,11 +710,6 @@ class Recording(ContextDecorator):
         if options.examples and self._left_out and min(options.examples) >= self._left_out:
             return f"{parameter('examples')}: expected some of 0 to {self._left_out - 1:,}"
         return ""
-
-
-def _name_of(site: SeenSite) -> str:
-    name = f"{site.heads_of}.*" if site.heads_of else site.name
-    return f"{name} #{site.repeat + 1}" if site.repeat else name
 
 
 def _rows_called(observed: ObservedCall) -> tuple[str, str]:

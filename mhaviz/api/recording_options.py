@@ -60,7 +60,8 @@ class RecordingOptions:
 
     def names(self, site: SeenSite | Place) -> bool:
         """Whether a pattern is of its name, with the model's or without."""
-        names = site.name, re.sub(r"^model \d+\.", "", site.name)
+        own = (site.name, site.full_name) if isinstance(site, SeenSite) else (site.name,)
+        names = {*own, *(re.sub(r"^model \d+\.", "", name) for name in own)}
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns or ())
 
 

@@ -86,6 +86,12 @@ class SeenSite:
     heads_of: str = ""
     read: "tuple[ref[Tensor], int] | None" = None
 
+    @property
+    def full_name(self) -> str:
+        """With the number of its run within a forward pass, from the second on: "attn #2"."""
+        name = f"{self.heads_of}.*" if self.heads_of else self.name
+        return f"{name} #{self.repeat + 1}" if self.repeat else name
+
     def goes_on_from(self, other: "SeenSite") -> bool:
         """Whether it is known to read what another has made, of the same tokens."""
         sequence = self.last.sequence

@@ -238,7 +238,7 @@ class Beams(nn.Module):
 
 def test_examples_of_batches_of_other_lengths_are_never_taken_for_the_same():
     beams, x, y = Beams(), torch.randn(2, 5, 8), torch.randn(4, 3, 8)
-    hold = "batch axes hold 2 (enc) and 4 (cross) examples"
+    hold = "batch axes hold 2 (enc) and 4 (cross), and which of them match is not known"
     for examples in (0, "all"):
         with mhaviz.record(beams, examples=examples) as recording:
             beams(x, y)
@@ -856,3 +856,60 @@ def test_it_is_said_of_passes_and_examples_that_never_came(gpt):
         "there was no example 20: the axis had 3 at most",
         "there was no pass 99: the program made 1",
     ]
+
+
+def test_what_runs_for_one_example_after_another_has_the_number_of_none():
+    """The second call of ``dec`` is of example 1, and was drawn beside example 0 of ``enc`` as if it were of that."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc, self.dec = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+        def forward(self, x):
+            x = self.enc(x, x, x)[0]
+            return torch.cat([self.dec(one[None], one[None], one[None])[0] for one in x])
+
+    with mhaviz.record(examples="all") as recording:
+        Net()(torch.randn(2, 4, 8))
+    assert {m.sentence for m in recording.attention.maps} == {None}
+    assert "which of them match is not known" in recording.attention.source.remark
+
+
+def test_one_run_of_several_of_a_module_is_chosen_by_its_number():
+    attend = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn = attend
+
+        def forward(self, x):
+            return self.attn(self.attn(x, x, x)[0], x, x)[0]
+
+    with mhaviz.record(module="*#2") as recording:
+        Net()(torch.randn(1, 4, 8))
+    assert [m.module for m in recording.attention.maps] == ["attn #2"]
+
+
+def test_what_runs_outside_of_modules_is_counted_by_its_calls():
+    """Two heads of two blocks of queries are one attention, which nothing tells."""
+    q, k, v = torch.randn(3, 16, 8)
+    with mhaviz.record() as recording:
+        for head in (slice(0, 4), slice(4, 8)):
+            for rows in q[:, head].split(8):
+                torch.softmax(rows @ k[:, head].T, -1) @ v[:, head]
+    assert "attention" not in recording.attention.source.footnote
+    assert " calls of 1 head" in recording.attention.source.footnote
+
+
+def test_layers_of_several_models_are_said_to_be_numbered_on():
+    def model():
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+        return nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    several = model(), model()
+    with mhaviz.record() as recording:
+        for one in several:
+            one(torch.randn(1, 4, 8))
+    assert "numbered on from one model to the next" in recording.attention.source.remark
