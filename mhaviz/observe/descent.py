@@ -74,7 +74,7 @@ class FixedRows:
     def __init__(self, is_within: Callable[[], bool]) -> None:
         self._is_within = is_within
         self._roots = Marks[Root | None]()
-        self._modules = Marks[bool]()
+        self._modules = Marks[list[str]]()  # the names of their plain tensors before they first ran
 
     def __len__(self) -> int:
         return len(self._roots)
@@ -163,15 +163,16 @@ class FixedRows:
                     continue
                 if (root := self._roots.get(x)) != id(x):
                     self._roots.set(x, WRITTEN if root in (ACTIVE, WRITTEN) else id(x))
-        if self._modules.get(module):
-            return
-        for one in _parts_of(module):  # all at once: what they are given later on, a forward pass may have made
-            if not self._modules.get(one):
-                self._modules.set(one, True)
-                for x in vars(one).values():
-                    if type(x) is Tensor:
-                        is_factor = x.is_floating_point() and x.numel() == 1
-                        self._roots.set(x, id(x) if is_factor else Kept(frozenset({id(x)})))
+        # All at once: what they are given under other names later on, a forward pass may have made.
+        for one in _parts_of(module) if self._modules.get(module) is None else [module]:
+            names = self._modules.get(one)
+            if names is None:
+                names = [name for name, x in vars(one).items() if type(x) is Tensor]
+                self._modules.set(one, names)
+            for x in map(vars(one).get, names):
+                if type(x) is Tensor and self._roots.get(x) is None:
+                    is_factor = x.is_floating_point() and x.numel() == 1
+                    self._roots.set(x, id(x) if is_factor else Kept(frozenset({id(x)})))
 
 
 def _parts_of(module: nn.Module) -> list[nn.Module]:

@@ -31,7 +31,7 @@ from mhaviz.observe.axes import (
     unnamed,
     with_cut,
 )
-from mhaviz.observe.functions import functions
+from mhaviz.observe.functions import functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import Marks
@@ -210,7 +210,10 @@ class Layouts:
         way = WAYS.get(done.func)
         if way is not None:
             return way(self, done)
-        return self.alike(done)
+        layout = self.alike(done)
+        if layout is None or done.attention is not None or keeps_places(done.func):
+            return layout
+        return unnamed(layout, range(len(layout.shape)))
 
     def alike(self, done: Done) -> Layout | None:
         """The layout of what a function has made that leaves all numbers in their places, or cuts some off."""

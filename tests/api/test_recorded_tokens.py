@@ -103,6 +103,9 @@ KEPT = {
     "features masked": lambda p, x: x.masked_fill(torch.arange(8) > 3, 0),
     "layers of some": lambda p, x: torch.where(MASK[..., None], p.q(x), x),
     "layers of some, added": lambda p, x: x + p.q(x) * ~MASK[..., None],
+    "numbers one by one": lambda p, x: F.hardswish(+x.sub(1).div_(2).abs().maximum(x * 0) / 2 - 1.0).to(x.dtype) ** 2,
+    "real numbers": lambda p, x: torch.complex(x, x).conj().real.clamp(min=0).contiguous(),
+    "normalised": lambda p, x: F.normalize(F.rms_norm(F.group_norm(x.mT, 2).mT, (8,)), dim=-1).softmax(-1),
     "norm": lambda p, x: x * x.square().mean(-1, keepdim=True).rsqrt(),
     "blended with positions": lambda p, x: x * (1 - 0.5 * SHARE) + p.places.weight[:4] * SHARE,
 }
@@ -521,8 +524,9 @@ def test_towers_of_as_many_tokens_are_named_each_by_what_it_reads(order):
         lambda x: x[:, torch.arange(15, -1, -1)],
         lambda x: x.unflatten(1, (4, 4)).transpose(1, 2).flatten(1, 2),
         lambda x: x.gather(1, torch.arange(15, -1, -1)[None, :, None].expand_as(x)),
+        lambda x: torch.fft.fft2(x).real,
     ],
-    ids=["roll", "flip", "index", "columns first", "gather"],
+    ids=["roll", "flip", "index", "columns first", "gather", "frequencies"],
 )
 def test_patches_in_another_order_are_not_named(turn):
     tower = Tower(nn.Sequential(nn.Conv2d(3, 8, 8, 8), nn.Flatten(2), Turned(), Turned(turn)))

@@ -731,17 +731,23 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_kept_on_a_module_before_the_call_may_be_an_input_or_a_constant(name):
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_what_is_kept_on_a_module_before_the_call_may_be_an_input_or_a_constant(name, n_before):
     make, queries, keys = KEPT[name]
     model = GivenBefore(make)
-    model.set_input(tokens(), tokens() + 1)
-    with torch.no_grad(), mhaviz.record(model) as recording:
-        model(tokens())
+
+    def run():
+        for _ in range(n_before + 1):
+            model.set_input(tokens(), tokens() + 1)
+            model(tokens())
+
+    with torch.no_grad(), mhaviz.record(model, passes=n_before) as recording:
+        run()
     if queries is None:
         (line,) = recording.notices
         assert "rows of which it is not known whether they are tokens; not drawn unless `module` names it" in line
-        with torch.no_grad(), mhaviz.record(model, module="*") as recording:
-            model(tokens())
+        with torch.no_grad(), mhaviz.record(model, module="*", passes=n_before) as recording:
+            run()
         queries, keys = (ROWS if "another" in name else NUMBERS), ROWS
     (m,) = recording.attention
     assert (m.queries, m.keys) == (queries, keys)

@@ -693,6 +693,10 @@ ORDERS = [
     lambda x: F.avg_pool1d(x.flatten(0, 1).mT, 2).mT.unflatten(0, (B, H)),
     lambda x: F.interpolate(x.flatten(0, 1).mT, size=16).mT.unflatten(0, (B, H)),
     lambda x: F.conv1d(x.flatten(0, 1).mT, torch.ones(D, D, 2), stride=2).mT.unflatten(0, (B, H)),
+    *(lambda x: torch.fft.fft2(x).real, lambda x: torch.fft.fft(x, dim=2).real, lambda x: torch.fft.fftshift(x, 2)),
+    *(lambda x: x.cumsum(2), lambda x: x.diff(dim=2), lambda x: torch.msort(x.transpose(0, 2)).transpose(0, 2)),
+    *(lambda x: torch.linalg.solve(torch.eye(T)[REVERSED], x), lambda x: torch.linalg.pinv(x).mT),
+    lambda x: torch.channel_shuffle(x.transpose(1, 2), 4).transpose(1, 2),
 ]
 
 
