@@ -142,7 +142,7 @@ class TokenNames:
             if 0 <= extra < max(rows, 2):
                 return patch_tokens(rows, columns, extra)
         tokens = self._of_text(length, example, batch_size, first, read)
-        if patches is None or example >= len(patches.places):
+        if patches is None or (example and batch_size != len(patches.places)):  # of beams, or of pairs
             return tokens
         names = dict(zip(patches.places[example], patch_names(*patches.grid), strict=True))
         return replace(tokens, texts=tuple(names.get(place, text) for place, text in enumerate(tokens.texts)))

@@ -82,8 +82,8 @@ def record(
         examples: which of a batch are drawn: a number, several, or "all".
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
         tokens: names of the tokens; None: by the only tokenizer of transformers that there is, where they were looked
-            up in a table of its size, else positions, or rows where they may be the examples of a batch as well, or
-            constants of a module.
+            up in a table of as many rows or a few more, be they words or not; else positions, or rows where they may be
+            the examples of a batch as well, or constants of a module.
         grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
         statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
         page: keep what a page for the browser needs; see ``attend``.

@@ -136,10 +136,15 @@ Axis = tuple[Factor, ...]
 
 @dataclass(frozen=True)
 class Summed:
-    """A product: the axes of its factors that were summed over, and whether neither is a matrix, nor of scores."""
+    """A product: the axes of its factors that were summed over, and whether neither is a matrix, nor of scores.
+
+    ``are_pairs``: whether each factor has several axes that the other lacks, or may be repeated along, such as examples
+    and tokens: examples of both meet, each with each.
+    """
 
     summed: tuple[Axis, ...]
     are_scores: bool
+    are_pairs: bool = False
 
 
 class Layout(NamedTuple):
@@ -322,14 +327,20 @@ def unnamed(layout: Layout, places: Collection[int] = (), before: Layout | None 
     """
     sizes = layout.shape if before is None or len(before.shape) != len(layout.shape) else before.shape
     moved = {place for place, size in enumerate(layout.shape) if place in places or size != sizes[place]}
-    of_examples = origins_of(*(layout.axes[place] for place in moved))
+    axes = (tuple((_without_names(origin), n) for origin, n in axis) for axis in layout.axes)
+    return reordered(layout._replace(axes=tuple(axes)), moved)
+
+
+def reordered(layout: Layout, places: Collection[int]) -> Layout:
+    """The same with other tokens along these axes than before, or in another order: other axes are of other examples
+    then, unless these are of heads."""
+    of_examples = {one for one in origins_of(*(layout.axes[place] for place in places)) if one.maker is None}
     cut = Cut(-next(_numbers), 0, 0, 0)
     axes = []
     for place, axis in enumerate(layout.axes):
-        axis = tuple((_without_names(origin), n) for origin, n in axis)
-        if place not in moved and of_examples:  # tokens of other examples
+        if place not in places and of_examples:
             axis = tuple((o if o.maker is not None else o.replace(example=(o, cut)), n) for o, n in axis)
-        axes.append(unordered(axis) if place in moved else axis)
+        axes.append(unordered(axis) if place in places else axis)
     return layout._replace(axes=tuple(axes))
 
 

@@ -39,26 +39,26 @@ VIEWS = RESHAPES | frozenset(
 """Those that keep numbers as they are, in other axes, or some of them."""
 
 
-_KEEPING = frozenset(
-    (
-        "to type float half bfloat16 double type_as contiguous clone detach cpu cuda requires_grad alias data grad int long "
-        "bool real imag conj resolve_conj complex polar and or xor invert truediv floordiv floor_divide multiply "
-        "subtract divide negative absolute softsign tanhshrink hardswish logsigmoid prelu index_fill tril triu fill "
-        "zero dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout layer_norm "
-        "group_norm instance_norm batch_norm rms_norm normalize softmax log_softmax softmin gumbel_softmax sum nansum "
-        "mean nanmean amax amin max min argmax argmin prod norm linalg_vector_norm std var any all logsumexp flex_attention"
-    ).split()
+_KEEPING = (
+    "to type float half bfloat16 double int long bool type_as contiguous clone detach cpu cuda requires_grad alias "
+    "data grad real imag conj resolve_conj complex polar and or xor invert truediv floordiv floor_divide multiply "
+    "subtract divide negative absolute softsign tanhshrink hardswish logsigmoid prelu index_fill tril triu fill zero "
+    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout layer_norm group_norm "
+    "instance_norm batch_norm rms_norm normalize softmax log_softmax softmin gumbel_softmax sum nansum mean nanmean "
+    "amax amin max min argmax argmin prod norm linalg_vector_norm std var any all logsumexp flex_attention"
 )
+"""Those that PyTorch does not tag as such, or that have no operator of their name."""
 
 
 @cache
 def keeps_places(func: Any) -> bool:
     """Whether a function is known to leave each number in its place, or to sum along an axis, which is gone then."""
-    own = getattr(func, "__self__", None) if (name := getattr(func, "__name__", "")) == "__get__" else None
-    name = getattr(own, "__name__", name).partition(".")[0].strip("_")
-    packets = [getattr(torch.ops.aten, one, None) for one in (name, name[1:])[: 1 + (name[:1] in ("i", "r"))]]
-    tags = (getattr(packet, one).tags for packet in packets if packet is not None for one in packet.overloads())
-    return name in _KEEPING or any(torch.Tag.pointwise in one for one in tags)
+    name = getattr(func, "__name__", "")
+    name = getattr(func.__self__ if name == "__get__" else func, "__name__", "").partition(".")[0].strip("_")
+    names = (name, name[1:]) if name[:1] in ("i", "r") else (name,)  # __iadd__, __radd__
+    packets = filter(None, (getattr(torch.ops.aten, one, None) for one in names))
+    tags = (getattr(packet, overload).tags for packet in packets for overload in packet.overloads())
+    return name in _KEEPING.split() or any(torch.Tag.pointwise in several for several in tags)
 
 
 def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, result: Tensor, axis: int) -> int | None:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.observe.axes import Axis, are_made, cuts_along
+from mhaviz.observe.axes import Axis, Summed, are_made, cuts_along
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled, scripted_followed
 from mhaviz.observe.descent import ALL_TOKENS, FixedRows, Sides
@@ -276,16 +276,15 @@ class Watch:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
             order = order_of(met.layout, met.places, met.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
-            summed = ((),) if met.layout is None or met.layout.scores is None else met.layout.scores.summed
-            if met.sides.are_fixed[0] is not False and not order.is_split:
-                raise MhavizError(
-                    "its queries are, or may be, fixed rows of several axes, and whether one is of heads is not known; "
-                    "not shown"
-                )
+            scores = Summed(((),), False) if met.layout is None or met.layout.scores is None else met.layout.scores
+            may_lack_heads = scores.are_pairs or met.sides.why or met.sides.are_fixed[0] is not False
+            if may_lack_heads and not order.is_split:
+                axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"
+                raise MhavizError(f"whether one of its {axes} is of heads is not known; not shown")
             query, key = axes_at(met.layout, met.places[-2:])
             if how is not None and not met.sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
-            order = order.of_tokens(query, key, summed, are_made(*summed)).of_rows(query, key)
+            order = order.of_tokens(query, key, scores.summed, are_made(*scores.summed)).of_rows(query, key)
             order = replace(order, scores=met.sides.scores)
             observed = observed_weights(A, order)
             if met.is_changed and isinstance(observed.call, AttentionWeights):  # what a row lacks to 1 goes to no sink

@@ -8,6 +8,7 @@ equal.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 from torch import Tensor
 
@@ -56,16 +57,17 @@ def _of_several_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
     return {origin.example for origin, _ in axis if origin.example is not None and origin.example[1].n != 1}
 
 
-def _are_same(query: Axis, key: Axis, is_made: bool) -> bool | None:
+def _are_same(query: Axis, key: Axis, is_made: bool, are_pairs: bool) -> bool | None:
     """Whether queries and keys are known tokens of the same sequence; None: not known.
 
     ``is_made``: whether their features are of layers that were seen: what made others, they may have in common.
+    ``are_pairs``: see ``Summed``.
     """
     (own, part), reads = _parts_along(query, key), (reads_along(query), reads_along(key))
     in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
     if in_order or (query and cuts_along(query) == cuts_along(key)):
         texts = [{text for text, _ in several} for several in reads]
-        is_one = _of_several_examples(query) == _of_several_examples(key)
+        is_one = not are_pairs and _of_several_examples(query) == _of_several_examples(key)
         return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
     sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (query, key))
     is_known = sources and others and all(one.is_input or one.source or one.joined for one in sources | others)
@@ -92,6 +94,7 @@ class Order:
         through: the numbers of the attentions whose outputs queries and keys are made of, as far as is known.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
         scores: the number of the product that they are, and which of its factors the keys are in; None: not known.
+        are_pairs: whether queries of all examples meet keys of all; see ``Summed``.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
         steps: how far apart heads stand among the features, by each factor before the queries that is of heads, where
             these stand in another order; none: they are in theirs, or it is not known.
@@ -115,6 +118,7 @@ class Order:
     through: frozenset[int] = frozenset()
     example: tuple[Origin, Cut] | None = None
     scores: tuple[int, frozenset[int]] | None = None
+    are_pairs: bool = False
     is_taken: bool = False
     steps: tuple[int, ...] = ()
     is_split: bool = True
@@ -152,7 +156,7 @@ class Order:
             patches=(patches_along(query), patches_along(key)),
             parts=_parts_along(query, key),
             reads=(reads_along(query), reads_along(key)),
-            are_same=_are_same(query, key, is_made),
+            are_same=_are_same(query, key, is_made, self.are_pairs),
             made=frozenset(origin for origin in origins_of(*features) if origin.maker is not None),
             sequence=frozenset(origins_of(query, all_of=True)),
             through=through_along(*features),
@@ -241,9 +245,14 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     Raises:
         MhavizError: it is not known which tokens the keys are.
     """
-    if layout is None or layout.scores is None:
+    if layout is None:
         return None
     *before, query, key = axes_at(layout, places)
+    sizes = [layout.shape[place] for place in places[:-2]]
+    if layout.scores is None:  # of no product: features may have given a score for each head
+        made = {origin for origin in origins_of(*before) if origin.maker is not None}
+        is_known = made and not any(origin.is_lost for origin in origins_of(*before))
+        return Order(tuple(map(_named, before, sizes, repeat(made)))) if is_known else None
     heads = _heads(before, query, key, layout.scores.summed)
     if not heads and any(origin.is_slice for origin in origins_of(*before, all_of=True)):
         raise MhavizError("runs for some examples and heads at a time, and which they are is not known; not shown")
@@ -258,13 +267,13 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
             called = "head" if len(origins_of(*before, all_of=True)) > 1 else "row"
         heads, of_query = heads - of_query, set()
     channels = has_features(origins_of(query) - own) and all(origin.maker is None for origin in own)
-    sizes = [layout.shape[place] for place in places[:-2]]
     order = Order(
-        tuple(_named(axis, size, heads) for axis, size in zip(before, sizes, strict=True)),
+        tuple(map(_named, before, sizes, repeat(heads))),
         _named(query, 1, heads) if of_query else (),
         "channel" if channels else called,
         _windows(before, heads, query, key),
         example=_example(query, key),
+        are_pairs=layout.scores.are_pairs,
         is_taken=not channels and not own & origins_of(*before, query) and all(one.maker is None for one in own),
     )
     n_heads = math.prod(n for axis in (*order.before, order.query) for n, is_head in axis if is_head)

@@ -16,6 +16,7 @@ from mhaviz.observe.axes import (
     Layout,
     Origin,
     Summed,
+    are_made,
     cut_layout,
     features_made,
     first_tokens,
@@ -28,9 +29,9 @@ from mhaviz.observe.axes import (
     patches_along,
     reads_along,
     regrouped,
+    reordered,
     sum_of,
     unnamed,
-    unordered,
     with_patches,
 )
 from mhaviz.observe.functions import functions
@@ -117,10 +118,11 @@ def _expand(axes: "Layouts", done: Done) -> Layout:
     source, sizes = axes.of(done.first), done.result.shape
     new = len(sizes) - len(source.shape)
     kept = (
-        axis if size == before else unordered(fitted(axis, size)) if before > 1 else lost(size)
+        fitted(axis, size) if size == before or before > 1 else lost(size)
         for axis, size, before in zip(source.axes, sizes[new:], source.shape, strict=True)
     )
-    return Layout(sizes, (*map(lost, sizes[:new]), *kept), source.scores)
+    repeated = {new + at for at, before in enumerate(source.shape) if 1 < before != sizes[new + at]}
+    return reordered(Layout(sizes, (*map(lost, sizes[:new]), *kept), source.scores), repeated)
 
 
 def index_layout(axes: "Layouts", done: Done) -> Layout:
@@ -458,6 +460,8 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
     own, longer = origins_of(*summed[0], *summed[1]), [_longer(product, which) for which in (0, 1)]
     alone = longer[0] - longer[1], longer[1] - longer[0]  # what one brings into the result
     is_shared = bool(longer[0] & longer[1])
+    first, second = (own - _lost(names, side) for own, names, side in zip(longer, product.axes, sides, strict=True))
+    are_pairs = any(min(map(len, one)) > 1 for one in (alone, (first - second, second - first)))
     matrix = next((n for n in (1, 0) if _is_matrix(product, n, is_shared) and not has_rows(sides[n].axes)), None)
     of_scores = [side.scores for side in sides if side.are_scores]
     before = of_scores[0] if of_scores else None
@@ -479,6 +483,7 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
         )
         fits = [axis for axis in there if math.prod(n for _, n in axis) == size]
         is_new = letter in alone[1] and (len(alone[1]) > 1 or letter in product.axes[0])
+        is_new = is_new and not are_made(*summed[0], *summed[1])  # else heads are known by these features
         if (
             is_new and fits
         ):  # heads of a layer's matrices, or examples, unless tokens of one sequence are on others, too
@@ -493,7 +498,7 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
         best = is_known.index(True) if True in is_known else is_lost.index(False) if False in is_lost else 0
         found.append(fits[best])
     if (matrix is None and len(of_scores) < 2) or before is None:  # weights of weights have the heads of the first
-        before = Summed((*summed[0], *summed[1]), before is None and matrix is None)
+        before = Summed((*summed[0], *summed[1]), before is None and matrix is None, are_pairs)
     return Layout(shape, tuple(found), before)
 
 
@@ -501,6 +506,11 @@ def _longer(product: Product, which: int) -> set[str]:
     """The letters of the result that a factor has, but for those along which it is 1 long."""
     pairs = zip(product.axes[which], product.factors[which].shape, strict=True)
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
+
+
+def _lost(names: str, side: Layout) -> set[str]:
+    """The letters of axes along which a factor may be repeated, as nothing is known of them."""
+    return {name for name, axis in zip(names, side.axes, strict=True) if any(origin.is_lost for origin, _ in axis)}
 
 
 def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:

@@ -11,6 +11,7 @@ from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.order import Order
+from mhaviz.observe.patches import Patches
 from mhaviz.results.attention import Attention
 from mhaviz.results.source import Source
 
@@ -337,6 +338,20 @@ def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
     assert batch(lambda p, x: x.chunk(2)[1]) == [()]
     assert batch(lambda p, x: x.flip(0)) == [(), ()]
     assert batch(lambda p, x: x[[1, 0]]) == [(), ()]
+
+
+def test_patches_of_a_text_are_those_of_its_example():
+    """Of two texts, and of four pairs of these, of which the second is of the first text once more."""
+    names, patches = TokenNames(SeenInputs(), None, None, pytest.fail), Patches((1, 2), ((0, 1), (1, 2)), is_text=True)
+
+    def queries(batch_size, example):
+        ((tokens,), _) = names.sides(
+            1, (batch_size, 1, 3, 3), (example,), 0, False, order=Order((), patches=(patches,) * 2)
+        )
+        return tokens.texts
+
+    assert [queries(2, 0), queries(2, 1)] == [("0,0", "0,1", "2"), ("0", "0,0", "0,1")]
+    assert [queries(4, 0), queries(4, 1)] == [("0,0", "0,1", "2"), ("0", "1", "2")]
 
 
 def test_keys_of_a_cache_that_has_lost_its_first_are_named_by_their_places():

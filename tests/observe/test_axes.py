@@ -558,3 +558,68 @@ def test_rows_that_were_cut_from_one_axis_are_no_heads(made):
 
     seen, (_, A) = watch(Reads(), torch.randn(2, LENGTH, 8))
     assert torch.equal(seen.weights(), A[:, None])
+
+
+def by_letters(q, k, v):
+    A = torch.einsum("qihc,wjhc->qwhij", q / 2, k).softmax(-1)
+    return torch.einsum("qwhij,wjhc->qwihc", A, v)
+
+
+def by_broadcasting(q, k, v):
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return attend(q[:, None], k[None], v[None])
+
+
+def by_repeating(q, k, v):
+    """Of a head for itself, as PyTorch's SDPA has four axes here."""
+    each = [
+        (one[:, None].expand(-1, len(k), -1, -1), *(x[None].expand(len(q), -1, -1, -1) for x in (two, three)))
+        for one, two, three in zip(*(x.unbind(2) for x in (q, k, v)), strict=True)
+    ]
+    return torch.stack([SDPA(*one) for one in each], 3)
+
+
+def without_heads(q, k, v):
+    q, k, v = (x.flatten(2) for x in (q, k, v))
+    return attend(q[:, None], k[None], v[None])
+
+
+def each_with_each(q, k):
+    """The weights of each example of queries with each of keys, (pairs, heads, queries, keys)."""
+    return torch.stack([(one.transpose(0, 1) @ two.permute(1, 2, 0) / 2).softmax(-1) for one in q for two in k])
+
+
+@pytest.mark.parametrize("pair", [by_letters, by_broadcasting, by_repeating, without_heads])
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(2, 3), (1, 3), (3, 1), (2, 2)])
+@pytest.mark.parametrize("is_one_input", [False, True])
+def test_classes_and_documents_are_no_heads(pair, n_queries, n_keys, is_one_input):
+    """Few-shot learning by CrossTransformers (Doersch et al. 2020, arXiv 2007.11498), ColBERT-like pairs."""
+    n_heads = 1 if pair is without_heads else 2
+    layers = nn.ModuleList(nn.Linear(8, n_heads * SIZE) for _ in range(3))
+
+    class Pairs(nn.Module):
+        def forward(self, x, y):
+            return pair(*(f(z).unflatten(-1, (n_heads, SIZE)) for f, z in zip(layers, (x, y, y), strict=True)))
+
+    x, y = torch.randn(n_queries, LENGTH, 8), torch.randn(n_keys, LENGTH + 1, 8)
+    y = x if is_one_input else y
+    q, k = (f(z).unflatten(-1, (n_heads, SIZE)) for f, z in zip(layers, (x, y), strict=False))
+    with torch.no_grad(), mhaviz.record(model := Pairs(), examples="all") as recording:
+        model(x, y)
+    maps, expected = recording.attention.maps, each_with_each(q, k)
+    found = torch.stack([torch.as_tensor(m.weights) for m in maps]).flatten(0, 1)
+    torch.testing.assert_close(found, expected.flatten(0, 1), rtol=0, atol=1e-5)
+    several = is_one_input and n_queries > 1
+    assert {m.kind for m in maps} == {"other" if several else "self" if is_one_input else "cross"}
+    assert {m.queries + m.keys for m in maps} == {(*map(str, range(q.shape[1])), *map(str, range(k.shape[1])))}
+
+
+def test_axes_of_pairs_are_not_taken_for_heads_where_nobody_knows_what_has_made_them():
+    class Pairs(nn.Module):
+        def forward(self, x, y):
+            return attend(x[:, None], y[None], y[None])
+
+    with mhaviz.record() as recording:
+        Pairs()(torch.randn(2, LENGTH, SIZE), torch.randn(3, LENGTH, SIZE))
+    assert recording.is_empty
+    assert "whether one of its axes of 2 and 3 before the queries is of heads is not known" in recording.notices[0]

@@ -67,20 +67,6 @@ class RouterOfABuffer(_Program):
         return self.mixture((x @ self.random).softmax(dim=-1), x)
 
 
-class RouterOfGroups(_Program):
-    """A router for each group of experts: weights of three axes."""
-
-    def __init__(self):
-        super().__init__()
-        self.n_heads, self.groups = 3, nn.Parameter(torch.randn(3, D, E))
-
-    def forward(self, x):
-        gates = torch.einsum("btd,gde->gbte", x, self.groups).softmax(-1)
-        outputs = torch.stack([expert(x) for expert in self.experts])
-        self.A = gates.transpose(0, 1)
-        return torch.einsum("gbte,ebtd->btd", gates, outputs)
-
-
 class ExpertsOfThreeAxes(_Program):
     """Experts whose parameters stand in one tensor, and gates that are put before them by an axis."""
 
@@ -211,7 +197,6 @@ NO_ATTENTION = [
     RouterCast,
     RouterNormalised,
     RouterOfABuffer,
-    RouterOfGroups,
     ExpertsOfThreeAxes,
     HypernetworkGate,
     HypernetworkOfExperts,
@@ -270,6 +255,66 @@ def test_a_vote_among_labels_is_drawn_where_it_is_asked_for(n_before):
         (m,) = recording.attention.maps
         A = (queries @ support.mT).softmax(-1)
         torch.testing.assert_close(torch.as_tensor(m.weights)[0], A[0] if n_before else A, rtol=0, atol=1e-6)
+
+
+class RouterOfGroups(_Program):
+    """A router for each group of experts: weights of three axes."""
+
+    def __init__(self):
+        super().__init__()
+        self.groups = nn.Parameter(torch.randn(3, D, E))
+
+    def forward(self, x):
+        gates = torch.einsum("btd,gde->gbte", x, self.groups).softmax(-1)
+        return torch.einsum("gbte,ebtd->btd", gates, torch.stack([expert(x) for expert in self.experts]))
+
+
+class RouterOfTokens(_Program):
+    """A router whose gates are put before the experts' outputs by an axis."""
+
+    def forward(self, x):
+        outputs = torch.stack([expert(x) for expert in self.experts], 2)
+        return (self.q(x)[..., :E].softmax(-1).unsqueeze(2) @ outputs).squeeze(2)
+
+
+class RouterOfHalves(_Program):
+    """A router for each half of the features, by one layer."""
+
+    def forward(self, x):
+        gates = self.q(x).unflatten(-1, (2, E)).softmax(-1)
+        return torch.einsum("bthe,bted->bthd", gates, torch.stack([expert(x) for expert in self.experts], 2))
+
+
+@pytest.mark.parametrize("make", [RouterOfGroups, RouterOfTokens, RouterOfHalves])
+def test_tokens_and_groups_of_experts_are_not_called_heads_where_they_are_asked_for(make):
+    model = make()
+    with torch.no_grad(), mhaviz.record(model, module="*") as recording:
+        model(tokens())
+    assert recording.is_empty
+    assert "before the queries is of heads is not known" in recording.notices[1]
+
+
+@pytest.mark.parametrize("to", ["bijh", "bhij", "hbij"])
+def test_heads_of_additive_attention_are_factors_of_the_features(to):
+    """GAT on a graph that has all edges: Velickovic et al. 2018, arXiv 1710.10903. Three heads, two graphs."""
+    layer, own, others = nn.Linear(D, 12), torch.randn(3, 4), torch.randn(3, 4)
+
+    class Graph(nn.Module):
+        def forward(self, x):
+            h = layer(x).unflatten(-1, (3, 4))
+            S = ((h * own).sum(-1).unsqueeze(2) + (h * others).sum(-1).unsqueeze(1)).relu()
+            S = torch.einsum(f"bijh->{to}", S)
+            return torch.einsum(f"{to},bjhc->bihc", S.softmax(to.index("j")), h)
+
+    h = layer(tokens()).unflatten(-1, (3, 4)).detach()
+    expected = [
+        torch.stack([((one[:, i] @ own[i])[:, None] + one[:, i] @ others[i]).relu().softmax(-1) for i in range(3)])
+        for one in h
+    ]
+    with torch.no_grad(), mhaviz.record(model := Graph(), module="*", examples="all") as recording:
+        model(tokens())
+    for m, one in zip(recording.attention.maps, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
 
 
 class _Looked(_Program):
@@ -665,7 +710,10 @@ def test_an_axis_of_learned_queries_is_of_heads_where_features_are_split_into_it
     if way != "split keys" and sizes[0] > 1:
         assert recording.is_empty
         (line,) = recording.notices
-        assert re.search("whether (one is of heads|heads or the batch are on its axes of 2 and 2) .*is not known", line)
+        assert re.search(
+            "whether (one of its axes of .* is of heads|heads or the batch are on its axes of 2 and 2) .*is not known",
+            line,
+        )
         return
     for m, one in zip(recording.attention.maps, model.A, strict=True):
         torch.testing.assert_close(torch.as_tensor(m.weights), one, rtol=0, atol=1e-6)
@@ -677,7 +725,7 @@ def test_queries_of_several_axes_that_may_be_learned_are_refused_likewise():
     with torch.no_grad(), mhaviz.record(model) as recording:
         model(tokens())
     assert recording.is_empty
-    assert "are, or may be, fixed rows of several axes" in recording.notices[0]
+    assert "whether one of its axes of 2 and 4 before the queries is of heads is not known" in recording.notices[0]
 
 
 class GivenBefore(_Program):

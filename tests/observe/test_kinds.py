@@ -152,6 +152,9 @@ OF_EXAMPLES = {
     "selected": lambda x: (x, x.index_select(0, torch.tensor([1, 2, 3, 0]))),
     "joined": lambda x: (x, torch.cat([x[2:], x[:2]])),
     "halves": lambda x: x.chunk(2),
+    "repeated": lambda x: (x.repeat_interleave(4, 0), x.repeat(4, 1, 1)),
+    "each with each": lambda x: (x[:, None].expand(-1, 4, -1, -1), x[None].expand(4, -1, -1, -1)),
+    "each with each, copied": lambda x: tuple(y.contiguous() for y in OF_EXAMPLES["each with each"](x)),
 }
 
 
@@ -170,4 +173,7 @@ def test_tokens_of_other_examples_are_not_the_same(name, both):
 
     with torch.no_grad(), mhaviz.record(model := Pairs()) as recording:
         model(torch.randn(4, 5, 8))
-    assert recording.attention[0].kind == ("self" if both else "other")
+    if both and name.startswith("each"):  # what was repeated may be heads
+        assert "whether heads or the batch are on its axes of 4 and 4" in recording.notices[0]
+    else:
+        assert recording.attention[0].kind == ("self" if both else "other")

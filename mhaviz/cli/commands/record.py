@@ -47,7 +47,11 @@ class Recorded:
     ] = 0
     tokens: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Names of the tokens, one a line, in UTF-8. \\[default: positions]"),
+        typer.Option(
+            metavar="FILE",
+            help="Names of the tokens, one a line, in UTF-8. \\[default: those that the program's only tokenizer has "
+            "for numbers looked up in a table of its size, be they words or not; else positions]",
+        ),
     ] = None
 
     def parse(self) -> dict[str, Any]:
