@@ -243,7 +243,7 @@ def test_what_a_function_computes_again_is_called_calls(run):
     with mhaviz.record() as recording:
         run(torch.randn(1, 6, 8))
     assert [head.rpartition(", ")[2] for head, _ in titles(recording)] == ["call 1", "call 2", "call 3"]
-    assert "is numbered as it ran, whether or not these are layers" in recording.attention.source.remark
+    assert "is counted by its calls, whether these are layers" in recording.attention.source.remark
     with mhaviz.record() as recording:
         nn.Sequential(Attention(), Attention())(torch.randn(1, 6, 8))
     assert "numbered" not in recording.attention.source.remark
