@@ -425,10 +425,10 @@ class Recording(ContextDecorator):
             queries, keys = self._names.sides(
                 place.forward, call.shape, places, first, run.site.kind == "cross", rows, run.observed.order
             )
-            if not run.first_query and not any(rows):
+            if not run.first_query and not rows[1]:
                 parts = run.observed.order.parts
                 several = [_placed(one, parts, run.site.kind) for one in zip(queries, keys, strict=True)]
-                queries, keys = zip(*several, strict=True)
+                queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(site, of.call, heads, queries, keys, of.output, padding=of_places)
 

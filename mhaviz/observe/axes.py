@@ -36,7 +36,9 @@ class Origin:
         example: what was cut from another axis, with that axis: one of several examples; None: nothing.
         joined: what was joined to it, and it to: each axis, where it begins, and the length of all.
         source: what it was made of, in another number or among others; None: of nothing that is known.
+        added: of tokens, all sources of others that were added to each.
         is_input: whether it is of what the program reads or has learned, and so made of nothing.
+        is_fixed: of such, whether it is of parameters or constants.
         through: of features, the numbers of the attentions whose outputs they are made of.
     """
 
@@ -56,7 +58,9 @@ class Origin:
     example: "tuple[Origin, Cut] | None" = None
     joined: "tuple[tuple[Axis, int, int], ...]" = ()
     source: "Origin | None" = None
+    added: frozenset["Origin"] = frozenset()
     is_input: bool = False
+    is_fixed: bool = False
     through: frozenset[int] = frozenset()
 
     def __eq__(self, other: object) -> bool:
@@ -68,9 +72,14 @@ class Origin:
     @property
     def sources(self) -> "set[Origin]":
         """It, and all that it is known to be made of."""
-        joined = {origin for axis, _, _ in self.joined for origin, _ in axis if origin != self}
-        found = {self, *({self.source} if self.source else ()), *joined}
+        joined = {origin for axis, _, _ in self.joined for origin, _ in axis}
+        found = {self, *({self.source} if self.source else ()), *((self.added | joined) - {self})}
         return found.union(*(one.sources for one in found - {self}))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what it is made of."""
+        return self.is_input or self.source is not None or bool(self.joined)
 
     def replace(self, **attributes: Any) -> "Origin":
         """The same axis, of which something else is known."""
@@ -198,10 +207,10 @@ def uncut(axis: Axis) -> Axis:
     return tuple((o.replace(cuts=()) if o.maker is None and o.cuts else o, n) for o, n in axis)
 
 
-def given_layout(shape: Sequence[int], is_input: bool) -> Layout:
-    """The layout of a tensor that was not seen to be computed; ``is_input``: see ``Origin``."""
+def given_layout(shape: Sequence[int], is_input: bool = False, is_fixed: bool = False) -> Layout:
+    """The layout of a tensor that was not seen to be computed; ``is_input``, ``is_fixed``: see ``Origin``."""
     sizes = tuple(shape)
-    origins = (Origin(n, given=(place, len(sizes)), is_input=is_input) for place, n in enumerate(sizes))
+    origins = (Origin(n, given=(at, len(sizes)), is_input=is_input, is_fixed=is_fixed) for at, n in enumerate(sizes))
     return Layout(sizes, tuple(((origin, origin.size),) for origin in origins))
 
 
@@ -251,28 +260,37 @@ def reads_along(axis: Axis) -> frozenset[Read]:
     return found[0][0].reads if len(found) == 1 and found[0][0].size <= found[0][1] else frozenset()
 
 
+_MOST_ADDED = 16
+"""So many are told apart: a state may be added to in each step."""
+
+
 def sum_of(layout: Layout, other: Layout) -> Layout:
     """The layout of a sum, such as of embeddings of tokens and of their types, or of what two layers have made."""
     if layout.axes is other.axes:
         return layout
     axes = list(layout.axes)
-    for place, (axis, beside) in enumerate(zip(layout.axes, other.axes, strict=True)):
-        reads, through = reads_along(beside) - reads_along(axis), through_along(beside) - through_along(axis)
-        if (reads or through) and len(axis) == 1:
-            ((origin, n),) = axis
-            reads, through = origin.reads | reads, origin.through | through
-            axes[place] = ((origin.replace(reads=reads, through=through), n),)
+    for place, beside in enumerate(other.axes, len(axes) - len(other.axes)):  # which may be of fewer examples
+        if len(axes[place]) != 1:
+            continue
+        ((origin, n),), others, added = axes[place], origins_of(beside), frozenset[Origin]()
+        if origin.maker is None and len(origin.added) < _MOST_ADDED:
+            every = (one.replace(added=frozenset(), joined=()) for each in others for one in each.sources)
+            added = frozenset(every) - origin.added - {origin}
+        reads, through = reads_along(beside) - origin.reads, through_along(beside) - origin.through
+        if reads or through or added:
+            reads, through, added = origin.reads | reads, origin.through | through, origin.added | added
+            axes[place] = ((origin.replace(reads=reads, through=through, added=added), n),)
     return layout._replace(axes=tuple(axes))
 
 
 def cut_layout(source: Layout, shape: Sequence[int], dim: Any = None) -> Layout:
-    """What a function that is not known leaves of a layout: where one axis is another length, or ``dim`` is gone."""
+    """What an unknown function leaves of a layout, where one axis has another length, or those of ``dim`` are gone."""
     sizes, ndim = tuple(shape), len(source.shape)
     axes = source.axes
-    if len(sizes) == ndim - 1 and isinstance(dim, int):
-        place = dim % ndim
-        if sizes == source.shape[:place] + source.shape[place + 1 :]:
-            return Layout(sizes, axes[:place] + axes[place + 1 :], source.scores)
+    gone = [one for one in (dim if isinstance(dim, tuple | list) else (dim,)) if isinstance(one, int)]
+    kept = [place for place in range(ndim) if place not in gone and place - ndim not in gone]
+    if len(sizes) < ndim and sizes == tuple(source.shape[place] for place in kept):
+        return Layout(sizes, tuple(axes[place] for place in kept), source.scores)
     changed = sum(one != other for one, other in zip(sizes, source.shape, strict=False))
     if len(sizes) != ndim:
         axes = tuple(map(lost, sizes))

@@ -72,7 +72,7 @@ class FixedRows:
     """
 
     def __init__(self, is_within: Callable[[], bool]) -> None:
-        self._is_within = is_within
+        self.is_within = is_within
         self._roots = Marks[Root | None]()
         self._modules = Marks[list[str]]()  # the names of their plain tensors before they first ran
 
@@ -111,7 +111,7 @@ class FixedRows:
 
     def follow(self, done: Done) -> None:
         """Note what a function has made of fixed tensors."""
-        if done.func in MAKERS and type(done.result) is Tensor and self._is_within():
+        if done.func in MAKERS and type(done.result) is Tensor and self.is_within():
             # Integers may be the numbers of tokens unless each follows another; arrays of NumPy may be what is read.
             is_number = not _is_integer(done.result) or done.func is torch.arange
             if not is_number or done.func not in _TAKERS or _is_plain(done.args):

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.axes import (
@@ -31,6 +31,7 @@ from mhaviz.observe.axes import (
     unnamed,
     with_cut,
 )
+from mhaviz.observe.descent import FixedRows, are_rows_fixed
 from mhaviz.observe.functions import functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
@@ -40,10 +41,10 @@ from mhaviz.observe.ways import WAYS, index_layout, layout_of_product, put_layou
 
 
 class Layouts:
-    """The layouts of a program's tensors. ``inputs``: what look-ups have read."""
+    """The layouts of a program's tensors. ``inputs``: what look-ups have read; ``fixed``: see ``FixedRows``."""
 
-    def __init__(self, inputs: SeenInputs) -> None:
-        self._layouts, self.inputs = Marks[Layout](), inputs
+    def __init__(self, inputs: SeenInputs, fixed: FixedRows) -> None:
+        self._layouts, self.inputs, self._fixed = Marks[Layout](), inputs, fixed
 
     def get(self, x: Tensor) -> Layout | None:
         """The layout of a tensor; None: nothing is known of it."""
@@ -57,10 +58,15 @@ class Layouts:
         """
         layout = self.get(x)
         if layout is None:
-            layout = given_layout(x.shape, is_input or type(x) is nn.Parameter)
+            is_fixed = self.are_fixed(x)
+            layout = given_layout(x.shape, is_input or is_fixed or not self._fixed.is_within(), is_fixed)
             if x.is_floating_point():  # numbers of tokens are read once
                 self._layouts.set(x, layout)
         return layout
+
+    def are_fixed(self, x: Tensor) -> bool:
+        """Whether a tensor is known to be of parameters and constants alone."""
+        return bool(are_rows_fixed([self._fixed.root(x)]))
 
     def are_made(self, x: Tensor) -> bool:
         """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
@@ -111,11 +117,19 @@ class Layouts:
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a function of these may make a tensor of which something is known."""
-        return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args)
+        return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args) or not self._fixed.is_within()
 
     def follow(self, done: Done) -> None:
         """Follow a function that has run."""
+        results = done.result if isinstance(done.result, tuple | list) else (done.result,)
+        made = [] if self._fixed.is_within() else [x for x in results if _has_axes(x) and x.is_floating_point()]
+        given = [x for x in done.each() if _has_axes(x) and self._fixed.root(x) is None] if made else []
+        for x in given:  # the program begins with them
+            self.of(x)
         self._follow(done)
+        for x in made if given else ():
+            if self.get(x) is None:
+                self._layouts.set(x, given_layout(x.shape))
         out = done.result[0] if isinstance(done.result, tuple | list) else done.result
         if done.attention is not None and isinstance(out, Tensor) and out.ndim and not out.is_nested:
             layout = self.of(out)
@@ -217,22 +231,30 @@ class Layouts:
 
     def alike(self, done: Done) -> Layout | None:
         """The layout of what a function has made that leaves all numbers in their places, or cuts some off."""
-        same, other, shape = None, None, done.result.shape
+        same, others, shape = list[tuple[Any, Layout]](), list[tuple[Any, Layout]](), done.result.shape
         for x in (*done.args, *done.kwargs.values()):
             if type(x) is list or type(x) is tuple:
                 x = next((one for one in x if self._layouts.get(one) is not None), None)
             layout = self._layouts.get(x)
             if layout is None:
                 continue
-            if layout.shape != shape:
-                other = other or layout
-            elif layout.are_scores:  # rather than of a mask
+            if layout.shape == shape and layout.are_scores:  # rather than of a mask
                 return layout
-            else:
-                same = layout if same is None else sum_of(same, layout)
-        if same is not None or other is None:
-            return same
-        return cut_layout(other, shape, done.kwargs.get("dim", done.args[1] if len(done.args) > 1 else None))
+            (same if layout.shape == shape else others).append((x, layout))
+        if same:
+            several = [*same, *others] if done.func in _SUMS else same
+            if len(several) == 1:
+                return same[0][1]
+            active = [layout for x, layout in several if not self.are_fixed(x)]  # rather than positions
+            return reduce(sum_of, active, active[0] if active and active[0].shape == shape else same[0][1])
+        if not others:
+            return None
+        dim = done.kwargs.get("dim", done.args[1] if len(done.args) > 1 else None)
+        return cut_layout(others[0][1], shape, dim)
+
+
+def _has_axes(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.ndim > 0 and not x.is_nested
 
 
 def _is_readable(x: Tensor) -> bool:
@@ -318,6 +340,7 @@ def _stays(own: Part, written: Part) -> bool:
 _SET_ITEM = Tensor.__setitem__
 _WHERES, _LERPS = frozenset(functions("where")), frozenset(functions("lerp"))
 _TIMES, _INDEX_FILLS = frozenset(functions("mul multiply")), frozenset(functions("index_fill"))
+_SUMS = frozenset(functions("add sub"))
 _FILLS = {Tensor.fill_, Tensor.zero_}
 _REPLACES = _WHERES | _LERPS | _TIMES | _INDEX_FILLS | frozenset(functions("masked_fill masked_scatter"))
 _SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in functions(name)}

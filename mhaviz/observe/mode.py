@@ -82,8 +82,8 @@ class Watch:
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
         self.inputs = SeenInputs()
-        self._axes = Layouts(self.inputs)
         self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
+        self._axes = Layouts(self.inputs, self.fixed)
         self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
         self._merging = Merging(on_merged, on_weighed, self._axes)
         weights = WeightsByHand(self._observed_weights, self._unmet, self._unseen, self.fixed, self._axes, self._module)

@@ -19,6 +19,7 @@ from mhaviz.observe.axes import (
     Layout,
     Origin,
     Part,
+    are_made,
     cuts_along,
     has_features,
     origins_of,
@@ -51,10 +52,29 @@ def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
     return own, part if is_known else Part(origin, -1, 0, n)
 
 
-def _of_several_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
-    """Which examples of a batch tokens are of, where several were taken, or put in another order. One alone may be the
-    queries, the keys or the values, as of ``qkv.unbind()``."""
-    return {origin.example for origin, _ in axis if origin.example is not None and origin.example[1].n != 1}
+def _of_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
+    """Which examples of a batch tokens are of, where some were taken, or put in another order. One of what the program
+    has stacked, or reshaped to three, may be the queries, the keys or the values, as of ``qkv.unbind()``."""
+    examples = [origin.example for origin, _ in axis if origin.example is not None]
+    return {(of, cut) for of, cut in examples if cut.n != 1 or (of.given and (cut.size != 3 or of.size == 3))}
+
+
+def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
+    """What was joined to tokens along an axis, with what was added to each."""
+    found: dict[Origin, frozenset[Origin]] = {}
+    for origin, n in axis:
+        for part, _, _ in origin.joined or ((((origin, n),), 0, n),):
+            found |= {one: one.added | found.get(one, frozenset()) for one, _ in part}
+    return found
+
+
+def _are_of_one(query: Axis, key: Axis) -> bool:
+    """Whether no other tokens are known to be among queries or keys: of other examples, joined from another input, or
+    added to those of one side alone, where either may be the tokens and the other their positions."""
+    own, others = _made_of(query), _made_of(key)
+    apart = own.keys() ^ others.keys()
+    is_one = _of_examples(query) == _of_examples(key) and not any(one.is_known and not one.is_fixed for one in apart)
+    return is_one and all(own[one] == others[one] for one in own.keys() & others.keys())
 
 
 def _are_same(query: Axis, key: Axis, is_made: bool, are_pairs: bool) -> bool | None:
@@ -67,10 +87,10 @@ def _are_same(query: Axis, key: Axis, is_made: bool, are_pairs: bool) -> bool | 
     in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
     if in_order or (query and cuts_along(query) == cuts_along(key)):
         texts = [{text for text, _ in several} for several in reads]
-        is_one = not are_pairs and _of_several_examples(query) == _of_several_examples(key)
+        is_one = not are_pairs and _are_of_one(query, key)
         return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
     sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (query, key))
-    is_known = sources and others and all(one.is_input or one.source or one.joined for one in sources | others)
+    is_known = sources and others and all(one.is_known for one in sources | others)
     return False if is_made and is_known and sources.isdisjoint(others) else None
 
 
@@ -217,7 +237,8 @@ def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) 
     """
     is_head = {place: all(o.maker is not None for o in origins_of(layout.axes[place])) for place in alone}
     own = [origin for place in alone if not is_head[place] for origin in origins_of(layout.axes[place])]
-    is_one = last not in is_head and all(one.is_input or one.source for one in own)  # one query, or one head
+    is_made = layout.scores is not None and are_made(*layout.scores.summed)
+    is_one = is_made and last not in is_head and all(one.is_known for one in own)  # one query, or one head
     if not own or not (is_head.get(last) or is_one):
         return last
     several = [place for place in alone if not is_head[place]]

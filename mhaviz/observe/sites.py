@@ -509,8 +509,8 @@ def _kind(observed: ObservedCall) -> Kind:
     """By where its queries and keys come from, as far as that is known."""
     _, _, q_length, k_length = observed.call.shape
     (query, key), are_same = observed.order.parts, observed.order.are_same
-    if are_same is False or {True, False} <= {*observed.are_fixed}:
-        return "cross"
+    if are_same is False or {True, False} <= {*observed.are_fixed}:  # some keys may be the fixed queries themselves
+        return "other" if query is not None and key is not None and query.of == key.of else "cross"
     is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
     ends = {one.start + one.n for one in (query, key) if are_same and one is not None and one.step}
     in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))

@@ -50,7 +50,7 @@ Way = Callable[["Layouts", Done], Layout | None]
 def _reshape(axes: "Layouts", done: Done) -> Layout:
     source, shape = axes.of(done.first), done.result.shape
     if len(source.shape) == 1 < sum(n > 1 for n in shape) and source.scores is None and _is_of_numbers(source.axes[0]):
-        return given_layout(shape, is_input=False)  # rows and features that stand one behind the other
+        return given_layout(shape)  # rows and features that stand one behind the other
     return regrouped(source, shape)
 
 
@@ -246,6 +246,8 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     if found is not None and dim < len(old):
         place, new, each = found
         old[place] = each
+    elif len({frozenset(origins_of(*one.axes[:-1])) for one in layouts if one}) > 1:
+        new = ((Origin(len(parts), given=(dim, done.result.ndim)), len(parts)),)  # of examples
     layout = Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
     origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
     in_place = all(not o.example or o.example[1].start == place for place, of in enumerate(origins) for o in of)
@@ -270,8 +272,9 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
         layout = layout if tokens is None else layout.with_axis(dim, tokens)
         if len(layout.axes[dim]) == 1:
             n, starts = done.result.shape[dim], accumulate(sizes, initial=0)
-            beginnings = [(x, at) for x, at in zip(parts, starts, strict=False) if x.numel()]
-            joined = tuple((_with_joined(axes.of(x).axes[dim] or lost(1)), at, n) for x, at in beginnings)
+            there = [(axes.of(x).axes[dim] or lost(1), at) for x, at in zip(parts, starts, strict=False) if x.numel()]
+            within = [(one, at + of, n) for axis, at in there for one, of, _ in axis[0][0].joined[:_MOST_WITHIN]]
+            joined = *((_with_joined(axis), at, n) for axis, at in there), *within
             layout = layout.with_axis(dim, _with_joined(layout.axes[dim], joined))
         in_order = _are_in_order(sizes, along)
         return layout if in_order else unnamed(layout, {dim})
@@ -408,11 +411,12 @@ def _mixes(source: Layout, result: Tensor) -> bool:
 def _embed(axes: "Layouts", done: Done) -> Layout:
     ids, weight = done.given("input", "weight")[:2]
     *others, tokens = axes.of(ids).axes or ((),)
+    is_fixed = axes.are_fixed(ids)
     before = [tuple((o.replace(is_input=True), n) for o, n in axis) for axis in others]
     number = axes.inputs.read(ids, weight.shape[0])
     if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
-        tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True), n),)
+        tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True, is_fixed=is_fixed), n),)
     return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], weight, ())))
 
 
@@ -520,6 +524,9 @@ def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:
     return not is_shared and (is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1)))
 
 
+_MOST_WITHIN = 16
+"""So many parts of a part are known, as a cache is joined anew in each step."""
+
 _ROLLS = frozenset(functions("roll"))
 _TURNS = _ROLLS | frozenset(functions("flip"))
 _FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in functions(name)}
@@ -540,6 +547,7 @@ WAYS: dict[Any, Way] = {
         (functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
         (functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
         (functions("index_copy"), _index_copy),
+        (functions("rand_like randn_like cov corrcoef"), lambda axes, done: None),
         (functions("empty_like zeros_like ones_like full_like"), _take),
         (functions("masked_scatter"), put_layout),
         ([Tensor.copy_], _copy),

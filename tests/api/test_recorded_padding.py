@@ -239,8 +239,9 @@ def test_a_mask_that_hides_what_another_softmax_sees_tells_no_padding(is_first, 
 
 
 def test_masks_that_hide_the_same_keys_twice_tell_padding():
-    with mhaviz.record() as recording:
-        q, k, v = heads()
+    layer, x = nn.Linear(8, 24), torch.randn(1, 7, 8)
+    with mhaviz.record() as recording, torch.no_grad():
+        q, k, v = layer(x).view(1, 7, 3, 2, 4).permute(2, 0, 3, 1, 4)
         for scale in (0.5, 1.0):
             nn.functional.scaled_dot_product_attention(q, k, v, OF_IMAGE, scale=scale)
     for m, scale in zip(recording.attention, (0.5, 1.0), strict=True):

@@ -288,6 +288,18 @@ def test_words_are_those_of_the_queries_before_and_behind_rows_that_only_keys_ha
     assert m.keys == ((*"abcdef", *ROWS[1]) if n_behind else (*ROWS[0], *"abcdef"))
 
 
+@pytest.mark.parametrize("attend", ["by hand", "fused"])
+def test_learned_queries_that_are_keys_have_one_name(attend):
+    """The resampler of Alayrac et al. 2022, Flamingo, arXiv 2204.14198, figure 5."""
+    program = Program(lambda p, one, other: (p.learned, torch.cat([p.words(one), p.learned], 1)), attend)
+    program.learned = nn.Parameter(LEARNED)
+    with mhaviz.record(program) as recording, torch.no_grad():
+        program(TEXT_OF_SIX, OTHER)
+    (m,) = recording.attention
+    assert m.queries == ("fixed 0", "fixed 1")
+    assert m.keys == (*(f"row {place}" for place in range(6)), *m.queries)
+
+
 @pytest.mark.parametrize(
     "arguments", [{"add_bias_kv": True}, {"add_zero_attn": True}, {"add_bias_kv": True, "add_zero_attn": True}]
 )

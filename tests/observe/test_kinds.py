@@ -20,6 +20,7 @@ class Program(nn.Module):
     def __init__(self, sides, how="fused", mask=None):
         super().__init__()
         self.q, self.k, self.words, self.pool = nn.Linear(D, D), nn.Linear(D, D), nn.Embedding(9, D), nn.AvgPool1d(2)
+        self.places = nn.Embedding(T, D)
         self.learned, self.multihead_attn = nn.Parameter(torch.randn(1, T, D)), nn.MultiheadAttention(D, 2)
         self.multihead_attn.batch_first = True
         self.sides, self.how, self.mask = sides, how, mask
@@ -44,18 +45,24 @@ def recorded(sides, how="fused", mask=None, **options):
 
 SAME = {
     "the same": lambda p, x, y: (x, x),
-    "with other positions": lambda p, x, y: (x + 1, x + y),
+    "with other positions": lambda p, x, y: (x + 1, x + p.learned),
+    "positions with words": lambda p, x, y: (p.learned.clone() + p.places(torch.arange(T)[None]) + x, x),
+    "with the same added": lambda p, x, y: (x + y, x + y),
     "reordered before": lambda p, x, y: (x[:, ONE],) * 2,
     "after layers": lambda p, x, y: (p.q(x) + x, F.layer_norm(x, (D,))),
     "some of them": lambda p, x, y: (x[:, 2:4], x),
     "a text": lambda p, x, y: (p.words(ONE[None]),) * 2,
     "with others before the keys": lambda p, x, y: (x, torch.cat([p.learned, x], 1)),
+    "with a prefix of a table": lambda p, x, y: (x, torch.cat([p.places(torch.arange(3)[None]), x], 1)),
+    "of two inputs": lambda p, x, y: (torch.cat([p.q(x), p.k(y)], 1), torch.cat([p.k(x), p.q(y)], 1)),
 }
 CROSS = {
     "two inputs": lambda p, x, y: (x, y),
     "two inputs of other lengths": lambda p, x, y: (x[:, :4], y),
     "two texts": lambda p, x, y: (p.words(ONE[None]), p.words(OTHER[None])),
     "learned queries": lambda p, x, y: (p.learned, x),
+    "learned queries, and positions": lambda p, x, y: (torch.zeros_like(p.learned) + p.learned, x + y),
+    "with the same positions": lambda p, x, y: (x + p.learned, y + p.learned),
     "more queries than keys": lambda p, x, y: (torch.cat([x, p.learned], 1), y),
 }
 OTHERS = {
@@ -65,6 +72,16 @@ OTHERS = {
     "keys of a part": lambda p, x, y: (x, x[:, :3]),
     "pooled keys": lambda p, x, y: (x, p.pool(x.mT).mT),
     "patches of patches": lambda p, x, y: (x, F.conv1d(x.mT, torch.ones(D, D, 2), stride=2).mT),
+    "positions alone": lambda p, x, y: (y, x + y),
+    "positions alone, to which others are added": lambda p, x, y: (y, y + x),
+    "positions alone of a wider batch": lambda p, x, y: (y.expand(2, -1, -1), x.repeat(2, 1, 1) + y),
+    "positions of one side, or its tokens": lambda p, x, y: (x, x + y),
+    "keys of another input, too": lambda p, x, y: (x, torch.cat([x, y], 1)),
+    "keys of another input before them": lambda p, x, y: (x, torch.cat([y, x], 1)),
+    "learned keys and keys of another input": lambda p, x, y: (x, torch.cat([p.learned, torch.cat([x, y], 1)], 1)),
+    "both with others": lambda p, x, y: (torch.cat([x, y], 1), torch.cat([x, p.words(ONE[None])], 1)),
+    "learned queries among the keys": lambda p, x, y: (p.learned, torch.cat([x, p.learned], 1)),
+    "random numbers": lambda p, x, y: (torch.randn_like(x), x),
     "one mean token": lambda p, x, y: (x.mean(1, keepdim=True), x),
 }
 HOW = pytest.mark.parametrize("how", ["fused", "by hand", "layer"])
@@ -80,6 +97,30 @@ def test_kinds_are_those_of_the_tokens_whatever_modules_are_called(name, kind, h
     assert m.kind == kind
     title = {"self": "self-attention", "cross": "source-target attention", "other": "attention"}[kind]
     assert map_title(m).head == title
+
+
+OUTSIDE = {
+    "normalised": ("self", lambda x, y: (F.layer_norm(x, (D,)), x)),
+    "times two": ("self", lambda x, y: (2 * x, x)),
+    "by a matrix": ("self", lambda x, y: (x @ torch.randn(D, D), x)),
+    "two inputs": ("cross", lambda x, y: (x / 2, y / 2)),
+    "two inputs joined": ("cross", lambda x, y: (x, torch.cat([y, y.flip(1)], 1))),
+    "a sum": ("other", lambda x, y: (x, y + x)),
+    "joined": ("other", lambda x, y: (x, torch.cat([y, x], 1))),
+    "the larger": ("other", lambda x, y: (x, torch.stack([x, y]).max(0)[0])),
+    "by numbers": ("other", lambda x, y: [F.one_hot(ONE[None], D).float() * n for n in (1, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("is_layer", [False, True])
+def test_what_a_script_computes_before_a_module_runs_is_followed(name, is_layer):
+    kind, sides = OUTSIDE[name]
+    layer, q, k = nn.MultiheadAttention(D, 2, batch_first=True), nn.Linear(D, D), nn.Linear(D, D)
+    with mhaviz.record() as recording, torch.no_grad():
+        x, y = sides(torch.randn(1, T, D), torch.randn(1, T, D))
+        _ = layer(x, y, y) if is_layer else (q(x) @ k(y).mT).softmax(-1) @ y
+    assert [m.kind for m in recording.attention] == [kind]
 
 
 @HOW
@@ -158,7 +199,17 @@ OF_EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", OF_EXAMPLES)
+OF_TWO = {
+    "two halves": lambda x: x.chunk(2),
+    "two": lambda x: x.unbind(),
+    "two, in pairs": lambda x: x.repeat(2, 1, 1)[:4].view(2, 2, 5, 8).unbind(),
+    "two by their numbers": lambda x: (x[0], x[1]),
+    "two, sliced": lambda x: (x[:1], x[1:]),
+    "two that were stacked": lambda x: torch.stack([x, torch.zeros(2, 5, 8) + x.sum()]).unbind(),
+}
+
+
+@pytest.mark.parametrize("name", OF_EXAMPLES | OF_TWO)
 @pytest.mark.parametrize("both", [False, True])
 def test_tokens_of_other_examples_are_not_the_same(name, both):
     class Pairs(nn.Module):
@@ -167,13 +218,23 @@ def test_tokens_of_other_examples_are_not_the_same(name, both):
             self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)
 
         def forward(self, x):
-            y, z = OF_EXAMPLES[name](x)
+            y, z = (OF_EXAMPLES | OF_TWO)[name](x)
             y = z if both else y
             return (self.q(y) @ self.k(z).mT).softmax(-1) @ z
 
     with torch.no_grad(), mhaviz.record(model := Pairs()) as recording:
-        model(torch.randn(4, 5, 8))
+        model(torch.randn(4 if name in OF_EXAMPLES else 2, 5, 8))
     if both and name.startswith("each"):  # what was repeated may be heads
         assert "whether heads or the batch are on its axes of 4 and 4" in recording.notices[0]
     else:
         assert recording.attention[0].kind == ("self" if both else "other")
+
+
+@pytest.mark.parametrize("is_self", [False, True])
+def test_queries_keys_and_values_of_one_tensor_are_of_what_each_was_made_of(is_self):
+    q, k = nn.Linear(D, D), nn.Linear(D, D)
+    with torch.no_grad(), mhaviz.record() as recording:
+        x, y = torch.randn(1, T, D), torch.randn(1, T, D)
+        y = x if is_self else y
+        F.scaled_dot_product_attention(*torch.stack([q(x), k(y), k(y)]).unbind())
+    assert recording.attention[0].kind == ("self" if is_self else "other")
