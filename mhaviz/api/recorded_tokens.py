@@ -31,6 +31,9 @@ class TokenNames:
         given: the user's own names, of one length; None: others.
         grid: (rows, columns) of an image's patches, where the program does not tell; None: as it tells.
         miss: is told, in a line, what could not be named.
+
+    Attributes:
+        remark: how it is known that names are those of the tokens, where that is a guess.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class TokenNames:
         miss: Callable[[str], None],
     ) -> None:
         self._inputs, self._given, self._grid, self._miss = inputs, given, grid, miss
-        self._given_fits = False
+        self._given_fits, self._lengths, self.remark = False, set[int](), ""
         self._forward = -1
         self._sides: dict[tuple[Any, ...], _Sides] = {}
 
@@ -98,6 +101,7 @@ class TokenNames:
         """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
         if {text.partition(" ")[0] for text in tokens.texts} <= {"fixed", "channel", "head", "row"}:
             return tokens
+        self._lengths.add(len(tokens))
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True
             return replace(tokens, texts=tuple(self._given))
@@ -110,6 +114,11 @@ class TokenNames:
         try:
             named = name_tokens(self._tokenizer, tokens.ids)
             texts = zip(tokens.texts, named.texts, strict=True)
+            if len(self._tokenizer) < _SMALL:
+                self.remark = (
+                    f"tokens have the names of the only tokenizer that there is, as their table has its "
+                    f"{len(self._tokenizer):,} rows"
+                )
             return replace(named, texts=tuple(old if "," in old else new for old, new in texts))  # patches of an image
         except MhavizError as error:
             self._miss(str(error))
@@ -118,9 +127,10 @@ class TokenNames:
     def finish(self) -> None:
         """Say so if the user's names were of no attention."""
         if self._given is not None and not self._given_fits:
+            there = " or ".join(map(str, sorted(self._lengths)[:_LISTED])) or "none"
             self._miss(
-                f"tokens: got {len(self._given):,} names, and no attention has so many tokens in a known order; "
-                "they are not used"
+                f"tokens: expected as many names as an attention has tokens in a known order, {there}, got "
+                f"{len(self._given):,}; they are not used"
             )
 
     @cached_property
@@ -200,6 +210,10 @@ class TokenNames:
         from mhaviz.models.pretrained.reading import special_of
 
         return special_of(self._tokenizer, ids)
+
+
+_SMALL, _LISTED = 1000, 4
+"""Tables of fewer rows may be as large as a tokenizer by chance; so many lengths are named."""
 
 
 def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":

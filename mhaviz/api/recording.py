@@ -265,7 +265,7 @@ class Recording(ContextDecorator):
                 )
             )
         self._names.finish()
-        return Attention(self._source(remark), _with_heads_joined(maps))
+        return Attention(self._source(self._names.remark, remark), _with_heads_joined(maps))
 
     def _as_rows(self, tokens: Tokens, may_be_batch: bool, may_be_fixed: bool) -> Tokens:
         """The same of what may be examples of a batch, or constants, as well as tokens of a sequence."""

@@ -252,6 +252,7 @@ def test_names_are_of_the_only_table_that_may_be_the_tokenizers(monkeypatch, siz
     with mhaviz.record(program := Tables(*sizes)) as recording, torch.no_grad():
         program(*ids)
     assert recording.attention.maps[0].keys == names
+    assert ("names of the only tokenizer" in recording.attention.source.remark) == (names == OWN)  # of so few, a guess
 
 
 def test_a_large_vocabulary_may_be_filled_up_by_a_twentieth(monkeypatch):

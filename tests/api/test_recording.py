@@ -405,7 +405,7 @@ def test_names_of_tokens_are_the_users(gpt):
     with mhaviz.record(gpt, tokens=names[:3]) as recording:
         gpt(ids())
     assert recording.attention[0].keys == tuple("0123456")
-    assert "tokens: got 3 names" in recording.notices[0]
+    assert "in a known order, 7, got 3" in recording.notices[0]
 
 
 def test_an_image_is_read_as_patches():
