@@ -104,7 +104,7 @@ def load(
     options = {name: arguments[name] for name in OPTIONS if arguments[name] is not None}
     if not isinstance(model, str | Path):
         require_transformers("a model that is in memory")
-        from mhaviz.models.pretrained.model import model_in_memory
+        from mhaviz.models.transformers.model import model_in_memory
 
         if options:
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")

@@ -109,7 +109,7 @@ class TokenNames:
             return tokens
         if self._tokenizer is None or max(tokens.ids) >= max(len(self._tokenizer), self._tokenizer.vocab_size):
             return tokens
-        from mhaviz.models.pretrained.reading import name_tokens
+        from mhaviz.models.transformers.read import name_tokens
 
         try:
             named = name_tokens(self._tokenizer, tokens.ids)
@@ -207,7 +207,7 @@ class TokenNames:
     def _special(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         if self._tokenizer is None:
             return ()
-        from mhaviz.models.pretrained.reading import special_of
+        from mhaviz.models.transformers.read import special_of
 
         return special_of(self._tokenizer, ids)
 

@@ -119,7 +119,7 @@ class Corpus:
             return self, bootstrap, ()
         if isinstance(probe, RandomRepeats) and self.texts != ():
             raise ArgumentError("probe: random repeats take the place of texts; leave out one of them")
-        from mhaviz.models.pretrained.probe_texts import probing
+        from mhaviz.models.transformers.probe_texts import probing
 
         made = probing(model, probe, self.sentences)
         return replace(self, texts=made.sentences), replace(bootstrap, texts_apart=made.texts_apart), made.needle

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter, shortened
-from mhaviz.models.pretrained.folder import find_folder, is_file, is_folder
+from mhaviz.models.transformers.folder import find_folder, is_file, is_folder
 from mhaviz.processes import Process, this_process
 from mhaviz.training import TRANSLATION
 
@@ -161,10 +161,10 @@ def _load_pretrained(
     from mhaviz.devices import resolve_device
 
     where = resolve_device(process.device(device))
-    from mhaviz.models.pretrained.loading import load_checkpoint
-    from mhaviz.models.pretrained.model import PretrainedModel
-    from mhaviz.models.pretrained.silence import silence
-    from mhaviz.models.pretrained.spread import Spread
+    from mhaviz.models.transformers.load import load_checkpoint
+    from mhaviz.models.transformers.model import PretrainedModel
+    from mhaviz.models.transformers.silence import silence
+    from mhaviz.models.transformers.spread import Spread
 
     spread = Spread.of(device_map or "auto", max_memory) if is_spread else None
     loaded = load_checkpoint(name, where, dtype, writes, predicts, folder, spread, process.count, on_notice)

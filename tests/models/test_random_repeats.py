@@ -4,7 +4,7 @@ from induction import word_tokenizer
 from tokenizers import Tokenizer, models
 
 from mhaviz.errors import ArgumentError
-from mhaviz.models.pretrained.probe_texts import random_repeats
+from mhaviz.models.transformers.probe_texts import random_repeats
 
 
 def letters(**special):

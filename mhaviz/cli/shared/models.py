@@ -11,7 +11,7 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import one, several
 from mhaviz.models.load import RANDOM, kind_of
-from mhaviz.models.pretrained.folder import is_file
+from mhaviz.models.transformers.folder import is_file
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:

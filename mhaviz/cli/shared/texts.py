@@ -15,7 +15,7 @@ from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.files import texts
 from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.layer.tokens import tokenize
-from mhaviz.models.pretrained.folder import is_file
+from mhaviz.models.transformers.folder import is_file
 from mhaviz.pages.registry import RESULT_SUFFIXES
 
 if TYPE_CHECKING:

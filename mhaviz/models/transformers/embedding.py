@@ -1,0 +1,262 @@
+"""What goes into the first layer of a model of transformers, and how it is made of embeddings, found by running it."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mhaviz.devices import float_array
+from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.models.transformers.load import Loaded
+from mhaviz.models.transformers.run import Fields, SeenEnoughError, field_of, modules_hooked, run
+from mhaviz.models.transformers.spread import weight_at_hand
+from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
+from mhaviz.results.source import Source
+
+_EXACT, _EXACT_HALF = 1e-5, 2e-2
+"""Of the largest number of X: what rounding leaves in float32, and in half precision."""
+
+_NAMES = (("T", ("token_type", "segment")), ("PE", ("pos", "wpe")))
+"""The symbol of a table of embeddings, by what is in its module's name."""
+
+_READ = {"PE": "p", "T": "types"}
+"""What is looked up in a table, if not ids."""
+
+_ALIBI = ("bloom", "mpt")
+"""Types of models that add to the scores what falls with the distance; some others can be told to."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a module has made of a tensor, or of ids (``read`` is then None), before the first layer."""
+
+    module: nn.Module
+    name: str
+    read: Tensor | None
+    made: Tensor
+
+
+def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, of_target: bool) -> EmbeddedText:
+    """Run the model as far as its first layer, and find out what this reads.
+
+    X is what the layer is called with. That it is the sum of the embeddings, scaled, normed or projected, is not taken
+    from the model's type, but computed from what each module has made, and compared with X.
+
+    Args:
+        loaded: the model.
+        fields: what it is called with, of one text.
+        source, tokens: of what is returned.
+        of_target: look at the decoder beside an encoder.
+
+    Raises:
+        MhavizError: the model has no layers that could be recognized, or no embeddings of tokens; NaN or infinity.
+    """
+    stack = _stack(loaded, of_target)
+    ids = fields["decoder_input_ids" if of_target else "input_ids"]
+    cannot = MhavizError(f"{loaded.name} ({loaded.type}) does not show what goes into its first layer")
+    try:
+        table = stack.get_input_embeddings()
+    except (AttributeError, NotImplementedError):  # tokens that are hashed
+        raise cannot from None
+    with _recording(stack, ids.shape[1]) as (events, found), suppress(SeenEnoughError):
+        run(loaded, fields)
+    made = next((one for one in events if one.module is table and one.read is None), None)
+    if not found or made is None:
+        raise cannot
+    X, E = found[0], made.made
+    if not bool(torch.isfinite(X).all() and torch.isfinite(E).all()):
+        raise MhavizError(f"{loaded.name}: its embeddings hold NaN or infinity; take another copy of it")
+    others = _tables(events, made)
+    parts = [InputPart("E", f"E = {_lookup(table, ids, E)}", float_array(E))]
+    for symbol, tables in others.items():
+        total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
+        names = " + ".join(f"{one.name}({_READ.get(symbol, 'ids')})" for one in tables)
+        parts.append(InputPart(symbol, _of_positions(symbol, names, total), float_array(total)))
+    embedded = partial(EmbeddedText, source, tokens, within=_within(loaded), is_target=of_target)
+    half = loaded.model.dtype in (torch.float16, torch.bfloat16)
+    return _explained(parts, X, events, _EXACT_HALF if half else _EXACT, embedded)
+
+
+def _stack(loaded: Loaded, of_target: bool) -> Any:
+    """The modules that the text goes through: of an encoder with a decoder one of them."""
+    model: Any = loaded.model.base_model
+    if not loaded.has_encoder:
+        return model
+    return model.get_decoder() if of_target else model.get_encoder()
+
+
+@contextmanager
+def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[_Made], list[Tensor]]]:
+    """What the modules of a stack make until its first layer begins, and what that is called with."""
+    events: list[_Made] = []
+    found: list[Tensor] = []
+
+    def keep(name: str, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+        made = _of_tokens(made, length)
+        if made is not None and module is not stack:
+            read = _first_of_tokens(args, length)
+            events.append(_Made(module, name.rsplit(".", 1)[-1], None if read is None else read.clone(), made.clone()))
+
+    def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        X = _first_of_tokens((*args, *kwargs.values()), length)
+        if X is not None:
+            found.append(X.clone())
+            raise SeenEnoughError
+
+    with modules_hooked(stack, keep), ExitStack() as hooks:
+        for modules in stack.modules():
+            for layer in modules if isinstance(modules, nn.ModuleList) else ():
+                hooks.enter_context(layer.register_forward_pre_hook(begin, with_kwargs=True))
+        yield events, found
+
+
+def _first_of_tokens(given: Iterable[object], length: int) -> Tensor | None:
+    """The first of a call's arguments that are features of tokens, with a batch; see ``_of_tokens``."""
+    return next(
+        (x for x in (_of_tokens(x, length) for x in given if getattr(x, "ndim", 0) == 3) if x is not None), None
+    )
+
+
+def _of_tokens(x: object, length: int) -> Tensor | None:
+    """A row of features for each token, (length, features); None of what is something else.
+
+    Some models pad a text to a multiple of a block, some have the batch second.
+    """
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim not in (2, 3):
+        return None
+    if x.ndim == 3:
+        x = x[0] if x.shape[0] == 1 else x[:, 0] if x.shape[1] == 1 else None
+    return None if x is None or len(x) < length else x[:length]
+
+
+def _tables(events: Sequence[_Made], made: _Made) -> dict[str, list[_Made]]:
+    """Other embeddings that were looked up, in as many features as those of the tokens, by their symbols."""
+    tables: dict[str, list[_Made]] = {}
+    for one in events:
+        is_lookup = one.read is None and not any(True for _ in one.module.children())
+        if is_lookup and one.module is not made.module and one.made.shape == made.made.shape:
+            symbol = next((symbol for symbol, marks in _NAMES if any(mark in one.name for mark in marks)), "U")
+            tables.setdefault(symbol, []).append(one)
+    return dict(sorted(tables.items(), key=lambda pair: ("PE", "T", "U").index(pair[0])))
+
+
+def _lookup(table: nn.Module, ids: Tensor, E: Tensor) -> str:
+    """ "lookup(ids)", with the number that the module has multiplied by."""
+    with weight_at_hand(table) as weight:
+        if not isinstance(weight, Tensor) or weight.shape[-1] != E.shape[-1]:
+            return "lookup(ids)"
+        rows = weight.detach()[ids[0].to(weight.device)].double().to(E.device)
+    scale = float((rows * E).sum() / (rows * rows).sum().clamp(min=1e-300))
+    return "lookup(ids)" + _times(scale, E.shape[-1])
+
+
+def _times(scale: float, features: int) -> str:
+    """ " · √d_model", or the number where it is another; nothing for 1."""
+    if math.isclose(scale, 1, rel_tol=1e-3):
+        return ""
+    return " · √d_model" if math.isclose(scale, math.sqrt(features), rel_tol=1e-2) else f" · {scale:.4g}"
+
+
+def _of_positions(symbol: str, names: str, values: Tensor) -> str:
+    return SINUSOIDS if symbol == "PE" and _are_sinusoids(values) else f"{symbol} = {names}"
+
+
+def _are_sinusoids(values: Tensor) -> bool:
+    """Whether sines and cosines stand in each row, in whatever order: sin² + cos² = 1 for each of their pairs."""
+    squares = values.square().sum(dim=1) / (values.shape[1] / 2)
+    return bool(((squares - 1).abs() < 1e-2).all() and values.abs().max() < 1.01)  # half precision, too
+
+
+def _explained(
+    parts: Sequence[InputPart],
+    X: Tensor,
+    events: Sequence[_Made],
+    exact: float,
+    embedded: Callable[..., EmbeddedText],
+) -> EmbeddedText:
+    """How X is made of the parts: a sum of some of them, and what modules have then made of it."""
+    tensors = {part.symbol: torch.from_numpy(part.values).double() for part in parts}
+    for around, total in _ways_back(X, events):
+        terms, scale, difference = _nearest_sum(tensors, total.double().cpu())
+        if difference > exact * float(total.abs().max()):
+            continue
+        first = replace(
+            parts[0],
+            equation=parts[0].equation + _times(scale, total.shape[-1]),
+            values=np.asarray(parts[0].values * np.float32(scale)),
+        )
+        text = " + ".join(["E", *terms])
+        for name in around:
+            text = f"{name}({text})"
+        if text == "E":
+            whole = InputPart("X", f"X = {first.equation}", float_array(X))
+            return embedded((whole,), None, difference=difference)
+        kept = [first, *(part for part in parts if part.symbol in terms)]
+        parts = (*kept, InputPart("X", f"X = {text}", float_array(X)))
+        return embedded(parts, _added(kept), difference=difference)
+    return embedded((*parts, InputPart("X", "X", float_array(X))), _added(parts))
+
+
+def _ways_back(X: Tensor, events: Sequence[_Made]) -> Iterator[tuple[list[str], Tensor]]:
+    """X, and what was read by the module that has made it, and so on: with the names of the modules, innermost first.
+
+    A module that changes nothing, such as dropout, is not named.
+    """
+    around: list[str] = []
+    yield around, X
+    for one in reversed(events):
+        if one.read is None or not torch.equal(one.made, X) or torch.equal(one.read, X):
+            continue
+        around.insert(0, _name(one.module, one.name))
+        X = one.read
+        yield around, X
+
+
+def _name(module: nn.Module, name: str) -> str:
+    """What an equation calls a module: its type, if it is one that everybody knows."""
+    known = ("RMSNorm", "LayerNorm", "Linear")
+    return next((kind for kind in known if kind in type(module).__name__), name)
+
+
+def _nearest_sum(tensors: dict[str, Tensor], total: Tensor) -> tuple[tuple[str, ...], float, float]:
+    """Which of the tables, with how many times E, come nearest to a total, and how near; as many of them as do."""
+    E = tensors["E"]
+    symbols = [symbol for symbol in tensors if symbol != "E"]
+    best: tuple[tuple[str, ...], float, float] = ((), 1.0, math.inf)
+    if E.shape != total.shape:
+        return best
+    for number in range(len(symbols), -1, -1):
+        for terms in combinations(symbols, number):
+            others = sum((tensors[symbol] for symbol in terms), torch.zeros_like(E))
+            scale = float(((total - others) * E).sum() / E.square().sum().clamp(min=1e-300))
+            scale = 1.0 if math.isclose(scale, 1, rel_tol=1e-3) else scale
+            difference = float((scale * E + others - total).abs().max())
+            if difference < best[2]:
+                best = terms, scale, difference
+    return best
+
+
+def _added(parts: Sequence[InputPart]) -> Added | None:
+    """How the positions among the parts are made."""
+    equation = next((part.equation for part in parts if part.symbol == "PE"), None)
+    return None if equation is None else "sinusoids" if equation == SINUSOIDS else "learned"
+
+
+def _within(loaded: Loaded) -> tuple[Within, ...]:
+    """How the attention knows of positions, as far as modules and the configuration tell."""
+    config = loaded.config.get_text_config()
+    names = {type(module).__name__ for module in loaded.model.base_model.modules()}
+    kinds: dict[Within, bool] = {
+        "rotary": any("Rotary" in name for name in names) or field_of(config, "rotary_dim") is not None,
+        "distance": field_of(config, "relative_attention_num_buckets") is not None,
+        "alibi": config.model_type in _ALIBI or field_of(config, "alibi") is True,
+    }
+    return tuple(kind for kind, is_there in kinds.items() if is_there)

@@ -1,0 +1,303 @@
+"""Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
+from mhaviz.inputs.tokens import Kind
+from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
+from mhaviz.processes import connect, told_who_has_ended
+
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
+
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.quantizers.auto import AutoHfQuantizer
+from transformers.utils import logging
+
+from mhaviz.models.transformers import sharing, sizes
+from mhaviz.models.transformers.classes import is_encoder_alone, predicting_class, usual_class
+from mhaviz.models.transformers.growth import require_sound_steps
+from mhaviz.models.transformers.silence import silence
+from mhaviz.models.transformers.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
+from mhaviz.observe import attention_functions
+
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+"""Numbers that a model can be loaded with; auto: those of the checkpoint."""
+
+_FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # nor may anybody be asked
+
+_ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
+"""Parts that read what the last layer has made: without their weights the attention is the same."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that is ready to run.
+
+    Attributes:
+        name: as the user has given it.
+        model: on its device.
+        tokenizer: its own.
+        captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
+            seen; if not, whatever functions of PyTorch it calls are recorded.
+        attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
+        remarks: what the user should know of how its folder was read.
+        unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
+        by_hand: the numbers of the attentions that are written by hand: of these the weights are seen, and no queries
+            and keys.
+        processes: how many share it.
+        shared: the modules of which each process has a part of the heads.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    captured: bool
+    attention: str | None = None
+    remarks: tuple[str, ...] = ()
+    unshown: tuple[Kind, ...] = ()
+    by_hand: frozenset[int] = frozenset()
+    processes: int = 1
+    shared: frozenset[nn.Module] = frozenset()
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """Of the model."""
+        return self.model.config
+
+    @property
+    def type(self) -> str:
+        """What transformers calls models of its kind: "bert", "albert"."""
+        return str(self.config.model_type)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs; of one that is spread over several, where what it reads must be."""
+        return input_device(self.model)
+
+    @property
+    def where(self) -> str:
+        """The devices that it lies on: "cpu", "cuda:0, cpu and disk", "cpu, 2 processes"."""
+        return where_it_lies(self.model) + (f", {self.processes} processes" if self.processes > 1 else "")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all.
+
+        Afterwards the model is as it was before, which may be in use elsewhere. So is what reading a short text makes
+        of it: BigBird then leaves out its blocks, in later texts too.
+        """
+        reads_text = type(self.model).input_modalities in ("text", ("text",), ["text"])
+        what, advice = f"{self.name} ({self.type}) cannot be run" + " on text alone" * (not reads_text), ""
+        if lies_on_disk(self.model):  # accelerate loads what a layer holds, and not what one reads of another
+            advice = f"some models cannot run from the disk; give it more memory by {parameter('max_memory')}"
+        if self.processes > 1:
+            advice = "another process has ended, or their number does not divide its heads, those of keys too"
+        parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
+        types = [part.attention_type for part in parts]
+        try:
+            others = told_who_has_ended() if self.processes > 1 else nullcontext()
+            with as_one_line(what, advice), others, _evaluating(self.model), _attending_by(self.model, self.attention):
+                yield
+        finally:
+            for part, attention_type in zip(parts, types, strict=True):
+                part.set_attention_type(attention_type)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether there is an encoder and a decoder."""
+        return bool(self.config.is_encoder_decoder) and not is_encoder_alone(self.model)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """In eval mode within; of a model that is being trained some parts may have been, and some not."""
+    training = [part for part in model.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+@contextmanager
+def _attending_by(model: PreTrainedModel, attention: str | None) -> Iterator[None]:
+    """With this attention function within; None: with what it has. Parts may have had functions of their own."""
+    before = [(config, config._attn_implementation) for config in _configs(model)]
+    if attention is None or all(own == attention for _, own in before):
+        yield
+        return
+    try:
+        model.set_attn_implementation(attention)
+        yield
+    finally:
+        for config, own in before:
+            config._attn_implementation_internal = own  # the public one would change those of its parts with it
+
+
+def _configs(model: PreTrainedModel) -> list[PreTrainedConfig]:
+    """Of the model and of its parts, each once, whether or not a part has a module."""
+    found: dict[int, PreTrainedConfig] = {}
+    new = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
+    while new:
+        config = new.pop()
+        if id(config) not in found:
+            found[id(config)] = config
+            parts = (getattr(config, name, None) for name in config.sub_configs)
+            new += [part for part in parts if part is not None]
+    return list(found.values())
+
+
+def load_checkpoint(
+    name: str,
+    device: torch.device,
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
+    writes: bool = False,
+    predicts: bool = False,
+    folder: Path | None = None,
+    spread: Spread | None = None,
+    processes: int = 1,
+    on_notice: Callable[[str], None] = lambda notice: None,
+) -> Loaded:
+    """Read and check all of a model but its weights, then these. What libraries print meanwhile is not seen.
+
+    Args:
+        name: which model; see ``find_folder``.
+        device: where it will run.
+        dtype: of its numbers; see ``DTYPES``.
+        writes: whether it must be able to continue a text.
+        predicts: with what predicts tokens, next or masked ones, if its files have that.
+        folder: where it is, if that has been found out.
+        spread: how it is spread over several devices; None: it is on ``device``.
+        processes: how many share it, each a part of its heads; each must call this.
+        on_notice: is told the memory that a large model takes, before it is loaded.
+
+    Raises:
+        ArgumentError: an unknown dtype, a model that cannot write.
+        MhavizError: there is no such model, it cannot be read, or does not fit into memory.
+    """
+    if dtype not in DTYPES:
+        raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    folder = folder or find_folder(name)
+    fields = read_fields(folder, name)
+    with silence(1, 2), as_one_line(f"{name} cannot be loaded"):  # its files can make libraries raise anything
+        there = sizes.read_sizes(weight_files(folder))
+        sizes.require_fields(fields, there, name)
+        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
+        config.return_dict = True  # transformers itself goes by it
+        tokenizer = _tokenizer(folder, name)
+        kind = usual = usual_class(config, name, writes)
+        if predicts and not writes:
+            kind = predicting_class(config) or usual
+        attention = attention_functions.SDPA if kind._supports_sdpa else attention_functions.EAGER
+        there = replace(there, is_packed=_is_quantised(config, name))
+        needed = there.bytes_of(sizes.require_model(kind, config, attention, there, name), config.dtype, dtype)
+    require_fit(name, needed // processes, device, spread, on_notice)
+    with silence(1, 2), as_one_line(f"{name} cannot be loaded"):
+        options = {"config": config, "dtype": dtype, "attn_implementation": attention, **_FROM_FILES}
+        model, missing = _model(kind, folder, name, options, spread, processes)
+        if kind is not usual and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
+            model, missing = _model(usual, folder, name, options, spread, processes)
+        _require_weights(model, missing, name, writes)
+        if processes > 1:
+            connect()  # so that the end of one is seen by the others
+        if spread is None and processes == 1:
+            nn.Module.to(model, device)
+        return Loaded(
+            name,
+            nn.Module.eval(model),
+            tokenizer,
+            bool(type(model)._can_set_attn_implementation()),
+            remarks=tuple(_ignored_code(model, tokenizer)),
+            processes=processes,
+            shared=sharing.shared_attentions(model) if processes > 1 else frozenset(),
+        )
+
+
+def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
+    """Whether it says so of its weights. Raises MhavizError of a way that transformers would take for none."""
+    parts = (config, config.get_text_config(decoder=True))  # which may say so for all, as in transformers
+    asked = next(filter(None, (getattr(part, "quantization_config", None) for part in parts)), None)
+    if asked is not None and not AutoHfQuantizer.supports_quant_method(asked):  # type: ignore[no-untyped-call]
+        raise MhavizError(f"{name}: transformers knows no weights quantised by {quoted(asked.get('quant_method'))}")
+    return asked is not None
+
+
+def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
+    advice = "expected tokenizer.json, or the files of its kind, beside its config.json"
+    with as_one_line(f"{name} has no tokenizer that can be read", advice):
+        require_sound_steps(folder)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
+        if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+            raise ValueError("it has no tokens but special ones")
+    return tokenizer
+
+
+def _ignored_code(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """What is said of code that a folder brings: of its model and its tokenizer, as others change no attention."""
+    told = []
+    if any(name.startswith(("AutoConfig", "AutoModel")) for name in getattr(model.config, "auto_map", None) or ()):
+        kind = type(model).__name__
+        told.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind}")
+    if tokenizer.init_kwargs.get("auto_map"):
+        kind = type(tokenizer).__name__
+        told.append(f"the folder's own code for its tokenizer is not run: transformers' {kind} reads")
+    return told
+
+
+def _model(
+    kind: type[PreTrainedModel],
+    folder: Path,
+    name: str,
+    options: Mapping[str, Any],
+    spread: Spread | None,
+    processes: int,
+) -> tuple[PreTrainedModel, list[str]]:
+    """The model, and the parameters that its files have no weights for."""
+    model: PreTrainedModel
+    loading: dict[str, Any]
+    with ExitStack() as temporary:
+        apart = spread.options(temporary) if spread else {}
+        if processes > 1:
+            apart |= sharing.options()
+        model, loading = kind.from_pretrained(  # type: ignore[misc]
+            folder,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
+            output_loading_info=True,
+            **options,
+            **apart,
+        )
+        if others := sorted(loading["mismatched_keys"]):
+            raise sizes.mismatch(others, name)
+        weakref.finalize(model, temporary.pop_all().close)
+    return model, sorted(loading["missing_keys"])
+
+
+def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writes: bool) -> None:
+    """Raise MhavizError if parameters that matter are random."""
+    lacking = missing if writes else [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
+    if lacking:
+        advice = f", and so would what it writes; leave out {parameter('generate')}" if writes else ""
+        raise MhavizError(
+            f"{name}: expected weights for all {len(model.state_dict())} parameters of {type(model).__name__}, got "
+            f"none for {len(lacking)} of them, such as {lacking[0]}; they would be random{advice}"
+        )

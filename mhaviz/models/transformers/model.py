@@ -1,0 +1,529 @@
+"""A checkpoint of transformers as a ``Model``."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from mhaviz.attention.call import AttentionWeights
+from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, Site, SiteCall, heads_of, show
+from mhaviz.attention.norms import value_norms
+from mhaviz.devices import require_memory
+from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.inputs.given import Given
+from mhaviz.inputs.tokens import Kind, Piece, Text, Tokens, segments_text
+from mhaviz.limits import require_comparable
+from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.models.transformers.embedding import first_input
+from mhaviz.models.transformers.fingerprint import fingerprint
+from mhaviz.models.transformers.languages import Languages
+from mhaviz.models.transformers.load import Loaded
+from mhaviz.models.transformers.output_projection import mixed_of, output_grams
+from mhaviz.models.transformers.pieces import cut
+from mhaviz.models.transformers.read import id_of
+from mhaviz.models.transformers.run import field_of, form_of_its_own, run_hooked
+from mhaviz.models.transformers.sites import LENGTHS, few_tokens, find_sites
+from mhaviz.models.transformers.texts import Texts
+from mhaviz.models.transformers.trace import trace_attention
+from mhaviz.observe.attention_functions import EAGER, SDPA
+from mhaviz.observe.observed import ObservedCall
+from mhaviz.results.ablation import Prediction
+from mhaviz.results.corpus_part import ModelIdentity
+from mhaviz.results.embeddings import EmbeddedText
+from mhaviz.results.source import Source
+from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
+
+_OF_WINDOWS = ("sliding_window", "local_attention")
+"""Fields of the configuration of models that make masks."""
+
+
+@dataclass(frozen=True)
+class PretrainedModel(CorpusModel):
+    """A model of transformers, and the attentions that were found in it.
+
+    Attributes:
+        texts: the model, and what makes its inputs.
+        found: its attentions; see ``find_sites``.
+        grams: of each attention, by its number, what ``gram_matrices`` gives, where norms are asked for.
+
+    Raises:
+        ArgumentError: it cannot write so many tokens, or none at all; languages that it does not know.
+    """
+
+    texts: Texts
+    found: tuple[Site, ...]
+    grams: Mapping[int, Tensor] | None = None
+
+    can_write = True
+
+    def __post_init__(self) -> None:
+        self.texts.languages.require_known(self.loaded.tokenizer, self.loaded.name)
+        if self.texts.generate and self._kinds == ("self",):
+            raise ArgumentError(
+                f"{parameter('generate')}: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
+            )
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> "PretrainedModel":
+        """A model with all attentions that are found in it. Raises MhavizError as ``find_sites`` does."""
+        loaded, found = find_sites(loaded)
+        return cls(Texts(loaded), found)
+
+    @property
+    def loaded(self) -> Loaded:
+        """The model."""
+        return self.texts.loaded
+
+    @property
+    def all_sites(self) -> tuple[Site, ...]:
+        """Its attentions, in the order in which they run."""
+        return self.found
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.loaded.device
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether an attention must be named with its layer."""
+        return True
+
+    def encode(self, sentences: Sequence[str], target: str | None = None) -> Inputs:
+        """The tokens of each sentence; of an encoder with a decoder, those of the target too, given or written.
+
+        Raises:
+            ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be.
+            MhavizError: the input does not fit into memory.
+        """
+        return self.read(Given(tuple(sentences), target))
+
+    def read(self, given: Given) -> Inputs:
+        """The same, and of a pair of texts, a chat, or ids; see ``Model.read``."""
+        inputs = Inputs(tuple(self._speaking(given).texts.read(given)))
+        self._require_memory(inputs)
+        return inputs
+
+    def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
+        """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
+        return Inputs(tuple(self.texts.read_without_names(sentences, pieces)))
+
+    def cut(self, text: str, most: int, overlap: int | None = None) -> list[Text]:
+        """See ``CorpusModel.cut``."""
+        (tokens,) = self.read_unnamed([text])
+        return cut(tokens, most, overlap, is_masked="self" not in self._kinds)
+
+    def run(
+        self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
+    ) -> None:
+        """Run on each sentence, or on all at once unless padding would be seen; see ``Model.run``.
+
+        Raises:
+            MhavizError: NaN or infinity, in an attention that is looked at or in one before it.
+        """
+        for number, texts in enumerate(self._batches(inputs, batched)):
+            self._run_batch(texts, inputs.sentence(number), on_attention, heads)
+
+    def _batches(self, inputs: Inputs, batched: bool) -> list[tuple[Text, ...]]:
+        """What is read at once."""
+        together = batched and (len(inputs.texts) == 1 or self.pads_unseen)
+        return [inputs.texts] if together else [(text,) for text in inputs.texts]
+
+    def _run_batch(
+        self, texts: Sequence[Text], sentence: int | None, on_attention: OnAttention, heads: Sequence[int] | None
+    ) -> None:
+        sites = {site.number: site for site in self.all_sites}
+        chosen = set(self.sites())
+        sides = {kind: tuple(zip(*(t.sides(kind) for t in texts), strict=True)) for kind in self._kinds}
+        pieces = {kind: self._pieces(texts, kind) for kind in self._kinds}
+        half = self.loaded.model.dtype in (torch.float16, torch.bfloat16)
+        advice = f"try {parameter('dtype')} float32, or take another copy of it" if half else "take another copy of it"
+        last = max(site.number for site in chosen)
+
+        def hook(number: int, module: nn.Module, observed: ObservedCall) -> None:
+            site, call = sites.get(number), observed.call
+            if site is None:
+                return
+            queries, keys = sides[site.kind]
+            if call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
+                raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long ones
+            if isinstance(call, AttentionWeights) and self._zeroed_of(number):
+                call = replace(call, given=call.given.clone())  # the model's own, which are written over
+            if self.grams is not None and site in chosen:
+                mixed = mixed_of(observed)
+                assert mixed is not None  # as W_O was found by it
+                call = replace(call, value_norms=value_norms(mixed.value, self.grams[number]))
+            seen = SiteCall(
+                site, call, heads_of(site, None), queries, keys, observed.output, sentence, pieces=pieces[site.kind]
+            )
+            of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
+            show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
+            self._zero(number, module, observed)
+
+        if run_hooked(self.loaded, self.texts.batch(texts), hook, last) is not None:  # it has not come so far
+            raise form_of_its_own(self.loaded, "try a shorter text")
+
+    @property
+    def prediction(self) -> Prediction:
+        """What it makes at the end.
+
+        Of a model with a head that predicts tokens the next one, or a masked one if it sees later tokens and has a
+        token that masks.
+        """
+        if self._top is None:
+            return "embedding"
+        if self.loaded.has_encoder or self._kinds == ("masked",):
+            return "next token"
+        return "embedding" if id_of(self.loaded.tokenizer, "mask_token_id") is None else "masked token"
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens that it chooses among."""
+        return int(self._top.weight.shape[0])
+
+    def masked(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Inputs:
+        """See ``CorpusModel.masked``."""
+        mask = id_of(self.loaded.tokenizer, "mask_token_id")
+        assert mask is not None
+        return Inputs(
+            tuple(
+                replace(text, source=text.source.with_ids(dict.fromkeys(places, mask)))
+                for text, places in zip(inputs.texts, positions, strict=True)
+            )
+        )
+
+    def logits(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Tensor:
+        """See ``CorpusModel.logits``."""
+        longest = max(len(_predicting(text)) for text in inputs.texts)
+        needed = 3 * 4 * len(inputs.texts) * longest * self.vocabulary
+        require_memory(needed, self.loaded.device, f"what {self.loaded.name} predicts")
+        places, rows = iter(positions), []
+        for texts, out in self._outputs(inputs, whole=True):
+            rows += [out["logits"][row, list(next(places))].float() for row in range(len(texts))]
+        return self._finite(torch.cat(rows))
+
+    def pooled(self, inputs: Inputs) -> Tensor:
+        """See ``CorpusModel.pooled``."""
+        rows: list[Tensor] = []
+        for texts, out in self._outputs(inputs):
+            hidden = out["last_hidden_state"] if "last_hidden_state" in out else out[0]
+            rows += [x[: len(_predicting(text))].float().mean(dim=0) for text, x in zip(texts, hidden, strict=True)]
+        return self._finite(torch.stack(rows))
+
+    def _outputs(self, inputs: Inputs, whole: bool = False) -> Iterator[tuple[tuple[Text, ...], Any]]:
+        """What is read at once, and what the model returns of it; see ``run_hooked``."""
+        for texts in self._batches(inputs, batched=True):
+            yield texts, run_hooked(self.loaded, self.texts.batch(texts), self._zero, whole=whole)
+
+    def _finite(self, x: Tensor) -> Tensor:
+        """The same. Raises MhavizError if something is no number; −∞ is what no text can have."""
+        if bool((x.isnan() | (x == torch.inf)).any()):
+            raise MhavizError(
+                f"{self.loaded.name}: expected numbers at its end, got NaN or infinity; take another copy of it"
+            )
+        return x
+
+    @property
+    def _top(self) -> Any:
+        """What gives each token of the vocabulary a number; None: nothing does."""
+        return self.loaded.model.get_output_embeddings()  # type: ignore[no-untyped-call]
+
+    def zeroing(self, heads: Collection[tuple[Site, int]]) -> "PretrainedModel":
+        """See ``CorpusModel.zeroing``."""
+        return replace(self, zeroed=frozenset((site.number, head) for site, head in heads))
+
+    def _pieces(self, texts: Sequence[Text], kind: Kind) -> tuple[Piece | None, ...]:
+        """Which queries of an attention of this kind count: of what a decoder beside an encoder writes, all."""
+        if not any(text.piece for text in texts):
+            return ()
+        of_source = kind == "self" or not self.loaded.has_encoder
+        return tuple(
+            text.piece if of_source or text.piece is None else Piece(0, len(text.sides(kind)[0]), 0, text.piece.count)
+            for text in texts
+        )
+
+    def _zero(self, number: int, module: nn.Module, observed: ObservedCall) -> None:
+        """Zero the heads of an attention that has just run."""
+        heads = self._zeroed_of(number)
+        if not heads:
+            return
+        if observed.zero is None:
+            raise MhavizError(
+                f"{self.loaded.name} ({self.loaded.type}) projects what a head has made within a function of PyTorch, "
+                f"or in several processes: heads cannot be zeroed"
+            )
+        observed.zero(heads)
+
+    def _zeroed_of(self, number: int) -> list[int]:
+        """The heads of this attention that are zeroed."""
+        return sorted(head for attention, head in self.zeroed if attention == number)
+
+    def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
+        """The tensors on the way through one attention, named after the model's own modules.
+
+        The queries, keys and values are those after rotary positions; scores and weights are computed for the trace,
+        where the model itself has run a kernel that never holds them.
+
+        Raises:
+            ArgumentError: several attentions are looked at.
+            MhavizError: a model that shows its weights alone.
+        """
+        self.require_captured()
+        self._require_one_process("the steps of an attention are traced")
+        site = self.one_site(inputs)
+        recorder = StepRecorder(self.loaded.model, most_values if values else 0)
+        self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
+        trace_attention(self.loaded, site.number, site.kind, self.texts.batch(inputs.texts), recorder)
+        tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
+        return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
+
+    def embed(self, text: str, target: str | None = None) -> EmbeddedText:
+        """See ``Model.embed``: what its first layer is called with, and the embeddings that this was found to be of."""
+        return self.embed_given(Given((text,), target))
+
+    def embed_given(self, given: Given) -> EmbeddedText:
+        """The same, and of a pair of texts, a chat, or ids; see ``Model.embed_given``."""
+        loaded, reader, target = self.loaded, self._speaking(given).texts, given.target
+        several = reader.read(given, writes=False)
+        if len(several) > 1:
+            raise ArgumentError(f"this looks into one input, got {len(several)}; give one of them")
+        (whole,) = several
+        tokens = whole.target if whole.target is not None else whole.source
+        require_comparable(len(tokens), "tokens")
+        self._require_memory(Inputs((whole,)))
+        fields = reader.batch([whole])
+        if loaded.has_encoder:
+            fields.setdefault("decoder_input_ids", reader.start)
+        name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
+        kind, device = type(loaded.model).__name__, loaded.where
+        details: dict[str, object] = {"kind": "checkpoint", "model": loaded.name, "class": kind}
+        details |= {"dtype": dtype, "device": device}
+        remarks = [*loaded.remarks, *_segments(details, (whole,))]
+        source = Source(f"{name}: {kind}, {dtype}, {device}", details, "; ".join(remarks))
+        return first_input(loaded, fields, source, tokens, target is not None)
+
+    def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
+        """See ``CorpusModel.read_unnamed``."""
+        return self.texts.read_unnamed(texts)
+
+    @property
+    def pads_unseen(self) -> bool:
+        """See ``CorpusModel.pads_unseen``."""
+        return not self.texts.padding_is_seen
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that the model can read; None: there is no such limit."""
+        return self.texts.max_length
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Its name and its fingerprint; see ``fingerprint``."""
+        loaded = self.loaded
+        return ModelIdentity(loaded.name, fingerprint(loaded.model, loaded.tokenizer))
+
+    @property
+    def n_embeddings(self) -> int | None:
+        """How many tokens it knows; None: it does not tell."""
+        return self.texts.n_embeddings
+
+    def describe(self, inputs: Inputs | None = None) -> Source:
+        """The model, the attentions that are looked at, and what has been done to its texts."""
+        loaded, sites, chosen = self.loaded, self.all_sites, self.sites()
+        texts = inputs.texts if inputs is not None else ()
+        dtype = str(loaded.model.dtype).removeprefix("torch.")
+        name = loaded.name.rstrip("/").rsplit("/")[-1]
+        parts = [f"{name}: {type(loaded.model).__name__}", _layers_text(sites, chosen), _heads_text(chosen)]
+        details: dict[str, object] = {
+            "kind": "checkpoint",
+            "model": loaded.name,
+            "class": type(loaded.model).__name__,
+            "n_layers": len(_layers(sites, "self")) + len(_layers(sites, "masked")),
+            "n_heads": max(site.n_heads for site in chosen),
+            "dtype": dtype,
+            "device": loaded.where,
+        }
+        remarks = list(loaded.remarks)
+        if self.zeroed:
+            named = [
+                (site, head) for site in sites for head in range(site.n_heads) if (site.number, head) in self.zeroed
+            ]
+            details["zeroed"] = [[site.kind, site.layer, head] for site, head in named]
+            remarks.append(_zeroed_text(named))
+        prompts = [text.prompt for text in texts if text.prompt]
+        if prompts:
+            details["prompt_lengths"] = prompts
+            begins = f"{prompts[0]} on" if len(texts) == 1 else "the end of each prompt on"
+            remarks.append(f"tokens from {begins} are written by the model")
+        remarks += _segments(details, texts)
+        if loaded.unshown:
+            details["unshown"] = list(loaded.unshown)
+            remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
+        if texts and any(site.kind == "cross" for site in chosen):
+            remarks.append("source-target rows are named after the token that is being produced")
+        return Source(", ".join([*parts, dtype, loaded.where]), details, "; ".join(remarks))
+
+    @property
+    def notices(self) -> list[str]:
+        """Of a model that shows its weights alone, and of attention that is not shown."""
+        loaded, notices = self.loaded, []
+        if loaded.by_hand:
+            notices.append(
+                f"{loaded.type} computes its weights by hand: they are recorded as it runs, a layer at a time, without "
+                f"queries and keys"
+            )
+        if loaded.unshown:
+            notices.append(
+                f"{_unshown_text(loaded.unshown)} not shown: {loaded.type} gives it in a form of its own, and not as "
+                f"weights of queries and keys"
+            )
+        return notices
+
+    def require_captured(self) -> None:
+        """Raise MhavizError of a model that shows its weights alone, with its name, before it runs."""
+        if self._show_weights_alone:
+            raise MhavizError(
+                f"{self.loaded.name} ({self.loaded.type}) shows its weights alone, and no queries and "
+                f"keys: only heatmap and heads can draw it"
+            )
+
+    def require_outputs(self) -> torch.dtype:
+        """The type that the model computes with. Raises MhavizError if it shows its weights alone."""
+        if self._show_weights_alone:
+            raise MhavizError(
+                f"{self.loaded.type} shows its weights alone, and no values: leave out {parameter('verify')}"
+            )
+        return self.loaded.model.dtype
+
+    def with_norms(self) -> "PretrainedModel":
+        """See ``Model.with_norms``: W_O is found on a few tokens, and verified."""
+        self._require_one_process("W_O is found")
+        grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[1]))
+        return replace(self, grams=grams)
+
+    def _require_one_process(self, what: str) -> None:
+        if self.loaded.processes > 1:
+            raise MhavizError(f"{self.loaded.name}: {what} in one process; run it without torchrun")
+
+    def writing(self, n_tokens: int) -> "PretrainedModel":
+        """The same model, whose texts have ``generate``. Raises ArgumentError as the class does."""
+        return replace(self, texts=replace(self.texts, generate=n_tokens))
+
+    def speaking(self, source: str | None, target: str | None) -> "PretrainedModel":
+        """The same model, whose texts have ``languages``. Raises ArgumentError if it does not know them."""
+        if source is None and target is None:
+            return self
+        return replace(self, texts=replace(self.texts, languages=Languages(source, target)))
+
+    @property
+    def language_codes(self) -> list[str | None]:
+        """See ``CorpusModel.language_codes``."""
+        return [self.texts.languages.source, self.texts.languages.target]
+
+    def _speaking(self, given: Given) -> "PretrainedModel":
+        return self.speaking(given.source_language, given.target_language)
+
+    @property
+    def _show_weights_alone(self) -> bool:
+        """Whether that is so of an attention that is looked at."""
+        return any(site.number in self.loaded.by_hand for site in self.sites())
+
+    @cached_property
+    def _kinds(self) -> tuple[Kind, ...]:
+        return tuple(dict.fromkeys(site.kind for site in self.all_sites))
+
+    def _require_memory(self, inputs: Inputs) -> None:
+        longest, config = inputs.longest, self.loaded.config
+        width = field_of(config, "hidden_size") or 1024
+        needed = 4 * longest * width * 24  # hidden states, projections, the layer between them
+        if self.loaded.by_hand:
+            needed += 5 * 4 * longest**2 * self.n_heads  # scores, bias, weights and a copy, those of the layer before
+        elif field_of(config, "relative_attention_num_buckets") is not None:
+            needed += 3 * 4 * longest**2 * self.n_heads  # the position bias, with the mask in it
+        elif not self.loaded.model._supports_sdpa or any(field_of(config, name) for name in _OF_WINDOWS):
+            needed += 2 * longest**2  # the mask
+        require_memory(needed, self.loaded.device, self.loaded.name)
+
+
+def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) -> PretrainedModel:
+    """The model, which stays as it is: it is put in eval mode, and on an attention function that can be seen, to run.
+
+    Args:
+        model: of transformers, on its device.
+        tokenizer: its own.
+
+    Raises:
+        ArgumentError: something else than a model, or no tokenizer of it.
+        MhavizError: it has no attention that could be drawn.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise ArgumentError(f"expected a name, a path or a model of transformers, got {type(model).__name__}")
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
+    name = str(model.name_or_path) or type(model).__name__
+    captured = bool(type(model)._can_set_attn_implementation())
+    attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
+    return PretrainedModel.of(Loaded(name, model, tokenizer, captured, attention))
+
+
+def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
+    """What is said of the parts that texts were put together of, if any; they are added to the details."""
+    segments = [text.segments for text in texts]
+    if not any(segments):
+        return []
+    details["segments"] = [[asdict(segment) for segment in one] for one in segments]
+    return [segments_text(segments[0])]
+
+
+def _predicting(text: Text) -> Tokens:
+    """The tokens at whose positions something is predicted."""
+    return text.source if text.target is None else text.target
+
+
+def _nobody(seen: SiteCall) -> None:
+    """No-op callback, of an attention that is not looked at."""
+
+
+_NAMES: dict[Kind, str] = {"self": "the encoder's", "masked": "masked", "cross": "source-target"}
+
+
+def _unshown_text(kinds: Sequence[Kind]) -> str:
+    """ "the encoder's attention is", "masked and source-target attention are"."""
+    names = [_NAMES[kind] for kind in kinds]
+    return f"{' and '.join(names)} attention {'is' if len(names) == 1 else 'are'}"
+
+
+def _zeroed_text(heads: Sequence[tuple[Site, int]]) -> str:
+    """ "head 3 of layer 0 is zeroed", "12 heads are zeroed"."""
+    if len(heads) > 1:
+        return f"{len(heads):,} heads are zeroed"
+    ((site, head),) = heads
+    return f"head {head} of layer {site.layer} is zeroed"
+
+
+def _layers(sites: Sequence[Site], kind: Kind) -> list[int]:
+    return [site.layer for site in sites if site.kind == kind]
+
+
+def _layers_text(sites: Sequence[Site], chosen: Sequence[Site]) -> str:
+    """ "6 layers", "3 + 3 layers" of an encoder and a decoder, "layer 5 of 0 to 5", "layer 3 of 1 and 3"."""
+    kinds: tuple[Kind, ...] = ("self", "masked")
+    if len(chosen) == 1:
+        there = sorted({site.layer for site in sites if site.kind == chosen[0].kind})
+        gapless = there == list(range(there[0], there[-1] + 1))
+        listed = f"{there[0]} to {there[-1]}" if gapless else " and ".join(map(str, there))
+        return f"layer {there[0]}" if len(there) == 1 else f"layer {chosen[0].layer} of {listed}"
+    numbers = [len(_layers(sites, kind)) for kind in kinds]
+    return " + ".join(str(number) for number in numbers if number) + f" layer{'s' * (sum(numbers) != 1)}"
+
+
+def _heads_text(chosen: Sequence[Site]) -> str:
+    """ "12 heads each", "4 to 6 heads each"."""
+    least, most = min(site.n_heads for site in chosen), max(site.n_heads for site in chosen)
+    if least < most:
+        return f"{least} to {most} heads each"
+    return f"{most} head{'s' * (most != 1)}" + " each" * (len(chosen) > 1)

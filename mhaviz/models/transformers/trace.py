@@ -1,0 +1,168 @@
+"""The shapes on the way through one attention of a model, whose projections have the names of its own modules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.attention.call import AttentionCall
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.tokens import Kind
+from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.models.transformers.load import Loaded
+from mhaviz.models.transformers.run import Fields, modules_hooked, run_hooked
+from mhaviz.observe.observed import ObservedCall
+
+_FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A matrix of parameters in the attention, as it was applied.
+
+    Attributes:
+        name: of the module; role: "Q", "K", "V", "QKV", or the name again.
+        module: itself.
+        read, made: its input and output, (batch_size, length, features).
+    """
+
+    name: str
+    role: str
+    module: nn.Module
+    read: Tensor
+    made: Tensor
+
+
+def trace_attention(
+    loaded: Loaded,
+    number: int,
+    kind: Kind,
+    fields: Fields,
+    recorder: StepRecorder,
+) -> None:
+    """Run the model, then tell the recorder of every tensor on the way through its attention of this number.
+
+    What the model has done is done again before the recorder, which counts it; the tensors are the model's own, so that
+    it sees which of them are views.
+
+    Args:
+        loaded: a model whose attention can be seen.
+        number, kind: of the attention, in the order in which they run.
+        fields: what it is called with.
+        recorder: is called with each tensor.
+
+    Raises:
+        MhavizError: the attention is built in a way that is not understood.
+    """
+    found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
+    inward: list[Projection] = []
+    within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
+    after: list[Projection] = []  # and what is after it
+    prefix = ""  # of names in the attention, once it has ended
+
+    def hook(running: int, module: nn.Module, observed: ObservedCall) -> None:
+        own = set(module.modules())
+        if not found:  # what another attention was called with is let go
+            inward[:] = [one for one in inward if one.module in own]
+        if running == number and isinstance(observed.call, AttentionCall):
+            assert observed.output is not None
+            found.append((observed.call, observed.output, module))
+
+    def keep(name: str, part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+        nonlocal prefix
+        if found and part is found[0][2]:
+            prefix = f"{name}."
+        weight = getattr(part, "weight", None)
+        if not (isinstance(weight, Tensor) and weight.ndim == 2 and args and _are_rows(args[0]) and _are_rows(made)):
+            return
+        projection = Projection(name, _role(name), part, args[0], made)
+        if not found and projection.role in ("Q", "K", "V", "QKV"):
+            inward.append(projection)
+        elif found and args[0].numel() == found[0][1].numel() and not after:
+            (after if prefix else within).append(projection)
+
+    with modules_hooked(loaded.model, keep):
+        run_hooked(loaded, fields, hook)
+    cannot = f"{loaded.type} makes queries, keys and values in a way that cannot be traced"
+    if not inward:
+        raise MhavizError(cannot)
+    call, output, _ = found.pop()
+    outward = within[-1:] or after[:1]  # gates come before
+    for ones in (inward, outward):
+        ones[:] = [replace(one, name=one.name.removeprefix(prefix)) for one in ones]
+    try:
+        with torch.no_grad(), recorder:
+            _tell(call, output, inward, outward, kind, recorder)
+    except ArgumentError as error:  # an axis that is not what it was
+        raise MhavizError(f"{cannot} ({error})") from error
+
+
+def _are_rows(x: object) -> bool:
+    """Whether these are features of tokens, of a batch."""
+    return isinstance(x, Tensor) and x.ndim == 3
+
+
+def _role(name: str) -> str:
+    last = name.rsplit(".")[-1].lower()
+    if any(fused in last for fused in _FUSED):
+        return "QKV"
+    return last[0].upper() if last[0] in "qkv" else name
+
+
+def _tell(
+    call: AttentionCall,
+    output: Tensor,
+    inward: Sequence[Projection],
+    outward: Sequence[Projection],
+    kind: Kind,
+    step: StepRecorder,
+) -> None:
+    read = {id(p.read): p.read for p in inward}
+    second = "E" if kind == "cross" else "Y"
+    names = {which: "X" if place == 0 else f"{second}{place if place > 1 else ''}" for place, which in enumerate(read)}
+    for name, x in zip(names.values(), read.values(), strict=True):
+        step.note()
+        if name == "X":
+            step("X = what the layer reads", x, "batch_size q_length d_model")
+        elif name == "E":
+            step("E = what the encoder has made", x, "batch_size k_length d_model")
+        else:
+            step(f"{name} = made of X by the layer", x, f"batch_size q_length features_of_{name}")
+    widths: dict[str, int] = {}
+    for p in inward:
+        step.note_fetched(p.module)
+        p.module(p.read)
+        heads = {"Q": call.query, "K": call.key, "V": call.value}.get(p.role)
+        length = "q_length" if p.role in ("Q", "QKV") else "k_length"
+        own = widths.setdefault(p.role, p.made.shape[2]) == p.made.shape[2]
+        axis = f"features_of_{p.role if own else p.name.split('.')[-1]}"  # made in two steps, as where they are small
+        if heads is not None and heads.shape[1] * heads.shape[3] == p.made.shape[2]:
+            axis = f"{'n_heads' if p.role == 'Q' else 'n_kv_heads'}·{'d_value' if p.role == 'V' else 'd_key'}"
+        step(f"{p.role} = {names[id(p.read)]} {p.name}", p.made, f"batch_size {length} {axis}")
+
+    kv_heads = "n_heads" if call.group == 1 else "n_kv_heads"
+    d_value = "d_key" if call.value.shape[-1] == call.query.shape[-1] else "d_value"
+    for role, x, axes in (
+        ("Q", call.query, "batch_size n_heads q_length d_key"),
+        ("K", call.key, f"batch_size {kv_heads} k_length d_key"),
+        ("V", call.value, f"batch_size {kv_heads} k_length {d_value}"),
+    ):
+        of, made = next(((p.role, p.made) for p in reversed(inward) if p.role in (role, "QKV")), ("X", inward[0].read))
+        step.note(made)
+        is_view = x.untyped_storage()._cdata == made.untyped_storage()._cdata
+        step(f"{role} heads = {of} as heads" + ", with positions" * (role != "V" and not is_view), x, axes)
+
+    scores = "batch_size n_heads q_length k_length"
+    S = step("S = scaled Q Kᵀ, −∞ where hidden", call.scores(), scores)
+    A = step("A = softmax(S)", call.weigh(S), scores)
+    call.mix(A)
+    step("H = A V", output, f"batch_size n_heads q_length {d_value}")
+    H = step("H swapped = swap n_heads, q_length", output.transpose(1, 2), f"batch_size q_length n_heads {d_value}")
+    H = step(f"concat = join n_heads × {d_value}", H.flatten(2), "batch_size q_length n_heads·d_value")
+    for p in outward:
+        step.note_fetched(p.module)
+        p.module(H)
+        axis = "d_model" if p.made.shape[2] == inward[0].read.shape[2] else "features_of_O"
+        step(f"O = concat {'.'.join(p.name.split('.')[-2:])}", p.made, f"batch_size q_length {axis}")
