@@ -31,13 +31,13 @@ from mhaviz.observe.axes import (
     unnamed,
     with_cut,
 )
+from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, put_layout, slice_of
 from mhaviz.observe.descent import FixedRows, are_rows_fixed
 from mhaviz.observe.functions import functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import Marks
 from mhaviz.observe.products import Product
-from mhaviz.observe.ways import WAYS, index_layout, layout_of_product, put_layout, slice_of
 
 
 class Layouts:
@@ -221,9 +221,9 @@ class Layouts:
         self._layouts.set(result, layout.with_axis(-2, tokens))
 
     def _after(self, done: Done) -> Layout | None:
-        way = WAYS.get(done.func)
-        if way is not None:
-            return way(self, done)
+        rule = AXIS_RULES.get(done.func)
+        if rule is not None:
+            return rule(self, done)
         layout = self.alike(done)
         if layout is None or done.attention is not None or keeps_places(done.func):
             return layout
@@ -347,6 +347,6 @@ _SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in 
 _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
-_STARTS = {*WAYS, *_CUTS}
+_STARTS = {*AXIS_RULES, *_CUTS}
 _SEVERAL = {F.multi_head_attention_forward, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
 """Functions that return a tensor of the same tokens as their first argument, and others."""

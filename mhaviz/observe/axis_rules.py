@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mhaviz.observe.layouts import Layouts
 
 
-Way = Callable[["Layouts", Done], Layout | None]
+AxisRule = Callable[["Layouts", Done], Layout | None]
 """Gives the layout of what a function has made."""
 
 
@@ -532,9 +532,9 @@ _TURNS = _ROLLS | frozenset(functions("flip"))
 _FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in functions(name)}
 _SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
 
-WAYS: dict[Any, Way] = {
-    func: way
-    for several, way in (
+AXIS_RULES: dict[Any, AxisRule] = {
+    func: rule
+    for several, rule in (
         (functions("view reshape view_as reshape_as flatten unflatten ravel squeeze unsqueeze"), _reshape),
         (functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
         ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
