@@ -547,7 +547,6 @@ AXIS_RULES: dict[Any, AxisRule] = {
         (functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
         (functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
         (functions("index_copy"), _index_copy),
-        (functions("cov corrcoef"), lambda axes, done: None),
         (functions("empty_like zeros_like ones_like full_like"), _take),
         (functions("masked_scatter"), put_layout),
         ([Tensor.copy_], _copy),
