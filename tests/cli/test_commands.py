@@ -77,6 +77,12 @@ def test_a_title_and_a_footnote_of_ones_own(study, tmp_path):
     assert lower < height or study == "report"
 
 
+def test_a_title_that_is_cut_is_said_to_be(mhaviz, tmp_path):
+    for title, is_cut in (("Mine", False), ("mine and yours " * 9, True)):
+        result = mhaviz("heatmap", "a b", "--width", "3in", "--title", title, "-o", str(tmp_path / "x.png"))
+        assert ("the title is cut" in result.err) == is_cut
+
+
 def test_completion_is_offered(mhaviz):
     assert "--install-completion" in mhaviz("--help").out
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from rich.cells import cell_len
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import cut, harmless, title_text
@@ -189,7 +189,10 @@ class Sheet(Figure):
         size = TITLE
         if whole > room + _HAIR:  # rather small than cut; letters are drawn a little wider than they measure
             size, room = max(0.96 * TITLE * room / whole, BODY), 0.97 * room
-        self.write(MARGIN, y, fit(shorten, _LONGEST_LINE, room, size, families, bold=True), size, bold=True)
+        shown = fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
+        if isinstance(title, str) and shown != longest:
+            self.notices.append(f"the title is cut; a larger {parameter('width')} shows all of it")
+        self.write(MARGIN, y, shown, size, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
         """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
