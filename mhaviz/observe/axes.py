@@ -36,7 +36,8 @@ class Origin:
         example: what was cut from another axis, with that axis: one of several examples; None: nothing.
         joined: what was joined to it, and it to: each axis, where it begins, and the length of all.
         source: what it was made of, in another number or among others; None: of nothing that is known.
-        added: of tokens, all sources of others that were added to each.
+        added: of tokens, all sources of others that were added to each; of features, others that were added to those of
+            all tokens alike.
         is_input: whether it is of what the program reads or has learned, and so made of nothing.
         is_fixed: of such, whether it is of parameters or constants.
         through: of features, the numbers of the attentions whose outputs they are made of.
@@ -268,19 +269,28 @@ def sum_of(layout: Layout, other: Layout) -> Layout:
     """The layout of a sum, such as of embeddings of tokens and of their types, or of what two layers have made."""
     if layout.axes is other.axes:
         return layout
-    axes = list(layout.axes)
-    for place, beside in enumerate(other.axes, len(axes) - len(other.axes)):  # which may be of fewer examples
+    axes, first = list(layout.axes), len(layout.axes) - len(other.axes)  # which may be of fewer examples
+    is_repeated = first > 0 or any(map(_is_repeated_along, axes[first:], other.axes))
+    for place, beside in enumerate(other.axes, first):
         if len(axes[place]) != 1:
             continue
         ((origin, n),), others, added = axes[place], origins_of(beside), frozenset[Origin]()
         if origin.maker is None and len(origin.added) < _MOST_ADDED:
             every = (one.replace(added=frozenset(), joined=()) for each in others for one in each.sources)
             added = frozenset(every) - origin.added - {origin}
+        elif is_repeated and origin.maker is not None:
+            added = frozenset(one for one in others if one.maker is not None)
         reads, through = reads_along(beside) - origin.reads, through_along(beside) - origin.through
         if reads or through or added:
             reads, through, added = origin.reads | reads, origin.through | through, origin.added | added
             axes[place] = ((origin.replace(reads=reads, through=through, added=added), n),)
     return layout._replace(axes=tuple(axes))
+
+
+def _is_repeated_along(axis: Axis, other: Axis) -> bool:
+    """Whether one of them is 1 long, or may be repeated, where the other has tokens."""
+    is_one = not origins_of(other) if origins_of(axis) else bool(axis) != bool(other)
+    return is_one or any(origin.is_lost for origin in origins_of(axis, other))
 
 
 def cut_layout(source: Layout, shape: Sequence[int], dim: Any = None) -> Layout:

@@ -238,9 +238,13 @@ class Layouts:
             layout = self._layouts.get(x)
             if layout is None:
                 continue
-            if layout.shape == shape and layout.are_scores:  # rather than of a mask
-                return layout
             (same if layout.shape == shape else others).append((x, layout))
+        scores = [(layout, layout.scores) for _, layout in same if layout.scores is not None]
+        if any(one.are_scores for _, one in scores):  # rather than of a mask, or of positions alone
+            is_lost = [any(origin.is_lost for origin in origins_of(*one.summed)) for _, one in scores]
+            ranks = zip(is_lost, [not one.are_scores for _, one in scores], range(len(scores)), strict=True)
+            layout, of = scores[min(ranks)[2]]
+            return layout._replace(scores=replace(of, are_scores=True))
         if same:
             several = [*same, *others] if done.func in _SUMS else same
             if len(several) == 1:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.observe.axes import Axis, Summed, are_made, cuts_along
+from mhaviz.observe.axes import Axis, Summed, are_made, cuts_along, origins_of
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled, scripted_followed
 from mhaviz.observe.descent import ALL_TOKENS, FixedRows, Sides
@@ -39,7 +39,7 @@ from mhaviz.observe.order import OWN_KEYS, Order, axes_at, order_of, place_of_qu
 from mhaviz.observe.products import Weighing
 from mhaviz.observe.replacing import scripted_as_written
 from mhaviz.observe.threads import threads_followed
-from mhaviz.observe.weights import Meeting, WeightsByHand
+from mhaviz.observe.weights import NO_PRODUCT, Meeting, WeightsByHand
 from mhaviz.observe.zeroing import zero_in_weights
 
 OnObserved = Callable[[Place, ObservedCall], int | None]
@@ -271,12 +271,14 @@ class Watch:
 
     def _observed_weights(self, met: Meeting) -> None:
         A, how = met.weights, met.how
+        scores = Summed(((),), False) if met.layout is None or met.layout.scores is None else met.layout.scores
+        if met.sides.are_fixed[0] and any(one.maker and one.added for one in origins_of(*scores.summed)):
+            met = replace(met, sides=replace(met.sides, are_fixed=(None, met.sides.are_fixed[1]), why=NO_PRODUCT))
 
         def arranged(place: Place) -> ObservedCall:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
             order = order_of(met.layout, met.places, met.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
-            scores = Summed(((),), False) if met.layout is None or met.layout.scores is None else met.layout.scores
             may_lack_heads = scores.are_pairs or met.sides.why or met.sides.are_fixed[0] is not False
             if may_lack_heads and not order.is_split:
                 axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"

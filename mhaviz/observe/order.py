@@ -20,8 +20,10 @@ from mhaviz.observe.axes import (
     Origin,
     Part,
     are_made,
+    are_tokens,
     cuts_along,
     has_features,
+    has_rows,
     origins_of,
     part_along,
     patches_along,
@@ -283,11 +285,13 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     heads |= {origin for origin in origins_of(*shared) if origin.maker is not None}
     own, called = origins_of(*layout.scores.summed), ""
     of_query = heads & origins_of(query) & own
+    if has_rows((query, key)) and all(one.maker is not None and n < one.size for one, n in query):  # of one query
+        heads, of_query = heads | origins_of(query), origins_of(query)
     if of_query == origins_of(query) and origins_of(key) & own:  # heads that read each other
         if of_query and origins_of(key) <= own:
             called = "head" if len(origins_of(*before, all_of=True)) > 1 else "row"
         heads, of_query = heads - of_query, set()
-    channels = has_features(origins_of(query) - own) and all(origin.maker is None for origin in own)
+    channels = has_features(origins_of(query) - own) and all(map(are_tokens, layout.scores.summed))
     order = Order(
         tuple(map(_named, before, sizes, repeat(heads))),
         _named(query, 1, heads) if of_query else (),
@@ -371,6 +375,10 @@ def _named(axis: Axis, size: int, heads: set[Origin]) -> tuple[tuple[int, bool],
     return tuple((n, origin in heads) for origin, n in axis) or ((size, False),)
 
 
+def _length(axis: Axis) -> int:
+    return math.prod(n for _, n in axis)
+
+
 def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis]) -> set[Origin] | None:
     """Where heads come from; None: that is not known."""
     own, others, of_query = (
@@ -384,7 +392,11 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
         heads = (parents & others) - of_query
     if heads:
         has_no_query = bool(of_query) and origins_of(query, all_of=True) <= heads
-        return None if has_no_query and any(origin.is_lost for origin in origins_of(key)) else heads
+        if has_no_query and any(origin.is_lost for origin in origins_of(key)) and _length(query) == _length(key):
+            raise MhavizError(
+                f"whether {_length(query)} rows and columns are heads, or one query of so many heads, is not known"
+            )
+        return heads
     is_lost = any(origin.is_lost for origin in others)
     if any(origin.maker is not None for origin in own):
         return None if is_lost else set()  # one head

@@ -272,7 +272,7 @@ class WeightsByHand:
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
         found = {are_rows_fixed([self.fixed.root(product.factors[number])]) for number in values}
         fixed = False if False in found else None if None in found else True
-        why = _NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
+        why = NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why, scores)
@@ -293,7 +293,7 @@ _UNMET = (
     "a softmax of queries times keys is not seen to meet values, by a product of matrices or a product and its sum, "
     "and is not drawn"
 )
-_NO_PRODUCT = (
+NO_PRODUCT = (
     "weighs rows by a softmax of scores not seen to be queries times keys, as in additive attention, pools or routers"
 )
 _IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
