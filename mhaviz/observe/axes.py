@@ -278,6 +278,7 @@ def sum_of(layout: Layout, other: Layout) -> Layout:
         if origin.maker is None and len(origin.added) < _MOST_ADDED:
             every = (one.replace(added=frozenset(), joined=()) for each in others for one in each.sources)
             added = frozenset(every) - origin.added - {origin}
+            added = added if len(added) < _MOST_ADDED else frozenset()
         elif is_repeated and origin.maker is not None:
             added = frozenset(one for one in others if one.maker is not None)
         reads, through = reads_along(beside) - origin.reads, through_along(beside) - origin.through

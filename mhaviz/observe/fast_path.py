@@ -28,7 +28,7 @@ _local = threading.local()
 def beside_fast_path(
     is_ours: Callable[[Any], bool], miss: Callable[[str], None], on_result: Callable[[Any, Any], None]
 ) -> Iterator[None]:
-    """Handler at these layers beside what they compute.
+    """Also run these layers where their functions are seen.
 
     Args:
         is_ours: whether a mode is a recording's: the program's own keep PyTorch from its fast path as well.

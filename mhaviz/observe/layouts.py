@@ -14,6 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.observe.axes import (
     Cut,
     Layout,
+    Origin,
     Part,
     are_tokens,
     cut_layout,
@@ -90,8 +91,9 @@ class Layouts:
             return False
         sums = layout.scores.summed, [layout.axes[place] for place in places]
         origins = [origins_of(*axes) for axes in sums]
+        is_made = any(one.maker is not None for one in origins_of(*layout.axes))
         is_known = not any(
-            one.is_lost or (one.given and one.maker is None and one.given[0] == one.given[1] - 1)
+            one.is_lost or (one.maker is None and _may_be_features(one, is_made))
             for several in origins
             for one in several
         )
@@ -255,6 +257,11 @@ class Layouts:
             return None
         dim = done.kwargs.get("dim", done.args[1] if len(done.args) > 1 else None)
         return cut_layout(others[0][1], shape, dim)
+
+
+def _may_be_features(origin: Origin, is_made: bool) -> bool:
+    """Whether an axis was the last of a tensor that was given; of an image it is none where others are features."""
+    return origin.given is not None and origin.given[0] == origin.given[1] - 1 and not (is_made and origin.given[1] > 3)
 
 
 def _has_axes(x: Any) -> bool:

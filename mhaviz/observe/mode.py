@@ -167,7 +167,7 @@ class Watch:
         return handler
 
     def end(self) -> None:
-        """Handler at nothing any more, in whatever thread."""
+        """Stop observing, in every thread."""
         self.is_active = False
 
     def _in_thread(self) -> Callable[[], Any]:
