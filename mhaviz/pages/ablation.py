@@ -1,13 +1,27 @@
-"""What changes without each head: a layers × heads panel of each number, and the heads ranked."""
+"""What changes without each head: the heads ranked, and a layers × heads panel of each number."""
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
 from mhaviz.inputs.probes import RandomRepeats
+from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Block, Page, Panels, Text
-from mhaviz.pages.head_numbers import Measure, Order, known_measures, layers_by_heads, ranking_table, reading_text
+from mhaviz.pages.head_numbers import (
+    Measure,
+    Order,
+    count_heads,
+    heads_subtitle,
+    heads_title,
+    known_measures,
+    layers_by_heads,
+    ranked_measure,
+    ranking_dots,
+    ranking_table,
+    reading_text,
+)
 from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
@@ -40,14 +54,25 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long), ablation.source.remark]))
     reading = reading_text([kind.change.mean for kind in ablation.kinds], "no such head, or not zeroed")
 
+    ranked = ranked_measure(ablation.kinds, order, every)
+    ranking = ablation.kinds, order, every, "", ablation.replicates, texts
+
     def panels(kind: HeadEffects) -> Panels:
         means = {measure.name: kind.number(measure.name).mean for measure in measures}
         first = order.column if order.column in means else EFFECTS[0]
-        return layers_by_heads(kind.kind, kind.layers, means, scales, first, len(means), _subtitle(ablation, kind))
+        title = KIND_NAMES[kind.kind] if len(ablation.kinds) > 1 else ""
+        return layers_by_heads(title, kind.layers, means, scales, first)
 
-    table = ranking_table(ablation.kinds, order, every, "", ablation.replicates, texts)
-    blocks: tuple[Block, ...] = (*map(panels, ablation.kinds), table, *([Text(about, "quiet")] if about else []))
-    return Page("", blocks, ablation.source.footnote, reading)
+    blocks: tuple[Block, ...] = (
+        heads_subtitle(ablation.kinds, partial(_subtitle, ablation)),
+        *ranking_dots(*ranking),
+        *map(panels, ablation.kinds),
+        *(Text((f"{m.name}: {m.meaning}",), "quiet", "drawn") for m in measures if m != ranked),
+        ranking_table(*ranking, "listed"),
+        *([Text(about, "quiet")] if about else []),
+    )
+    title = heads_title([kind.kind for kind in ablation.kinds], count_heads(ablation.kinds))
+    return Page(title, blocks, ablation.source.footnote, reading)
 
 
 def _scale(ablation: Ablation, name: str) -> Scale:

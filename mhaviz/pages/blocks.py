@@ -1,5 +1,6 @@
 """The blocks that a page is made of. Who draws them, on paper or in the terminal, adds no words of its own."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -182,6 +183,45 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class Dot:
+    """One number of a ranking.
+
+    Attributes:
+        name: what it is of, "L0 H2".
+        value: the number.
+        low, high: the ends of its interval; NaN: not known.
+        chance: what it is by chance; NaN: not known.
+    """
+
+    name: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    chance: float = math.nan
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Ranked numbers, one a row: a dot with its interval as a whisker, beside a grey line at chance.
+
+    Attributes:
+        title: stands over them.
+        dots: from the first on.
+        label: what the numbers are.
+        text: how one is written.
+        notes: what whiskers and lines mean.
+    """
+
+    where: ClassVar[Where] = "drawn"
+
+    title: str
+    dots: tuple[Dot, ...]
+    label: str
+    text: Callable[[float], str]
+    notes: str = ""
+
+
+@dataclass(frozen=True)
 class Heads:
     """The heads of a map side by side, or of one map in several layers, a row of heads a layer, on one scale.
 
@@ -226,13 +266,12 @@ class Panels:
 
     Attributes:
         title: over all of them; "" beside other pictures.
-        subtitle: what they are over, "means over 1,000 sentences", of a title that is plain text: stands after it, or
-            below it if both have no room on one line.
         is_main: whether this is what the page is of, whose title somebody may replace.
         rows, columns: of each.
         across: how many stand side by side.
         names: of the rows and the columns, where paper has room for them.
-        first: the title of the one that stands first where some have no room; "": all are shown.
+        first: the title of the one that stands first where some have no room; "": all are shown. Numbers of heads have
+            it: their scales differ, and stand in the titles.
         ids: of the rows, which paper writes before their labels; empty: they have none.
     """
 
@@ -244,19 +283,13 @@ class Panels:
     names: tuple[str, str] = ("", "")
     first: str = ""
     ids: tuple[int, ...] = ()
-    subtitle: str = ""
     is_main: bool = True
     where: Where = "everywhere"
 
     @property
-    def whole_title(self) -> Title | str:
-        """The title and the subtitle on one line."""
-        return f"{self.title}, {self.subtitle}" if self.subtitle else self.title
-
-    @property
     def scales(self) -> tuple[Scale, ...]:
-        """Those that have a name, each once, in the order of the panels."""
-        return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
+        """Those that have a name, each once, in the order of the panels; none that stand in the titles."""
+        return () if self.first else tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
 
 
 @dataclass(frozen=True)
@@ -276,7 +309,7 @@ class Grid:
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
-Block = Text | Table | Curves | Heads | Panels | Grid
+Block = Text | Table | Curves | Dots | Heads | Panels | Grid
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -5,8 +5,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Panels, Table, Text
-from mhaviz.pages.head_numbers import key_columns, layers_by_heads, reading_text
+from mhaviz.pages.head_numbers import heads_subtitle, heads_title, key_columns, layers_by_heads, reading_text
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import bits_text, counted, left_out_text
@@ -14,44 +15,39 @@ from mhaviz.results.corpus_difference import CorpusDifference, HeadDivergence, K
 
 _MOST_ROWS = 16  # of the table
 
-_NAMES = {"mean": "mean", "spread": "spread", "largest": "largest row"}
-"""What each number is called, over its panel and its column."""
-
 
 @shown(CorpusDifference)
 def corpus_difference_page(d: CorpusDifference) -> Page:
-    """Means and spreads share one scale, from 0 to the largest of them; the largest rows have their own."""
-    scales = _scales(d)
+    """Means, spreads and the largest rows, each on a scale of its own, and the heads ranked."""
+    scales, several = _scales(d), len(d.kinds) > 1
     left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
+
+    def panels(kind: KindDivergence) -> Panels:
+        known = {name: values for name, values in _numbers(kind).items() if not np.isnan(values).all()}
+        return layers_by_heads(KIND_NAMES[kind.kind] if several else "", kind.layers, known, scales, "mean")
+
     blocks: tuple[Block, ...] = (
-        *(_panels(kind, scales) for kind in d.kinds),
+        heads_subtitle(d.kinds, _subtitle),
+        *map(panels, d.kinds),
         ranking_table(d),
         Text(left_out, "quiet", "listed"),
     )
-    return Page("", blocks, d.source.footnote, "; ".join([_reading_text(d), *left_out]))
-
-
-def _panels(kind: KindDivergence, scales: dict[str, Scale]) -> Panels:
-    known = {_NAMES[name]: values for name, values in _numbers(kind).items() if not np.isnan(values).all()}
-    named = {_NAMES[name]: scale for name, scale in scales.items()}
-    return layers_by_heads(kind.kind, kind.layers, known, named, "mean", len(known), _subtitle(kind))
+    title = heads_title([kind.kind for kind in d.kinds], len(d.ranking))
+    return Page(title, blocks, d.source.footnote, "; ".join([_reading_text(d), *left_out]))
 
 
 def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:
-    return {"mean": kind.mean, "spread": kind.spread, "largest": kind.largest}
+    """What stands over each panel, and its values."""
+    return {"mean": kind.mean, "spread": kind.spread, "largest row": kind.largest}
 
 
 def _scales(d: CorpusDifference) -> dict[str, Scale]:
     """From 0 to the largest number, or to 1 where nothing differs."""
-    tops = {
-        name: max((float(np.nanmax(_numbers(kind)[name], initial=0.0)) for kind in d.kinds), default=0.0)
-        for name in _NAMES
-    }
-    both = max(tops["mean"], tops["spread"]) or 1.0
-    scale = Scale(high=both, decimals=decimals_of(both), name="mean and spread, bits")
-    largest = tops["largest"] or 1.0
-    of_rows = Scale(high=largest, decimals=decimals_of(largest), name="largest row, bits")
-    return {"mean": scale, "spread": scale, "largest": of_rows}
+    scales = {}
+    for name in ("mean", "spread", "largest row"):
+        top = max((float(np.nanmax(_numbers(kind)[name], initial=0.0)) for kind in d.kinds), default=0.0) or 1.0
+        scales[name] = Scale(high=top, decimals=decimals_of(top), name=f"{name}, bits")
+    return scales
 
 
 def _subtitle(kind: KindDivergence) -> str:

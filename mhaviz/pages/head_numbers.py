@@ -1,22 +1,33 @@
 """Numbers of heads on a page: a layers × heads panel of each, and the heads ranked in a table."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, Kind
-from mhaviz.pages.blocks import Column, Panels, Table, Where
+from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table, Text, Where
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.results.axis import Axis
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
 
 IN_MODEL_ORDER = "layer"
-CHANCE = "chance: of a head that weighs all keys alike"
+_CHANCE = "chance: of a head that weighs all keys alike"
+_GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
+_WHISKER = "whisker: 95 % of the means of {:,} bootstrap replicates over {}"
 _SIDES = "layer", "head"
+
+
+class _OfKind(Protocol):
+    @property
+    def kind(self) -> Kind: ...
+
+
+_AnyKind = TypeVar("_AnyKind", bound=_OfKind)
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,7 @@ def _low_first(order: Order, measures: Sequence[Measure]) -> bool:
 
 def ranking_heading(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> str:
     """ "heads by entropy, lowest first: 16 of 144"."""
-    heads, low_first = sum(1 for kind in kinds for _ in kind.heads()), _low_first(order, measures)
+    heads, low_first = count_heads(kinds), _low_first(order, measures)
     of = f": {order.most:,} of {heads:,}" if order.most is not None and order.most < heads else ""
     if order.column == IN_MODEL_ORDER:
         return f"heads in the order of the model, {'first' if low_first else 'last'} layer first{of}"
@@ -170,7 +181,7 @@ def ranking_table(
         *[Column("95 %", first.interval)] * has_interval,
         *(Column(measure.name, measure.spread) for measure in others),
     )
-    notes = [CHANCE] * any(map(any, chances.values()))
+    notes = [_CHANCE] * any(map(any, chances.values()))
     if replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in kinds):
         notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
     notes += [f"{measure.name}: {measure.told(weight)}" for measure in (first, *others)]
@@ -194,22 +205,58 @@ def _chance(kind: HeadsOfKind, measure: Measure) -> tuple[float, float] | None:
     return None if chance is None or not np.isfinite(chance).any() else (float(np.nanmean(chance)), math.nan)
 
 
+def ranked_measure(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> Measure:
+    """The number that heads are ordered by; the first one where they stand in the order of the model."""
+    known = known_measures(kinds, measures)
+    return next((measure for measure in known if measure.name == order.column), known[0])
+
+
+def ranking_dots(
+    kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure], weight: str, replicates: int, texts: str
+) -> list[Dots]:
+    """The heads of ``ranking_table`` as dots, of the number that they are ordered by; none where nothing is known."""
+    measure, dots = ranked_measure(kinds, order, measures), []
+    for head in ranked(kinds, order, measures)[: order.most]:
+        if pair := head.spread(measure.name):
+            name = f"{head.of.kind} {head.name}" if len(kinds) > 1 else head.name
+            chance = getattr(head.of.number(measure.name), "chance", None)
+            at = math.nan if chance is None else float(chance[head.row, head.column])
+            dots.append(Dot(name, pair[0], *(head.interval(measure.name) or (math.nan, math.nan)), at))
+    notes = [_WHISKER.format(replicates, texts)] * any(not math.isnan(dot.low) for dot in dots)
+    notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
+    heading, label = ranking_heading(kinds, order, measures), f"{measure.name}: {measure.told(weight)}"
+    return [Dots(heading, tuple(dots), label, measure.text, "; ".join(notes))] if dots else []
+
+
+def heads_title(kinds: Sequence[Kind], n_heads: int) -> str:
+    """ "self-attention: 72 heads"; of several kinds "self-attention, source-target attention: 16 heads"."""
+    return f"{', '.join(KIND_NAMES[kind] for kind in kinds)}: {counted(n_heads, 'head')}"
+
+
+def count_heads(kinds: Sequence[HeadsOfKind]) -> int:
+    """Those of all kinds."""
+    return sum(1 for kind in kinds for _ in kind.heads())
+
+
+def heads_subtitle(kinds: Sequence[_AnyKind], about: Callable[[_AnyKind], str]) -> Text:
+    """What the numbers of each kind are means over."""
+    texts = list(map(about, kinds))
+    if len(set(texts)) > 1:
+        texts = [f"{KIND_NAMES[kind.kind]}: {text}" for kind, text in zip(kinds, texts, strict=True)]
+    return Text(tuple(dict.fromkeys(texts)), "subtitle")
+
+
 def layers_by_heads(
-    kind: Kind,
+    title: str,
     layers: Sequence[int],
     numbers: Mapping[str, NDArray[np.float64]],
     scales: Mapping[str, Scale],
     first: str,
-    across: int,
-    subtitle: str,
-    prefix: str = "",
 ) -> Panels:
-    """A panel of each number, (n_layers, n_heads), of one kind of attention; the others are as in ``Panels``."""
+    """A panel of each number, (n_layers, n_heads), of one kind of attention; title and first are as in ``Panels``."""
     panels = tuple(Panel(name, values.astype(np.float32), scales[name]) for name, values in numbers.items())
-    one = panels[0].values
-    title = f"{prefix}{KIND_NAMES[kind]}: {counted(int(np.isfinite(one).sum()), 'head')}"
-    rows, columns = Axis.of(map(str, layers)), Axis.of(map(str, range(one.shape[1])))
-    return Panels(title, panels, rows, columns, min(across, len(panels)), _SIDES, first, subtitle=subtitle)
+    rows, columns = Axis.of(map(str, layers)), Axis.of(map(str, range(panels[0].values.shape[1])))
+    return Panels(title, panels, rows, columns, len(panels), _SIDES, first)
 
 
 def reading_text(numbers: Sequence[NDArray[np.float64]], blank: str = "no such head") -> str:

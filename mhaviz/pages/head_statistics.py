@@ -1,22 +1,21 @@
-"""What every head looks at: a layers × heads panel of each number, and the heads ranked."""
+"""What every head looks at: the heads ranked, and a layers × heads panel of each number."""
 
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.blocks import Block, Page, Panels, Text
-from mhaviz.pages.head_distributions import distribution_panels
-from mhaviz.pages.head_distributions import reading_text as distribution_text
 from mhaviz.pages.head_numbers import (
-    CHANCE,
-    Head,
     Measure,
     Order,
+    count_heads,
+    heads_subtitle,
+    heads_title,
     known_measures,
     layers_by_heads,
-    ranked,
+    ranked_measure,
+    ranking_dots,
     ranking_table,
 )
 from mhaviz.pages.head_numbers import reading_text as panels_text
@@ -26,10 +25,7 @@ from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
 from mhaviz.results.head_statistics import OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.results.quantity import NORM
 
-_UP_TO_1 = ("weight", "share")
 _OF_MANY = ("sink", *OF_A_NEEDLE)
-_DISTRIBUTIONS = 6  # heads
-_ACROSS = 5  # panels side by side: two rows of ten, and cells of one size where there are several kinds
 
 MEASURES = (
     Measure("entropy", "−Σ a ln a of a row of {weight}s a, in nats", "entropy, nats", low_first=True),
@@ -55,20 +51,28 @@ USUAL_ORDER = Order(MEASURES[0].name)
 
 @shown(HeadStatistics, HEAD_SUFFIXES)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
-    """The means of all numbers; weights share one scale, from 0 to 1, entropy and distance have their own."""
+    """The heads ranked by one number, and the means of all numbers, each on a scale of its own."""
     s, scales, weight = statistics, measure_scales(statistics), weight_text(statistics)
-    meanings = (f"{measure.name}: {measure.told(weight)}" for measure in known_measures(s.kinds, MEASURES))
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s.too_long)))
     texts = f"{one_text(s.probe, s.is_recorded)}s"
+    ranking = s.kinds, order, MEASURES, weight, s.replicates, texts
+
+    def panels(kind: HeadAverages) -> Panels:
+        known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
+        title = KIND_NAMES[kind.kind] if len(s.kinds) > 1 else ""
+        return layers_by_heads(title, kind.layers, known, scales, order.column)
+
     blocks: tuple[Block, ...] = (
-        *(_panels(s, kind, scales, order) for kind in s.kinds),
-        *_distributions(s, order),
-        Text((*chance_texts(s), "; ".join(meanings)), "quiet", "drawn"),
-        ranking_table(s.kinds, order, MEASURES, weight, s.replicates, texts, "listed"),
+        heads_subtitle(s.kinds, partial(_subtitle, s)),
+        *ranking_dots(*ranking),
+        *map(panels, s.kinds),
+        Text((_meanings(s, ranked_measure(s.kinds, order, MEASURES)),), "quiet", "drawn"),
+        ranking_table(*ranking, "listed"),
         Text((*counts, *sink_texts(s), *filter(None, [s.source.remark])), "quiet"),
         Text(left_out, "quiet", "listed"),
     )
-    return Page("", blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]))
+    title = _prefix(s) + heads_title([kind.kind for kind in s.kinds], count_heads(s.kinds))
+    return Page(title, blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]))
 
 
 def weight_text(statistics: HeadStatistics) -> str:
@@ -76,71 +80,25 @@ def weight_text(statistics: HeadStatistics) -> str:
     return "share" if statistics.are_of_norms else "weight"
 
 
-def _panels(statistics: HeadStatistics, kind: HeadAverages, scales: dict[str, Scale], order: Order) -> Panels:
-    known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
-    about = _subtitle(statistics, kind), _prefix(statistics)
-    return layers_by_heads(kind.kind, kind.layers, known, scales, order.column, _ACROSS, *about)
-
-
 def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
-    """The scale of each number, one for all kinds: weights and shares from 0 to 1, the others up to the largest."""
+    """The scale of each number, one for all kinds: from 0 to the largest."""
     ends = {}
     for measure in known_measures(statistics.kinds, MEASURES):
         largest = max(float(np.nanmax(kind.number(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
-        if measure.unit in _UP_TO_1:
-            high, name = 1.0, "share of norms" if statistics.are_of_norms else "weight, share"
-        else:
-            high, name = largest or 1.0, measure.unit
-        ends[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True, name=name)
+        ends[measure.name] = Scale(high=largest or 1.0, decimals=measure.decimals, zeros=True, name=measure.unit)
     return ends
 
 
-def _distributions(statistics: HeadStatistics, order: Order) -> list[Block]:
-    """Of the number that heads are ordered by, of the first heads; none of a single sentence."""
-    kinds = statistics.kinds
-    known = known_measures(kinds, MEASURES)
-    measure = next((measure for measure in known if measure.name == order.column), known[0])
-    every = ranked(kinds, replace(order, column=measure.name), MEASURES)
-    heads = [head for head in every[: min(order.most or _DISTRIBUTIONS, _DISTRIBUTIONS)] if head.spread(measure.name)]
-    rows = {_label(head, measure, len(kinds) > 1): _counts(head, measure) for head in heads}
-    if all(counts.sum() < 2 for counts in rows.values()):
-        return []
-    there = np.logical_or.reduce([kind.number(measure.name).counts.any(axis=(0, 1)) for kind in kinds])
-    n_bins, one = int(np.flatnonzero(there)[-1]) + 1, one_text(statistics.probe, statistics.is_recorded)
-    panels = distribution_panels(measure.name, rows, n_bins, one, len(every))
-    has_interval = len(kinds) == 1 and any(head.interval(measure.name) for head in heads)
-    return [panels, Text((distribution_text(has_interval),), "quiet", "drawn")]
-
-
-def _counts(head: Head, measure: Measure) -> NDArray[np.int64]:
-    """How many sentences have a number in each bin, (n_bins,)."""
-    counts: NDArray[np.int64] = head.of.number(measure.name).counts[head.row, head.column]
-    return counts
-
-
-def _label(head: Head, measure: Measure, has_kind: bool) -> str:
-    """ "L3 H5  0.53, 0.51–0.55"; beside a kind the mean alone: figures cut longer labels in their middle."""
-    number, ends = head.spread(measure.name), head.interval(measure.name)
-    named = f"{head.name}  {measure.text(number[0]) if number else ''}"
-    if has_kind:
-        return f"{head.of.kind} {named}"
-    return f"{named}, {measure.interval(ends)}" if ends else named
-
-
-def chance_texts(statistics: HeadStatistics) -> list[str]:
-    """Of each kind, what each number is by chance: "chance, …: entropy 2.31, distance 3.4 to 5.1, …"."""
-    return [text for kind in statistics.kinds if (text := _chance_text(statistics, kind))]
-
-
-def _chance_text(statistics: HeadStatistics, kind: HeadAverages) -> str:
-    numbers = []
-    for measure in MEASURES:
-        chance = kind.number(measure.name).chance
-        if np.isfinite(chance).any():
-            ends = dict.fromkeys(measure.text(float(end)) for end in (np.nanmin(chance), np.nanmax(chance)))
-            numbers.append(f"{measure.name} {' to '.join(ends)}")
-    of = f"{kind.kind}, " if len(statistics.kinds) > 1 else ""
-    return f"{of}{CHANCE}: {', '.join(numbers)}" if numbers else ""
+def _meanings(statistics: HeadStatistics, ranked: Measure) -> str:
+    """What the other numbers are, and are by chance: "previous: weight on the token before, 0.07 by chance"."""
+    weight, texts = weight_text(statistics), []
+    for measure in (other for other in known_measures(statistics.kinds, MEASURES) if other != ranked):
+        chances = [kind.number(measure.name).chance for kind in statistics.kinds]
+        known = np.concatenate([chance[np.isfinite(chance)] for chance in chances])
+        ends = dict.fromkeys(measure.text(float(end)) for end in (known.min(), known.max())) if known.size else ()
+        by_chance = f", {' to '.join(ends)} by chance" if ends else ""
+        texts.append(f"{measure.name}: {measure.told(weight)}{by_chance}")
+    return "; ".join(texts)
 
 
 def sink_texts(statistics: HeadStatistics) -> list[str]:

@@ -66,6 +66,16 @@ class Scale:
         """Whether 0 lies inside it."""
         return self.low < 0 < self.high
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The lowest and the highest number in three digits: "0", "2.51"."""
+        return f"{self.low:.3g}", f"{self.high:.3g}"
+
+    @property
+    def range_text(self) -> str:
+        """Both in one text: "0–2.51"; "-0.3 to 0.3", as a dash before a sign would be one too many."""
+        return (" to " if self.low < 0 else "–").join(self.ends)
+
     def coloured(self, colormap: str) -> "Scale":
         """The same numbers in these colours; ink, which has no middle, is for numbers of one sign."""
         return self if colormap == INK and self.has_two_signs else replace(self, colormap=colormap)

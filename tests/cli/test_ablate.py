@@ -33,7 +33,7 @@ def ablate(mhaviz, folder, monkeypatch):
 def test_a_head_that_others_need_stands_first(ablate, folder):
     result = ablate("-o", "a.png", "-o", "a.csv", "-o", "a.json")
     assert (result.status, "saved a.png" in result.err) == (0, True)
-    assert "4 heads, each zeroed by itself, means over 8 sentences, 168 tokens" in " ".join(result.out.split())
+    assert "4 heads each zeroed by itself, means over 8 sentences, 168 tokens" in " ".join(result.out.split())
     found = json.loads((folder / "a.json").read_text())
     assert found["prediction"] == "next token"
     lines = list(csv.DictReader((folder / "a.csv").read_text().splitlines()))

@@ -339,7 +339,7 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     command = ("diff", shaken_folder, "shaken", "--file", "t.txt", "--device", "cpu")
     result = mhaviz(*command, "-o", "d.png", "-o", "d.json", "--dpi", "40")
     assert result.status == 0, result.err
-    assert result.out.startswith("self-attention: 8 heads, divergence of two models over 3 sentences, ")
+    assert result.out.startswith("self-attention: 8 heads\ndivergence of two models over 3 sentences, ")
     data = json.loads(Path("d.json").read_text())
     means = [head["mean"] for head in data["ranking"]]
     assert (len(means), data["unit"], means) == (8, "bits", sorted(means, reverse=True))
@@ -366,7 +366,7 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
             2,
             "--name: for saved maps, and these are models",
         ),
-        (("{0}", "shaken", "--file", "t.txt", "--width", "3in"), 2, "--width: for saved maps"),
+        (("{0}", "shaken", "--file", "t.txt", "--vmax", "0.5"), 2, "--vmax: for saved maps"),
         (("{0}", "shaken", "--file", "t.txt", "-o", "x.html"), 2, ".html: for saved maps"),
         (
             ("{0}", "shaken", "--file", "t.txt", "-o", "x.npz"),

@@ -3,38 +3,30 @@ from dataclasses import fields, replace
 from io import StringIO
 
 import numpy as np
-import pytest
-from rounding import rounding
 
-from mhaviz.pages.blocks import Panels
-from mhaviz.pages.head_distributions import distribution_panels
+from mhaviz.pages.blocks import Dots, Panels
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.head_statistics import head_statistics_page
-from mhaviz.results.head_statistics import N_BINS, STATISTICS
 from mhaviz.views.data import document, write_json
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
 
-CLOSE = rounding()
-
 
 def parts(statistics):
-    """The panels of each kind, by their titles, and the names of the scales beside the first."""
-    page = head_statistics_page(statistics)
-    blocks = [block for block in page.blocks if isinstance(block, Panels) and len(block.panels) > 1]
-    return [{panel.title: panel for panel in b.panels} for b in blocks], [scale.name for scale in page.bars(blocks[0])]
+    """The panels of each kind, by their titles."""
+    blocks = [block for block in head_statistics_page(statistics).blocks if isinstance(block, Panels)]
+    return [{panel.title: panel for panel in block.panels} for block in blocks]
 
 
-def test_scales(random_heads):
+def test_each_number_has_a_scale_that_all_kinds_share(random_heads):
     statistics = random_heads(kinds=("self", "cross"))
-    (of_self, of_cross), bars = parts(statistics)
-    weights = [name for name in STATISTICS[2:] if name in of_self]
-    assert {(of_self[name].scale.low, of_self[name].scale.high) for name in weights} == {(0.0, 1.0)}
-    for name, kinds in (("entropy", statistics.kinds), ("distance", statistics.kinds[:1])):
-        assert of_self[name].scale.high == max(kind.number(name).mean.max() for kind in kinds)
-    assert bars == ["entropy, nats", "distance, tokens", "weight, share"]
-    assert parts(random_heads(kinds=("cross",)))[1] == ["entropy, nats", "weight, share"]
+    of_self, of_cross = parts(statistics)
     assert list(of_cross) == ["entropy", "first", "separators", "sink"]
+    for name in of_self:
+        kinds = statistics.kinds if name in of_cross else statistics.kinds[:1]
+        scale = of_self[name].scale
+        assert (scale.low, scale.high) == (0.0, max(kind.number(name).mean.max() for kind in kinds))
+        assert name not in of_cross or of_cross[name].scale == scale
     np.testing.assert_array_equal(of_cross["first"].values, statistics.kinds[1].first.mean.astype(np.float32))
 
 
@@ -42,9 +34,7 @@ def test_norms_are_said_to_be_norms(random_heads):
     weights = random_heads()
     norms = replace(weights, source=replace(weights.source, details={**weights.source.details, "show": "norms"}))
     pages = [head_statistics_page(statistics) for statistics in (norms, weights)]
-    titles = [next(block.title for block in page.blocks if isinstance(block, Panels)) for page in pages]
-    assert titles[0] == f"norms of {titles[1]}"
-    assert parts(norms)[1][-1] == "share of norms"
+    assert pages[0].title == f"norms of {pages[1].title}"
     assert [document(statistics)["quantity"] for statistics in (norms, weights)] == ["norm", "weight"]
     assert {row["quantity"] for row in norms.rows()} == {"norm"}
     assert list(norms.to_dataframe().quantity.unique()) == ["norm"]
@@ -62,7 +52,7 @@ def test_heads_that_look_nowhere_else_have_a_scale(random_heads):
     statistics = random_heads()
     (kind,) = statistics.kinds
     zero = replace(kind.entropy, mean=np.zeros((2, 3)))
-    ((panels,), _) = parts(replace(statistics, kinds=(replace(kind, entropy=zero),)))
+    (panels,) = parts(replace(statistics, kinds=(replace(kind, entropy=zero),)))
     assert panels["entropy"].scale.high == 1.0
 
 
@@ -92,34 +82,37 @@ def test_a_page_for_the_browser_has_intervals_and_chance(random_heads):
         np.testing.assert_array_equal(found, getattr(statistics.kinds[0].induction, part))
 
 
-def test_the_distribution_is_of_the_first_heads(random_heads):
+def dots_of(statistics, *order):
+    return next(block for block in head_statistics_page(statistics, *order).blocks if isinstance(block, Dots))
+
+
+def test_dots_are_the_first_heads_with_their_intervals_and_chance(random_heads):
     statistics = random_heads(3, 4)
-    page = head_statistics_page(statistics, Order("first"))
-    _, panels = (block for block in page.blocks if isinstance(block, Panels))
-    assert panels.title == "distribution of first over sentences: 6 of 12 heads"
+    dots = dots_of(statistics, Order("first", most=5))
     first = statistics.kinds[0].first
-    row, column = np.unravel_index(first.mean.argmax(), first.mean.shape)
-    low, high = first.low[row, column], first.high[row, column]
-    label = f"L{row} H{column}  {first.mean.max():.2f}, {low:.2f}–{high:.2f}"
-    assert panels.rows.tokens.texts[0] == label
-    expected = first.counts[row, column] / first.counts[row, column].sum()
-    (drawn,) = panels.panels
-    np.testing.assert_allclose(drawn.values[0], expected[: drawn.values.shape[1]], rtol=CLOSE)
-    assert drawn.values.sum() == pytest.approx(len(panels.rows))
+    places = np.argsort(-first.mean, axis=None)[:5]
+    rows, columns = np.unravel_index(places, first.mean.shape)
+    assert [dot.name for dot in dots.dots] == [f"L{row} H{column}" for row, column in zip(rows, columns, strict=True)]
+    for name, numbers in (("value", first.mean), ("low", first.low), ("high", first.high), ("chance", first.chance)):
+        assert [getattr(dot, name) for dot in dots.dots] == numbers[rows, columns].tolist()
+    assert (dots.title, dots.label) == ("heads by first, highest first: 5 of 12", "first: weight on the first token")
+    assert "bootstrap replicates over sentences; grey line: chance" in dots.notes
 
 
-def test_many_bins_are_drawn_as_pairs():
-    counts = np.arange(1, N_BINS + 1)
-    panels = distribution_panels("first", {"0.0": counts}, N_BINS - 1, "sentence", 1)
-    np.testing.assert_allclose(panels.panels[0].values[0], (counts[::2] + counts[1::2]) / counts.sum(), rtol=CLOSE)
-    assert panels.columns.tokens.texts[:3] == ("0", "0.05", "0.1")
+def test_dots_of_several_kinds_name_them(random_heads):
+    names = [dot.name.split()[0] for dot in dots_of(random_heads(2, 2, ("self", "cross")), Order("entropy")).dots]
+    assert (names.count("self"), names.count("cross")) == (4, 4)
 
 
-def test_no_distribution_of_a_single_sentence(random_heads):
-    statistics = random_heads()
+def test_heads_without_the_number_have_no_dot(random_heads):
+    assert len(dots_of(random_heads(2, 2, ("self", "cross")), Order("previous")).dots) == 4
+
+
+def test_no_whisker_without_an_interval(random_heads):
+    statistics = random_heads(1, 1)
     (kind,) = statistics.kinds
-    counts = np.zeros_like(kind.first.counts)
-    counts[..., 2] = 1
-    alone = replace(statistics, kinds=(replace(kind, first=replace(kind.first, counts=counts)),))
-    page = head_statistics_page(alone, Order("first"))
-    assert len([block for block in page.blocks if isinstance(block, Panels)]) == 1
+    nothing = np.full((1, 1), np.nan)
+    without = replace(kind, entropy=replace(kind.entropy, low=nothing, high=nothing))
+    dots = dots_of(replace(statistics, kinds=(without,)))
+    assert np.isnan([dots.dots[0].low, dots.dots[0].high]).all()
+    assert "whisker" not in dots.notes

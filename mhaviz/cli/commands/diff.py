@@ -149,7 +149,7 @@ def diff(
         return
     of_maps = [
         *(option for option in given(array) if option != "--kind"),
-        *(option for option in given(looks) if option in ("--vmax", "--width")),
+        *(option for option in given(looks) if option == "--vmax"),
         *(["--head"] if head else []),
         *(["--layer twice"] if layer and len(layer) > 1 else []),
         *({".html"} & delivery.suffixes),

@@ -29,6 +29,7 @@ from mhaviz.views.figure.mosaic import (
     draw_scale,
     thinned_places,
 )
+from mhaviz.views.figure.number_grid import draw_ranges
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
@@ -67,7 +68,8 @@ class MosaicPart:
 
     Attributes:
         block: what is drawn.
-        title, subtitle: stand over it; "": nothing does.
+        title: stands over it; "": nothing does.
+        subtitle: under the title, what a program calls the attention.
         panels: of all matrices, in the cells of the picture.
         bars: the scales that stand beside it, and whether some numbers lie below and above each.
         table: beside a single head, or under several.
@@ -115,7 +117,8 @@ class MosaicPart:
     @property
     def _mosaic_width(self) -> float:
         """In inches, with what stands over the last matrix, beside which there are bars."""
-        return max(self.layout.width + (self.layout.gap - GAP if self.bars else 0.0), self.across)
+        has_more = self.bars or (isinstance(self.block, Panels) and self.block.first)
+        return max(self.layout.width + (self.layout.gap - GAP if has_more else 0.0), self.across)
 
     @property
     def width(self) -> float:
@@ -153,6 +156,8 @@ class MosaicPart:
         draw_mosaic(sheet, x, y + self.title_height, self.layout, self.panels)
         if isinstance(self.block, Heads):
             self._write_numbers(sheet, self.block, x, y + self.title_height)
+        elif self.block.first:
+            draw_ranges(sheet, x, y + self.title_height, self.layout, self.panels)
         elif self.block.ids:
             self._write_ids(sheet, self.block, x, y + self.top)
         left = x + self._mosaic_width + BESIDE
@@ -335,7 +340,7 @@ def decide_panels(
         layout = replace(layout, queries=replace(layout.queries, room=room))
     longest = max(text_width(panel.title, SMALL, bold=True) for panel in panels)
     layout = layout.spread(longest * DRAWN_WIDER + GAP)
-    return MosaicPart(block, block.title, block.subtitle, layout, panels, bars)
+    return MosaicPart(block, block.title, "", layout, panels, bars)
 
 
 def _in_line(axis: Axis, with_number: float, feature: float) -> float:

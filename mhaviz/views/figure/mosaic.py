@@ -36,7 +36,7 @@ LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
-_LEAST_LABEL, _LEAST_UPRIGHT, MOST_LABEL = 5.0, 6.0, 8.0  # font sizes in points: rather small than turned
+_LEAST_LABEL, LEAST_LABEL, MOST_LABEL = 5.0, 6.0, 8.0  # font sizes in points: rather small than turned
 _LINE = 0.22  # inches from one position to the next, down
 _MOST_POSITIONS = 20  # along a side; more are clutter
 _BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
@@ -47,7 +47,7 @@ _LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # of so many tiles on a page
 _LEAST_SIDE = 1.2  # inches of a tile, unless its cells would be larger than those of a short text
 MOST_HEIGHT = 48.0  # inches of a page, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
-_NAME = 0.2  # inches for the name of a side
+NAME = 0.2  # inches for the name of a side
 PAGE_SHAPE = 1.5  # width by height
 _EMPTY = 4.0  # how much worse a page would be if all its places were empty
 _OF_NUMBERS = 0.36  # inches of a cell with a number
@@ -196,15 +196,25 @@ class Space:
     @property
     def beside_name(self) -> float:
         """Inches for the name of a side."""
-        return _NAME if any(self.names) else 0.0
+        return NAME if any(self.names) else 0.0
 
     def label_size(self, pitch: float) -> float:
         """The font size of labels that are so many inches apart."""
-        return min(max(pitch * POINTS * 0.8, self.least_label), MOST_LABEL)
+        return label_size(pitch, self.least_label)
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
         return max(text_width(label, size, self.fonts.families) for label in labels) + _BESIDE_LABEL
+
+
+def label_size(pitch: float, least: float) -> float:
+    """The font size, at least so many points, of labels that are so many inches apart."""
+    return min(max(pitch * POINTS * 0.8, least), MOST_LABEL)
+
+
+def number_size(width: float, height: float, text_length: int) -> float:
+    """The font size of numbers of so many characters in cells of so many inches."""
+    return min(width * POINTS * 1.08 / max(text_length, 4), height * POINTS * _OF_HEIGHT, _MOST_VALUE)
 
 
 def decide_mosaic(
@@ -282,14 +292,14 @@ def _lay_out(
     size = space.label_size(min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0))
     down = _marks(sides[0], q_cells, height, size, space.fonts, upright=True)
     across = _marks(sides[1], k_cells, width, size, space.fonts, upright=False)
-    value_size = min(width * POINTS * 1.08 / max(text_length, 4), height * POINTS * _OF_HEIGHT, _MOST_VALUE)
+    value_size = number_size(width, height, text_length)
     are_tokens = all(axis.cells is None or axis in labelled for axis in sides)
     has_room = are_tokens and (numbers or (numbers is None and max(map(len, sides)) <= VALUES_UP_TO))
     with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
     widest = space.widest([text for _, text, _ in across] or [""], size)
     keys = Side(k_cells, width, 0.0, across)
     smaller = size * (keys.pitch - _BESIDE_LABEL) / widest
-    if widest > keys.pitch and smaller >= max(_LEAST_UPRIGHT, space.least_label):
+    if widest > keys.pitch and smaller >= max(LEAST_LABEL, space.least_label):
         size, widest = smaller, keys.pitch
     turned = widest > keys.pitch
     left = max(space.widest([text for _, text, _ in down] or [""], size) + space.beside_name, space.left)
@@ -554,10 +564,8 @@ def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[flo
     last_row = corners[layout.columns * (layout.rows - 1) :]
     (left, top), (first, bottom), (last, _) = corners[0], last_row[0], last_row[-1]
     middle = (top + bottom + layout.tile_height) / 2
-    sheet.write(
-        left - layout.queries.room + 0.4 * _NAME, middle, down, SMALL, colour=QUIET, align="center", rotation=90
-    )
-    below = bottom + layout.tile_height + layout.keys.room - _NAME / 2
+    sheet.write(left - layout.queries.room + 0.4 * NAME, middle, down, SMALL, colour=QUIET, align="center", rotation=90)
+    below = bottom + layout.tile_height + layout.keys.room - NAME / 2
     sheet.write((first + last + layout.tile_width) / 2, below, across, SMALL, colour=QUIET, align="center")
 
 

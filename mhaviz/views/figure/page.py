@@ -9,6 +9,7 @@ from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import (
     Block,
     Curves,
+    Dots,
     Drawn,
     Grid,
     Heads,
@@ -22,6 +23,7 @@ from mhaviz.pages.blocks import (
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.words import counted
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
+from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.grid import GridPart, Part, Place, line_up
 from mhaviz.views.figure.heads import (
@@ -33,6 +35,7 @@ from mhaviz.views.figure.heads import (
     written_texts,
 )
 from mhaviz.views.figure.mosaic import MOST_WIDTH
+from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
@@ -54,7 +57,7 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.style import LayoutStyle, Style
 
-_TITLE = 0.34  # inches
+_TITLE, _CLOSER = 0.34, 0.12  # inches; as much less over a line that explains it
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
 _ROUNDING = 0.15  # inches by which labels may be wider than was thought
 _UNDER = 0.05  # inches between the last words and the foot
@@ -111,7 +114,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
 def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
     """The same without what explains the pictures in small letters."""
     for block in blocks:
-        if isinstance(block, Table):
+        if isinstance(block, Table | Dots):
             yield replace(block, notes="")
         elif not (isinstance(block, Text) and block.style == "quiet"):
             yield block
@@ -148,6 +151,11 @@ class TextPart:
         return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
 
     @property
+    def _line(self) -> float:
+        """Inches of one."""
+        return FOOT_LINE * self.size / BODY if self.block.style == "quiet" else FOOT_LINE
+
+    @property
     def _is_bold(self) -> bool:
         return self.block.style == "heading"
 
@@ -157,13 +165,13 @@ class TextPart:
 
     def height(self, room: float) -> float:
         """In inches."""
-        return FOOT_LINE * len(self._lines(room))
+        return self._line * len(self._lines(room))
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """With its top left corner at (x, y)."""
         colour = INK if self.block.style in ("plain", "heading") else QUIET
         for i, line in enumerate(self._lines(room)):
-            middle = y + FOOT_LINE * (i + 0.5)
+            middle = y + self._line * (i + 0.5)
             sheet.write(x, middle, line, self.size, colour=colour, bold=self._is_bold)
 
 
@@ -172,7 +180,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     blocks = [block for block in page.blocks if block.where != "listed"]
     stacked = [block for block in blocks if isinstance(block, Heads)]
     length = number_length([m for block in stacked for m in block.maps], style)
-    explains = any(isinstance(block, (Curves, Panels)) for block in leaves(blocks))
+    counts = [len(block.panels) for block in blocks if isinstance(block, Panels) and block.first]
+    explains = any(isinstance(block, (Curves, Dots, Panels)) for block in leaves(blocks))
 
     def in_line(block: Heads) -> MosaicPart:
         like = [alone[other.place] for other in stacked if _stand_in_line(block, other)]
@@ -184,6 +193,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     def decide(block: Block) -> Part:
         if isinstance(block, Heads):
             return heads[block.place]
+        if isinstance(block, Panels) and block.first:
+            return MosaicPart(block, block.title, "", number_layout(block, counts, style), block.panels)
         if isinstance(block, Panels):
             return decide_panels(block, fonts, style, page.bars(block))
         if isinstance(block, Grid):
@@ -191,6 +202,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             return decide_grid(block, _across(block), {scale: bars[scale] for bars in alike for scale in bars})
         if isinstance(block, Curves):
             return decide_curves(block)
+        if isinstance(block, Dots):
+            return DotsPart(block)
         if isinstance(block, Text):
             shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
             return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)
@@ -277,7 +290,9 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
                 f"{parameter('columns')}"
             )
         width = style.width
-    places, bottom = _place(parts, MARGIN + (_TITLE if title else 0.0), width - MARGIN)
+    is_explained = bool(parts) and isinstance(parts[0], TextPart) and parts[0].block.style == "subtitle"
+    top = MARGIN + (_TITLE - _CLOSER * is_explained if title else 0.0)
+    places, bottom = _place(parts, top, width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot + MARGIN if foot else 0.0)
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))

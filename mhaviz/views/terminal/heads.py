@@ -155,27 +155,30 @@ def panels_lines(
 
     ``n_blocks``: between which this room is shared.
     """
-    panels = sorted(block.panels, key=lambda p: p.title != block.first) if block.first else block.panels
     grid = panels_grid(block, console, options)
     layout = grid.layout
     assert layout is not None
     if isinstance(block.title, str):
-        yield from (Text(text, BOLD) for text in [str(block.whole_title)] if text)
+        yield from (Text(text, BOLD) for text in [block.title] if text)
     else:
         yield Text(title_text(block.title, options.max_width), BOLD, no_wrap=True)
-    shown = len(panels)
+    shown = len(grid.panels)
     if block.first:
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
-    yield replace(grid, panels=panels[:shown])
+    yield replace(grid, panels=grid.panels[:shown])
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
-    if block.first and len(panels) > shown:
-        yield Text(f"and {counted(len(panels) - shown, 'panel')} more: -o page.png has all", DIM)
+    if block.first and len(grid.panels) > shown:
+        yield Text(f"and {counted(len(grid.panels) - shown, 'panel')} more: -o page.png has all", DIM)
     yield Text()
 
 
 def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> HeatGrid:
     """The grid of all panels, pooled where none is left out and they are more lines than a screen has room for."""
-    grid = HeatGrid(block.panels, block.rows, block.columns, with_values=not block.first)
+    panels: Sequence[Panel] = block.panels
+    if block.first:
+        panels = sorted(panels, key=lambda panel: panel.title != block.first)
+        panels = [replace(panel, title=f"{panel.title}  {panel.scale.range_text}") for panel in panels]
+    grid = HeatGrid(panels, block.rows, block.columns, with_values=not block.first)
     abilities = Abilities.of(console, options)
     layout = grid.decide(options.max_width, abilities)
     if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers

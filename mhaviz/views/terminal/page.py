@@ -9,6 +9,7 @@ from rich.text import Text as Line
 
 from mhaviz.pages.blocks import (
     Curves,
+    Dots,
     Drawn,
     Grid,
     Heads,
@@ -52,7 +53,7 @@ class PageView:
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
-            if block.where == "drawn":
+            if block.where == "drawn" or isinstance(block, Dots):
                 continue
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.first):
                 left_out += 1

@@ -1,5 +1,4 @@
 import io
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.results.head_statistics import STATISTICS
 from mhaviz.results.source import Source
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.figure.sheet import ACCENT, INK, MOST_PIXELS
 from mhaviz.views.showing import plot
 from mhaviz.views.style import Style
 
@@ -36,8 +35,9 @@ def clear(sheet):
     boxes = [(extent.x0, extent.x1, extent.y0, extent.y1) for extent in extents]
     pictures = []
     for image in sheet.page.images:
-        left, right, bottom, top = (side * sheet.dpi for side in image.get_extent())
-        pictures.append((left, right, sheet.height * sheet.dpi - bottom, sheet.height * sheet.dpi - top))
+        left, right, bottom, top = image.get_extent()
+        (x0, y0), (x1, y1) = sheet.page.transData.transform([(left, bottom), (right, top)])
+        pictures.append((x0, x1, y0, y1))
     for number, box in enumerate(boxes):
         assert not any(overlap(box, picture) for picture in pictures), sheet.page.texts[number]
         assert not any(overlap(box, other) for other in boxes[:number]), sheet.page.texts[number]
@@ -45,52 +45,98 @@ def clear(sheet):
 
 def test_a_panel_for_every_number(random_heads):
     statistics = random_heads(3, 4)
-    *drawn, distribution = tiles(head_statistics_figure(statistics))
+    drawn = tiles(head_statistics_figure(statistics))
     assert tuple(image.get_label() for image in drawn) == KNOWN
-    assert distribution.get_label() == "entropy"
     for image in drawn:
         mean = statistics.kinds[0].number(image.get_label()).mean
         np.testing.assert_array_equal(image.get_array(), mean.astype(np.float32))
-        high = mean.max() if image.get_label() in ("entropy", "distance") else 1.0
-        assert image.get_clim() == (0.0, pytest.approx(high))
+        assert image.get_clim() == (0.0, pytest.approx(mean.max()))
 
 
 def test_a_block_for_every_kind_without_what_has_no_meaning(random_heads):
     sheet = head_statistics_figure(random_heads(2, 2, KINDS))
     names = [image.get_label() for image in tiles(sheet)]
     masked = [name for name in KNOWN if name != "next"]
-    assert names == [*KNOWN, *masked, "entropy", "first", "separators", "sink", "entropy"]
+    assert names == [*KNOWN, *masked, "entropy", "first", "separators", "sink"]
     for title in ("self-attention", "masked self-attention", "source-target attention"):
-        assert f"{title}: 4 heads" in texts(sheet)
+        assert title in texts(sheet)
+    assert "self-attention, masked self-attention, source-target attention: 12 heads" in texts(sheet)
 
 
 @pytest.mark.parametrize("heads", [2, 20])
 def test_kinds_have_cells_of_one_size(random_heads, heads):
-    extents = [image.get_extent() for image in tiles(head_statistics_figure(random_heads(4, heads, KINDS)))[:-1]]
+    extents = [image.get_extent() for image in tiles(head_statistics_figure(random_heads(4, heads, KINDS)))]
     widths = [right - left for left, right, _, _ in extents]
     assert max(widths) == pytest.approx(min(widths), rel=0.05)
 
 
-def test_scales_are_named_once(random_heads):
-    sheet = head_statistics_figure(random_heads(2, 2, KINDS))
-    bars = [image.get_label() for image in sheet.page.images if image.get_label().startswith("scale of")]
-    assert bars == [
-        "scale of entropy, nats",
-        "scale of distance, tokens",
-        "scale of weight, share",
-        "scale of share of sentences",
-    ]
+def test_each_title_has_its_own_scale(random_heads):
+    statistics = random_heads(6, 12)
+    sheet = head_statistics_figure(statistics)
+    (kind,) = statistics.kinds
+    bars = {image.get_label(): image.get_clim() for image in sheet.page.images if image not in tiles(sheet)}
+    for name in KNOWN:
+        high = kind.number(name).mean.max()
+        assert bars[f"scale of {name}"] == (0.0, pytest.approx(high))
+        assert f"{high:.3g}" in texts(sheet)
+    narrow = texts(head_statistics_figure(statistics, Style(width=3.3)))
+    assert f"0–{kind.entropy.mean.max():.3g}" in narrow
 
 
 def test_numbers_where_they_fit(random_heads):
-    statistics = random_heads(6, 12)
-    drawn = {artist.get_label() for artist in head_statistics_figure(statistics).page.collections}
-    (kind,) = statistics.kinds
+    def in_cells(statistics):
+        drawn = (artist.get_label() for artist in head_statistics_figure(statistics).page.collections)
+        return {label for label in drawn if label.startswith("numbers")}
+
+    few = random_heads(3, 3)
+    (kind,) = few.kinds
     for name, decimals in (("entropy", 2), ("distance", 1), ("itself", 2)):
-        assert {f"numbers {number:z.{decimals}f}" for number in kind.number(name).mean.flat} <= drawn
-    of_many = head_statistics_figure(random_heads(32, 32)).page.collections
-    in_cells = [artist for artist in of_many if artist.get_label().startswith("numbers")]
-    assert len(in_cells) <= 20, "those of the distribution alone"
+        assert {f"numbers {number:z.{decimals}f}" for number in kind.number(name).mean.flat} <= in_cells(few)
+    assert not in_cells(random_heads(6, 12))
+
+
+def dotted(sheet):
+    """The lines of the dot plot by the colours of the dots, of whiskers and of chance."""
+    return {
+        colour: [line for line in sheet.page.lines if line.get_color() == colour]
+        for colour in (ACCENT, INK, "#8c8c8c", "#e6e6e6")
+    }
+
+
+def test_dots_stand_where_the_ticks_say(random_heads):
+    statistics = random_heads(3, 4)
+    sheet = head_statistics_figure(statistics)
+    found, entropy = dotted(sheet), statistics.kinds[0].entropy
+    marks = [text for text in sheet.page.texts if text.get_va() == "top"]
+    (zero, first), (one, second), *_ = ((text.get_position()[0], float(text.get_text())) for text in marks)
+
+    def numbers(places):
+        return first + (np.asarray(places) - zero) / (one - zero) * (second - first)
+
+    (dots,), (chance,) = found[ACCENT], found["#8c8c8c"]
+    ranking = np.argsort(entropy.mean, axis=None)
+    np.testing.assert_allclose(numbers(dots.get_xdata()), entropy.mean.flat[ranking], atol=1e-6)
+    assert (np.diff(dots.get_ydata()) > 0).all()
+    np.testing.assert_allclose(numbers(chance.get_xdata())[::2], entropy.chance.flat[ranking], atol=1e-6)
+    for line, low, high in zip(found[INK], entropy.low.flat[ranking], entropy.high.flat[ranking], strict=True):
+        np.testing.assert_allclose(numbers(line.get_xdata()), [low, high], atol=1e-6)
+
+
+@pytest.mark.parametrize(("n_panels", "across"), [(10, 5), (9, 3), (8, 4), (6, 6), (3, 3), (1, 1)])
+def test_the_last_row_has_no_hole(random_heads, n_panels, across):
+    page = head_statistics_page(random_heads(6, 12))
+    panels = next(block for block in page.blocks if isinstance(block, Panels))
+    sheet = draw_page(replace(page, blocks=(replace(panels, panels=panels.panels[:n_panels]),)))
+    tops = [round(image.get_extent()[3], 3) for image in tiles(sheet)]
+    assert {tops.count(top) for top in tops} == {across}
+
+
+def test_a_column_of_a_paper_is_a_page_high(random_heads):
+    sheet = head_statistics_figure(random_heads(6, 12), Style(width=3.3))
+    width, height = sheet.get_size_inches()
+    assert (width, height < 11.5) == (pytest.approx(3.3, abs=0.01), True)
+    assert min(text.get_size() for text in sheet.page.texts) >= 6
+    clear(sheet)
 
 
 def test_layers_by_their_numbers(random_heads):
@@ -101,9 +147,11 @@ def test_layers_by_their_numbers(random_heads):
 
 @pytest.mark.parametrize(("size", "kinds"), [
     ((1, 1), ("cross",)), ((1, 32), KINDS), ((32, 2), ("cross",)), ((12, 12), KINDS), ((32, 32), KINDS),
+    ((24, 16), ("self",)),
 ])  # fmt: skip
-def test_any_size_is_clear(random_heads, size, kinds):
-    clear(head_statistics_figure(random_heads(*size, kinds, too_long=2), Style(dpi=100)))
+@pytest.mark.parametrize("width", [None, 5.0])
+def test_any_size_is_clear(random_heads, size, kinds, width):
+    clear(head_statistics_figure(random_heads(*size, kinds, too_long=2), Style(dpi=100, width=width)))
 
 
 def test_a_layer_with_fewer_heads(random_heads):
@@ -129,20 +177,10 @@ def test_a_hostile_footnote(random_heads):
     assert not any("\x1b" in text or "\u202e" in text for text in texts(sheet))
 
 
-def test_a_title_that_is_too_long_for_one_line_is_whole(random_heads):
-    statistics = random_heads(1, 1, sentences=1_000_000)
-    page = head_statistics_page(replace(statistics, probe=RandomRepeats(123_456, 1_000_000)))
-    panels = next(block for block in page.blocks if isinstance(block, Panels))
-    page = replace(page, blocks=(replace(panels, panels=panels.panels[:1]),))
-    sheet = draw_page(page)
-    name, counts = panels.title, panels.subtitle
-    assert (name, counts.split(" over ")[0]) == ("self-attention: 1 head", "means")
-    written = [text for text in sheet.page.texts if text.get_text() in (name, counts)]
-    assert len(written) == 2
-    assert written[0].get_position()[1] < written[1].get_position()[1]
-    assert sheet.heading == name
-    renderer = sheet.canvas.get_renderer()
-    assert all(text.get_window_extent(renderer).x1 < sheet.bbox.width for text in written)
+def test_what_the_means_are_over_is_whole(random_heads):
+    statistics = replace(random_heads(1, 1, sentences=1_000_000), probe=RandomRepeats(123_456, 1_000_000))
+    drawn = " ".join(texts(head_statistics_figure(statistics, Style(width=3.3))))
+    assert "self-attention: 1 head means over 1,000,000 sequences of 123,456 random tokens, repeated, " in drawn
 
 
 def test_the_title_that_is_wanted_or_none(random_heads):
@@ -155,48 +193,11 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     assert title in texts(own)
     assert "heads, as I want them" in texts(wanted)
     assert not {title, "rows are layers, columns heads"} & set(texts(wanted))
-    assert not any("chance" in text or "rows:" in text for text in texts(wanted))
-    assert not any(text.startswith(("self-attention", "distribution")) for text in texts(none))
+    assert not any("grey line" in text or "by chance" in text for text in texts(wanted))
+    assert not any(text.startswith("self-attention") for text in texts(none))
     assert none.height < own.height
     for sheet in (wanted, none):
         clear(sheet)
     assert texts(plot(statistics, title="heads, as I want them", footnote="")) == texts(wanted)
-    with pytest.raises(ArgumentError, match="width is for pictures of maps"):
-        plot(statistics, width=3.0)
-
-
-def test_an_interval_is_named_where_there_is_one(random_heads):
-    statistics = random_heads(1, 1)
-    (kind,) = statistics.kinds
-    nothing = np.full((1, 1), np.nan)
-    entropy = replace(kind.entropy, low=nothing, high=nothing)
-    without = replace(statistics, kinds=(replace(kind, entropy=entropy),), replicates=0)
-    columns = "; columns are bins, from the number under them on"
-    for given, label, reading in (
-        (statistics, r"L0 H0  \d\.\d\d, \d\.\d\d–\d\.\d\d", "rows: heads, mean and its 95 % interval"),
-        (without, r"L0 H0  \d\.\d\d", "rows: heads and mean"),
-    ):
-        drawn = texts(head_statistics_figure(given))
-        assert any(re.fullmatch(label, text) for text in drawn)
-        assert [text for text in drawn if text.startswith("rows:")] == [reading + columns]
-
-
-@pytest.mark.parametrize("kinds", [("self",), ("self", "masked")])
-def test_no_number_of_a_row_is_cut(random_heads, kinds):
-    statistics = random_heads(1, 1, kinds)
-    statistics = replace(statistics, kinds=tuple(replace(kind, layers=(23,)) for kind in statistics.kinds))
-    rows = [text for text in texts(head_statistics_figure(statistics)) if "L23 H0  " in text]
-    assert len(rows) == len(kinds)
-    for kind, row in zip(sorted(statistics.kinds, key=lambda kind: kind.entropy.mean[0, 0]), rows, strict=True):
-        assert f"L23 H0  {kind.entropy.mean[0, 0]:.2f}" in row
-        assert "…" not in row
-
-
-def test_of_several_pictures_the_title_of_the_first_is_replaced(random_heads):
-    page = head_statistics_page(random_heads(2, 2))
-    title = "self-attention: 4 heads"
-    assert title in texts(draw_page(page))
-    wanted = texts(draw_page(page, Style(title="wanted")))
-    assert "wanted" in wanted
-    assert title not in wanted
-    assert "distribution of entropy over sentences" in wanted
+    with pytest.raises(ArgumentError, match="numbers is for pictures of maps"):
+        plot(statistics, numbers=True)

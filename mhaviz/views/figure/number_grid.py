@@ -1,0 +1,92 @@
+"""Numbers of heads on a sheet: a panel of layers × heads a number, its scale beside its title."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mhaviz.pages.blocks import Panels
+from mhaviz.pages.labels import every
+from mhaviz.pages.panels import Panel
+from mhaviz.views.figure.mosaic import (
+    GAP,
+    LEAST_LABEL,
+    NAME,
+    TILE_TITLE,
+    Mark,
+    MosaicLayout,
+    Side,
+    label_size,
+    number_size,
+)
+from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, INK, MARGIN, POINTS, QUIET, SMALL, Sheet, snap, text_width
+from mhaviz.views.style import Style
+
+WIDTH = 10.0  # inches of a page of layers × heads: a slide, or a page on its side
+_CELL, _SHAPE = 0.4, 1.25  # inches, the most of a cell; times as high as wide, at most, all panels
+_LEAST = 1.2  # inches of a panel
+_APART, _BAR, _BAR_HEIGHT = 0.06, 0.35, 0.08  # inches: between words, and of the bar between the ends of a scale
+
+
+def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicLayout:
+    """Panels as wide as the page, so many side by side that there is no hole in the last row, or a small one.
+
+    ``counts``: panels of all such blocks of the page, of which equally many are side by side.
+    """
+    panels, dpi, (rows, columns) = block.panels, style.dpi, (block.rows.tokens.texts, block.columns.tokens.texts)
+    left = snap(max(text_width(text, BODY) for text in rows) + 2 * _APART + NAME, dpi)
+    room = (style.width or WIDTH) - 2 * MARGIN - left + GAP
+    titles = max(map(_title_width, panels))
+    least = max(titles, _LEAST, len(columns) / dpi) + GAP
+    most = min(max(int(room / least), 1), max(counts))
+    across = min(range(min(3, most), most + 1), key=lambda n: (sum(-count % n for count in counts), -n))
+    width = max(math.floor(min((room / across - GAP) / len(columns), _CELL) * dpi), 1) / dpi
+    rows_of_panels = -(-len(panels) // across)
+    high = (_SHAPE * (room + left) / rows_of_panels - TILE_TITLE - GAP) / len(rows)  # of a page that is not too long
+    height = max(math.floor(min(width, high) * dpi), 1) / dpi
+    size = label_size(min(width, height), LEAST_LABEL)
+    line, widest = size * 1.05 / POINTS, max(text_width(text, size) for text in columns) + _APART
+    values = number_size(width, height, max(panel.text_length for panel in panels))
+    return MosaicLayout(
+        across,
+        rows_of_panels,
+        Side(len(rows), height, left, _marks(rows, height, line)),
+        Side(len(columns), width, snap(line + 0.06 + NAME, dpi), _marks(columns, width, widest)),
+        size,
+        turned=False,
+        value_size=values if values >= LEAST_LABEL else None,
+        gap=max(least - len(columns) * width, GAP),
+        names=block.names,
+    )
+
+
+def _marks(texts: Sequence[str], cell: float, apart: float) -> tuple[Mark, ...]:
+    """A label for every how many-th cell has room."""
+    step = every(len(texts), int(len(texts) * cell / apart))
+    return tuple(((i + 0.5) * cell, texts[i], INK) for i in range(0, len(texts), step))
+
+
+def _title_width(panel: Panel) -> float:
+    """With the ends of its scale, without a bar."""
+    numbers = text_width(panel.scale.range_text, SMALL)
+    return (text_width(panel.title, SMALL, bold=True) + numbers) * DRAWN_WIDER + 2 * _APART
+
+
+def draw_ranges(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: Sequence[Panel]) -> None:
+    """Of panels whose mosaic begins at (x, y), the scale at the right of each title: its ends, and a bar if all fit."""
+    pitch = layout.tile_width + layout.gap - GAP
+    has_bars = pitch - max(map(_title_width, panels)) >= _BAR + _APART
+    for i, panel in enumerate(panels):
+        left, top = layout.tile(i)
+        low, high = panel.scale.ends
+        right, line = x + left + pitch, y + top - 0.04
+        if not has_bars:
+            sheet.write(right, line, panel.scale.range_text, SMALL, align="right", vertical="bottom", colour=QUIET)
+            continue
+        sheet.write(right, line, high, SMALL, align="right", vertical="bottom", colour=QUIET)
+        right -= text_width(high, SMALL) * DRAWN_WIDER + _APART
+        box = snap(right - _BAR, sheet.pixels), snap(line - 0.02 - _BAR_HEIGHT, sheet.pixels), _BAR, _BAR_HEIGHT
+        gradient = np.array([[panel.scale.value(share) for share in np.linspace(0, 1, 256)]], np.float32)
+        sheet.image(*box, gradient, panel.scale).set_label(f"scale of {panel.title}")
+        sheet.frames([box])
+        sheet.write(right - _BAR - _APART, line, low, SMALL, align="right", vertical="bottom", colour=QUIET)
