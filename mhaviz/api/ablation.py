@@ -7,10 +7,9 @@ from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.attention.model import CorpusModel, Site
 from mhaviz.corpus.batches import MOST_TOKENS, CorpusBatches
-from mhaviz.corpus.corpus import Corpus, tell_left_out
+from mhaviz.corpus.corpus import Corpus, Texts, tell_left_out
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.probes import Probe, RandomRepeats
-from mhaviz.inputs.sentence import Sentence
 from mhaviz.models.load import Notice
 from mhaviz.results.ablation import Ablation
 
@@ -20,7 +19,7 @@ HeadNumber = tuple[int, int]
 
 def ablation(
     model: CorpusModel,
-    texts: str | Iterable[str | Sentence],
+    texts: Texts,
     heads: Collection[int] | None,
     bootstrap: Bootstrap,
     on_notice: Notice,
@@ -33,7 +32,10 @@ def ablation(
             f"{parameter('random_repeat')}: expected a model that predicts the tokens that it reads, got one that "
             f"predicts what its decoder writes; give sentences in its place"
         )
-    corpus, bootstrap, _ = Corpus(texts).probed(model, probe, bootstrap)
+    corpus = Corpus.of(texts)
+    if corpus.shard is not None or corpus.part is not None:
+        raise ArgumentError("ablate reads a corpus at once: expected one without shard and part; leave them out")
+    corpus, bootstrap, _ = corpus.probed(model, probe, bootstrap)
     study = AblationStudy(model, heads, bootstrap, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
     batches = CorpusBatches(corpus.sentences, model.lengths, model.max_length, most)

@@ -506,7 +506,7 @@ class LoadedModel:
 
     def ablate(
         self,
-        texts: str | Iterable[str | Sentence] = (),
+        texts: Texts = (),
         *,
         layer: Numbers = None,
         head: Numbers = None,

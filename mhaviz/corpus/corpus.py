@@ -13,7 +13,7 @@ from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
 from mhaviz.corpus.merging import joined, require_alike, result_of, study_of
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.inputs.probes import Probe, RandomRepeats
 from mhaviz.inputs.sentence import Sentence
@@ -80,7 +80,11 @@ class Corpus:
         if self.shard == "torchrun":
             process = this_process()
             return Shard(process.rank + 1, process.count)
-        return Shard(*self.shard) if self.shard else Shard()
+        if self.shard is None:
+            return Shard()
+        if isinstance(self.shard, str) or len(self.shard) != 2:
+            raise ArgumentError(f"shard: expected two numbers, such as (3, 64), or torchrun, got {quoted(self.shard)}")
+        return Shard(*self.shard)
 
     @property
     def is_shared(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import unwrap
+from threading import RLock
 from typing import Any
 
 import torch
@@ -28,6 +29,9 @@ another name some would leave out the masks that they make themselves (HYV4's of
 Listener = Callable[[nn.Module, ObservedCall], None]
 """Is called with each attention as it has run: its module, and what it computes with."""
 
+one_at_a_time = RLock()
+"""Held while a model runs: its modes, and what ``AttentionInterface`` holds, are those of all threads."""
+
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 _runs_eagerly: ContextVar[bool] = ContextVar("runs_eagerly", default=False)
 
@@ -39,22 +43,23 @@ def listening(listener: Listener, eagerly: bool = False) -> Iterator[None]:
     ``eagerly``: all run their own eager function.
     """
     functions = AttentionInterface._global_mapping
-    before = {name: functions[name] for name in (SDPA, EAGER) if name in functions}
-    tokens = _listener.set(listener), _runs_eagerly.set(eagerly)
-    functions.update(dict.fromkeys((SDPA, EAGER), attend))
-    try:
-        yield
-    finally:
-        for name in (SDPA, EAGER):
-            del functions[name]
-        functions.update(before)
-        _listener.reset(tokens[0])
-        _runs_eagerly.reset(tokens[1])
+    with one_at_a_time:
+        before = {name: functions[name] for name in (SDPA, EAGER) if name in functions}
+        tokens = _listener.set(listener), _runs_eagerly.set(eagerly)
+        functions.update(dict.fromkeys((SDPA, EAGER), attend))
+        try:
+            yield
+        finally:
+            for name in (SDPA, EAGER):
+                del functions[name]
+            functions.update(before)
+            _listener.reset(tokens[0])
+            _runs_eagerly.reset(tokens[1])
 
 
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **given: Any
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, Tensor | None]:
     """The attention function, as ``AttentionInterface`` calls it: (batch_size, q_length, n_heads, d_value).
 
     Args:
@@ -63,15 +68,17 @@ def attend(
         attention_mask: bool, or numbers to be added; None where nothing is hidden but by ``is_causal``.
         given: what else it is called with; see ``_call_of``.
     """
+    if (listener := _listener.get()) is None:  # a model that another thread runs meanwhile
+        config: Any = module.config
+        own = _eager_of(module) if config._attn_implementation == EAGER else sdpa_attention_forward
+        return own(module, query, key, value, attention_mask, **given)
     call = _call_of(module, query, key, value, attention_mask, **given)
     if call.softcap is None and call.sinks is None and not _runs_eagerly.get():
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **given)
     else:
         output = _by_own_rule(module, query, key, value, attention_mask, **given)
-    listener = _listener.get()
-    if listener is not None:
-        heads = output.transpose(1, 2)
-        listener(module, ObservedCall(call, heads, zero=zero_in_output(heads)))
+    heads = output.transpose(1, 2)
+    listener(module, ObservedCall(call, heads, zero=zero_in_output(heads)))
     return output, None
 
 
@@ -114,14 +121,18 @@ def _by_own_rule(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **given: Any
 ) -> Tensor:
     """What the model's own eager function gives, a block of queries at a time: it never holds all weights."""
-    named = unwrap(type(module).forward).__globals__  # as its forward sees them, which a subclass may inherit
-    eager, bias = named["eager_attention_forward"], given.pop("position_bias", None)
+    eager, bias = _eager_of(module), given.pop("position_bias", None)
     blocks = []
     for start in range(0, query.shape[2], BLOCK):
         rows = slice(start, start + BLOCK)
         biased = {} if bias is None else {"position_bias": _rows(bias, rows)}
         blocks.append(eager(module, query[:, :, rows], key, value, _rows(mask, rows), **given, **biased)[0])
     return torch.cat(blocks, dim=1)
+
+
+def _eager_of(module: nn.Module) -> Any:
+    """The model's own eager function, as the module's forward sees it, which a subclass may inherit."""
+    return unwrap(type(module).forward).__globals__["eager_attention_forward"]
 
 
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:

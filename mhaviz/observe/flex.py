@@ -5,6 +5,7 @@ PyTorch's ``torch.nn.attention.flex_attention``: ``score_mod(score, batch, head,
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,9 @@ from torch import Tensor
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.observed import OnRan, Ran
+
+_ROUNDING = 1e-5
+"""So much may a bias, and what is added by ``score_mod``, differ, as a share of a score and beside it."""
 
 
 def is_flex(func: Any) -> bool:
@@ -46,23 +50,25 @@ def call_of_flex(
     indices = [torch.arange(n, device=query.device) for n in (batch_size, n_heads, q_length, k_length)]
     seen = _over(mask_mod, indices)  # batch_size n_heads q_length k_length
     shape = seen.shape
-    zeros = torch.zeros(shape, device=query.device)
-    bias = _over(score_mod, indices, zeros).float()
-    others = _over(score_mod, indices, zeros + 1).float()
-    everything = bool(seen.all())
-    if torch.equal(others.nan_to_num(), (bias + 1).nan_to_num()):
-        mask = None if everything else _narrow(seen)
-        if bool(bias.any()):
-            mask = _narrow(bias.masked_fill(~seen, -torch.inf))
-        return AttentionCall(query, key, value, float(scale), mask=mask), seen
+    bias = _over(score_mod, indices, torch.zeros(shape, device=query.device)).float()
     call = AttentionCall(query, key, value, float(scale))
-    parts = []
-    for start in range(0, q_length, BLOCK):
-        S = call.scores(start, start + BLOCK)
-        own = [*indices[:2], indices[2][start : start + BLOCK], indices[3]]
-        S = _over(score_mod, own, S).float().masked_fill(~seen[:, :, start : start + BLOCK], -torch.inf)
-        parts.append(torch.softmax(S, dim=-1).nan_to_num(nan=0.0))
-    return AttentionWeights(torch.cat(parts, dim=2)), seen
+    blocks = [slice(start, start + BLOCK) for start in range(0, q_length, BLOCK)]
+
+    def changed(rows: slice) -> Tensor:
+        own = [*indices[:2], indices[2][rows], indices[3]]
+        return _over(score_mod, own, call.scores(rows.start, rows.stop)).float()
+
+    def is_biased(rows: slice) -> bool:
+        S = call.scores(rows.start, rows.stop) + bias[:, :, rows]
+        return torch.allclose(changed(rows), S, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
+
+    if not all(map(is_biased, blocks)):
+        parts = [changed(rows).masked_fill(~seen[:, :, rows], -torch.inf).softmax(dim=-1) for rows in blocks]
+        return AttentionWeights(torch.cat(parts, dim=2).nan_to_num(nan=0.0)), seen
+    mask = None if bool(seen.all()) else _narrow(seen)
+    if bool(bias.any()):
+        mask = _narrow(bias.masked_fill(~seen, -torch.inf))
+    return replace(call, mask=mask), seen
 
 
 def _over(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Tensor | None = None) -> Tensor:

@@ -177,7 +177,7 @@ def test_an_encoder_with_a_decoder_predicts_what_it_writes():
 
 def test_padding_and_batches_change_nothing(gpt2):
     loaded = mhaviz.load(*gpt2)
-    together = loaded.ablate(TEXTS).kinds[0].change.mean
+    together = loaded.ablate(mhaviz.Corpus(TEXTS)).kinds[0].change.mean
     apart = np.mean([loaded.ablate(text).kinds[0].change.mean for text in TEXTS], axis=0)
     assert np.allclose(together, apart, rtol=1e-4)
 
@@ -190,6 +190,8 @@ def test_progress_and_errors(gpt2):
     assert told[-1][1] == 3
     with pytest.raises(ArgumentError, match="there is no head 4"):
         loaded.ablate(TEXTS, head=4)
+    with pytest.raises(ArgumentError, match="without shard and part"):
+        loaded.ablate(mhaviz.Corpus(TEXTS, shard=(1, 2)))
     with pytest.raises(ArgumentError, match="at least one sentence"):
         loaded.ablate([])
     with pytest.raises(ArgumentError, match="replicates"):

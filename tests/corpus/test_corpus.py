@@ -476,3 +476,9 @@ def test_two_processes_share_a_corpus(model_folder, tmp_path):
     (kind,) = json.loads(first[0])["kinds"]
     assert (kind["sentences"], kind["queries"]) == (whole.kinds[0].sentences, whole.kinds[0].queries)
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["two.safetensors"]
+
+
+@pytest.mark.parametrize("shard", ["3/64", "torchrn", (1,), ()])
+def test_a_shard_that_is_none_is_an_error(shard):
+    with pytest.raises(ArgumentError, match="shard: expected two numbers, such as"):
+        mhaviz.Corpus("a b", shard=shard)

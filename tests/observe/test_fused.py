@@ -248,6 +248,8 @@ SCORES = {
     "bias": lambda s, b, h, q, k: s + 0.1 * (q - k) * (h + 1),
     "capped": lambda s, b, h, q, k: 5 * torch.tanh(s / 5),
     "masked": lambda s, b, h, q, k: torch.where(q >= k, s, -float("inf")),
+    "clamped": lambda s, b, h, q, k: s.clamp(-0.3, 2),
+    "cubed": lambda s, b, h, q, k: s**3,
 }
 MASKS = {
     "none": None,

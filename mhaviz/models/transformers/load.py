@@ -125,15 +125,16 @@ class Loaded:
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """In eval mode within; of a model that is being trained some parts may have been, and some not."""
-    training = [part for part in model.modules() if part.training]
-    for part in training:
-        part.training = False
-    try:
-        yield
-    finally:
+    """In eval mode within, in one thread at a time; some parts of a model may have been training, and some not."""
+    with attention_functions.one_at_a_time:
+        training = [part for part in model.modules() if part.training]
         for part in training:
-            part.training = True
+            part.training = False
+        try:
+            yield
+        finally:
+            for part in training:
+                part.training = True
 
 
 @contextmanager
