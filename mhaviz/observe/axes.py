@@ -34,11 +34,8 @@ class Origin:
         whole: what it was cut from; None: nothing was.
         reads: of the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
         example: what was cut from another axis, with that axis: one of several examples; None: nothing.
-        joined: what was joined to it, and it to: each axis, where it begins, and the length of all.
-        source: what it was made of, in another number or among others; None: of nothing that is known.
-        added: of tokens, all sources of others that were added to each; of features, others that were added to those of
-            all tokens alike.
-        is_input: whether it is of what the program reads or has learned, and so made of nothing.
+        made_of: the pieces that it is made of, as far as is known.
+        is_input: whether it is of what the program reads or has learned, if in another number.
         is_fixed: of such, whether it is of parameters or constants.
         through: of features, the numbers of the attentions whose outputs they are made of.
     """
@@ -57,9 +54,7 @@ class Origin:
     beside: "Cut | None" = None
     whole: "Origin | None" = None
     example: "tuple[Origin, Cut] | None" = None
-    joined: "tuple[tuple[Axis, int, int], ...]" = ()
-    source: "Origin | None" = None
-    added: frozenset["Origin"] = frozenset()
+    made_of: "tuple[Piece, ...]" = ()
     is_input: bool = False
     is_fixed: bool = False
     through: frozenset[int] = frozenset()
@@ -73,29 +68,34 @@ class Origin:
     @property
     def sources(self) -> "set[Origin]":
         """It, and all that it is known to be made of."""
-        joined = {origin for axis, _, _ in self.joined for origin, _ in axis}
-        found = {self, *({self.source} if self.source else ()), *((self.added | joined) - {self})}
-        return found.union(*(one.sources for one in found - {self}))
+        found = {origin for piece in self.made_of for origin, _ in piece.of} - {self}
+        return {self}.union(*(origin.sources for origin in found))
+
+    @property
+    def joined(self) -> "tuple[Piece, ...]":
+        """Its pieces that have a place in it."""
+        return tuple(piece for piece in self.made_of if piece.n)
+
+    @property
+    def added(self) -> "frozenset[Origin]":
+        """What its other pieces come from: of tokens, all that was added to each; of features, others that were added
+        to those of all tokens alike."""
+        return frozenset(origin for piece in self.made_of if not piece.n for origin, _ in piece.of)
 
     @property
     def is_known(self) -> bool:
         """Whether it is known what it is made of."""
-        return self.is_input or self.source is not None or bool(self.joined)
+        return self.is_input or bool(self.joined)
 
     def replace(self, **attributes: Any) -> "Origin":
         """The same axis, of which something else is known."""
         return replace(self, whole=self.whole or self, **attributes)
 
-    def derive(self, **attributes: Any) -> "Origin":
-        """An axis that is made of it, in another number or among others."""
-        return replace(self, source=self, **attributes)
-
     def cut(self, cut: "Cut", beside: bool = False) -> "Origin":
         """What is left of it."""
         if beside:
             return self.replace(beside=cut)
-        joined = tuple((axis, at - cut.start, cut.n) for axis, at, _ in self.joined if cut.step == 1)
-        return self.replace(cuts=(*self.cuts, cut), joined=joined)
+        return self.replace(cuts=(*self.cuts, cut), made_of=tuple(piece.cut(cut) for piece in self.made_of))
 
 
 class Cut(NamedTuple):
@@ -105,6 +105,19 @@ class Cut(NamedTuple):
     step: int
     n: int
     size: int
+
+
+class Piece(NamedTuple):
+    """What an axis is made of: another that begins ``at`` a place of ``n``; 0 of an ``n`` of 0: it has no place, as it
+    was added to all, or that is not known."""
+
+    of: "Axis"
+    at: int = 0
+    n: int = 0
+
+    def cut(self, cut: Cut) -> "Piece":
+        """The same of what is left of that axis."""
+        return self._replace(at=self.at - cut.start, n=cut.n) if self.n and cut.step == 1 else Piece(self.of)
 
 
 class Part(NamedTuple):
@@ -241,7 +254,7 @@ def fitted(axis: Axis, size: int) -> Axis:
     if before == size:
         return axis
     if len(origins) == 1:
-        return ((_unread(origins.pop()), size),)
+        return ((_without_names(origins.pop()), size),)
     return lost(size, is_slice=size < before)
 
 
@@ -249,10 +262,6 @@ def first_tokens(axis: Axis, size: int) -> Axis:
     """So many tokens from the first on: those that were read and what has been put behind them, or a part of both."""
     ((origin, n),) = axis if len(axis) == 1 else lost(size)
     return ((origin, size),) if origin.reads and min(n, size) >= origin.size else fitted(axis, size)
-
-
-def _unread(origin: Origin) -> Origin:
-    return origin.replace(reads=frozenset()) if origin.reads else origin
 
 
 def reads_along(axis: Axis) -> frozenset[Read]:
@@ -274,17 +283,17 @@ def sum_of(layout: Layout, other: Layout) -> Layout:
     for place, beside in enumerate(other.axes, first):
         if len(axes[place]) != 1:
             continue
-        ((origin, n),), others, added = axes[place], origins_of(beside), frozenset[Origin]()
+        ((origin, n),), others, new = axes[place], origins_of(beside), set[Origin]()
         if origin.maker is None and len(origin.added) < _MOST_ADDED:
-            every = (one.replace(added=frozenset(), joined=()) for each in others for one in each.sources)
-            added = frozenset(every) - origin.added - {origin}
-            added = added if len(added) < _MOST_ADDED else frozenset()
+            new = set[Origin]().union(*(one.sources for one in others)) - origin.added - {origin}
+            new = new if len(new) < _MOST_ADDED else set()
         elif is_repeated and origin.maker is not None:
-            added = frozenset(one for one in others if one.maker is not None)
+            new = {one for one in others if one.maker is not None} - origin.added
         reads, through = reads_along(beside) - origin.reads, through_along(beside) - origin.through
-        if reads or through or added:
-            reads, through, added = origin.reads | reads, origin.through | through, origin.added | added
-            axes[place] = ((origin.replace(reads=reads, through=through, added=added), n),)
+        if reads or through or new:
+            reads, through = origin.reads | reads, origin.through | through
+            added = tuple(Piece(((one.replace(made_of=()), n),)) for one in new)
+            axes[place] = ((origin.replace(reads=reads, through=through, made_of=origin.made_of + added), n),)
     return layout._replace(axes=tuple(axes))
 
 
@@ -378,22 +387,21 @@ def _without_names(origin: Origin) -> Origin:
     return origin.replace(rows=None, patches=None, reads=frozenset()) if has_names else origin
 
 
-def with_patches(axis: Axis, size: int, patches: Patches | None) -> Axis:
-    """Tokens of which others are patches than of those that they come from."""
-    ((origin, _),) = fitted(axis, size) if len(origins_of(axis)) == 1 else lost(size)
-    is_lost = origin.is_lost and patches is None
-    return ((origin.derive(size=size, is_lost=is_lost, rows=None, patches=patches), size),)
+def with_patches(axis: Axis, patches: Patches | None) -> Axis:
+    """The same tokens, of which these are patches of an image; None: none is, or it is not known."""
+    return tuple((o.replace(rows=None, patches=patches, is_lost=o.is_lost and patches is None), n) for o, n in axis)
 
 
 def patches_along(axis: Axis) -> Patches | None:
     """The patches of an image that stand along an axis: rows and columns that were joined, or a sequence with them."""
     factors = [(origin, n) for origin, n in axis if n > 1]
-    if not factors or any(origin.size != n for origin, n in factors):
+    if not factors:
         return None
-    last = factors.pop()[0]
+    last, n = factors.pop()
     if last.rows is None:
-        return None if factors else last.patches
-    if [origin for origin, _ in factors] != ([last.rows] if last.rows.size > 1 else []):
+        return last.patches if not factors and last.patches and last.patches.length == n else None
+    rows = [(last.rows, last.rows.size)] if last.rows.size > 1 else []
+    if factors != rows or last.size != n:
         return None
     return Patches.of_image(last.rows.size, last.size)
 

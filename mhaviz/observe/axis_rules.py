@@ -15,6 +15,7 @@ from mhaviz.observe.axes import (
     Axis,
     Layout,
     Origin,
+    Piece,
     Summed,
     are_made,
     cut_layout,
@@ -163,7 +164,8 @@ def _sliced(axis: Axis, item: slice) -> Axis:
     if patches is None or (start, stop, step) == (0, size, 1):
         return axis
     is_whole = step == 1 and all(start <= one[0] and one[-1] < stop for one in patches.places)
-    return with_patches(axis, stop - start, patches.moved(-start) if is_whole else None)
+    size = stop - start
+    return with_patches(fitted(axis, size), patches.moved(-start, size) if is_whole else None)
 
 
 def _copy(axes: "Layouts", done: Done) -> Layout | None:
@@ -225,7 +227,7 @@ def put_layout(axes: "Layouts", done: Done) -> Layout:
     with unseen():
         places = tuple(tuple(row.nonzero()[:, 0].tolist()) for row in (mask if mask.ndim == 2 else mask[..., 0]))
     fits = found.are_all and all(len(one) == math.prod(found.grid) for one in places)
-    tokens = with_patches(text.axes[1], text.shape[1], Patches(found.grid, places, is_text=True) if fits else None)
+    tokens = with_patches(text.axes[1], Patches(found.grid, text.shape[1], places, is_text=True) if fits else None)
     return text._replace(axes=(text.axes[0], tokens, text.axes[2]))
 
 
@@ -273,9 +275,10 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
         if len(layout.axes[dim]) == 1:
             n, starts = done.result.shape[dim], accumulate(sizes, initial=0)
             there = [(axes.of(x).axes[dim] or lost(1), at) for x, at in zip(parts, starts, strict=False) if x.numel()]
-            within = [(one, at + of, n) for axis, at in there for one, of, _ in axis[0][0].joined[:_MOST_WITHIN]]
-            joined = *((_with_joined(axis), at, n) for axis, at in there), *within
-            layout = layout.with_axis(dim, _with_joined(layout.axes[dim], joined))
+            pieces = [Piece(_of_added(axis), at, n) for axis, at in there]
+            pieces += [Piece(of, at + own, n) for axis, at in there for of, own, _ in axis[0][0].joined[:_MOST_WITHIN]]
+            ((origin, _),) = _of_added(layout.axes[dim])
+            layout = layout.with_axis(dim, ((origin.replace(made_of=(*origin.made_of, *pieces)), n),))
         in_order = _are_in_order(sizes, along)
         return layout if in_order else unnamed(layout, {dim})
     place, number, each = found
@@ -316,8 +319,9 @@ def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
     )
 
 
-def _with_joined(axis: Axis, joined: tuple[tuple[Axis, int, int], ...] = ()) -> Axis:
-    return tuple((origin.replace(joined=joined), n) for origin, n in axis)
+def _of_added(axis: Axis) -> Axis:
+    """The same without what was joined: its own pieces are those of the whole."""
+    return tuple((o.replace(made_of=tuple(one for one in o.made_of if not one.n)), n) for o, n in axis)
 
 
 def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
@@ -334,11 +338,10 @@ def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis |
     found = [(place, axis, one) for place, axis in enumerate(parts) if axis and (one := patches_along(axis))]
     if not found:
         return None
-    place, axis, patches = found[0]
-    if len(found) == 1:
-        return with_patches(axis, sum(sizes), patches.moved(sum(sizes[:place])))
-    is_batch = len(found) == len(parts) and all(one.are_all and one == patches for _, _, one in found)
-    return (*lost(len(parts)), *axis) if is_batch else with_patches(axis, sum(sizes), None)
+    (place, axis, patches), size = found[0], sum(sizes)
+    if len(found) == len(parts) and all(one.are_all and one == patches for _, _, one in found):
+        return (*lost(len(parts)), *axis)
+    return with_patches(fitted(axis, size), patches.moved(sum(sizes[:place]), size) if len(found) == 1 else None)
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
@@ -396,7 +399,9 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
 def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
     """The patches that a convolution cuts an image into, where its steps are as wide as its kernel."""
     rows, columns = (
-        axis[0][0].derive(size=n) if len(axis) == 1 else Origin(n, is_lost=True)
+        replace(axis[0][0], size=n, made_of=(Piece(axis),), is_input=True)
+        if len(axis) == 1
+        else Origin(n, is_lost=True)
         for axis, n in zip(axes, sizes, strict=True)
     )
     columns.rows = rows

@@ -19,6 +19,7 @@ from mhaviz.observe.axes import (
     Layout,
     Origin,
     Part,
+    Piece,
     are_made,
     are_tokens,
     cuts_along,
@@ -40,17 +41,17 @@ def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
     if len(key) != 1 or math.prod(n for _, n in query) < 2:
         return own, part
     ((origin, n),), of = key, query[0][0]
-    for axis, at, size in origin.joined:
-        if size == n and cuts_along(axis) == cuts_along(query) and (own is None or own.is_first):
+    for piece in origin.joined:
+        if piece.n == n and cuts_along(piece.of) == cuts_along(query) and (own is None or own.is_first):
             sequence = of.replace(size=math.prod(n for _, n in query), cuts=())
-            return own or Part(sequence, 0, 1, sequence.size), Part(sequence, -at, 1, n)
+            return own or Part(sequence, 0, 1, sequence.size), Part(sequence, -piece.at, 1, n)
     if len(query) > 1:
         return own, part
     if origin == of:
         is_known = part is not None or key == query
     else:
         is_mixed = origin.maker is not None and of.maker is None
-        is_known = not is_mixed and all(of not in origins_of(axis, all_of=True) for axis, _, _ in origin.joined)
+        is_known = not is_mixed and all(of not in origins_of(piece.of, all_of=True) for piece in origin.joined)
     return own, part if is_known else Part(origin, -1, 0, n)
 
 
@@ -65,8 +66,8 @@ def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
     """What was joined to tokens along an axis, with what was added to each."""
     found: dict[Origin, frozenset[Origin]] = {}
     for origin, n in axis:
-        for part, _, _ in origin.joined or ((((origin, n),), 0, n),):
-            found |= {one: one.added | found.get(one, frozenset()) for one, _ in part}
+        for piece in origin.joined or (Piece(((origin, n),), 0, n),):
+            found |= {one: one.added | found.get(one, frozenset()) for one, _ in piece.of}
     return found
 
 

@@ -355,7 +355,10 @@ def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
 
 def test_patches_of_a_text_are_those_of_its_example():
     """Of two texts, and of four pairs of these, of which the second is of the first text once more."""
-    names, patches = TokenNames(SeenInputs(), None, None, pytest.fail), Patches((1, 2), ((0, 1), (1, 2)), is_text=True)
+    names, patches = (
+        TokenNames(SeenInputs(), None, None, pytest.fail),
+        Patches((1, 2), 3, ((0, 1), (1, 2)), is_text=True),
+    )
 
     def queries(batch_size, example):
         ((tokens,), _) = names.sides(
