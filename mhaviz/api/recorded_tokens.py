@@ -15,8 +15,8 @@ import torch
 
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens, patch_names, patch_tokens
+from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
-from mhaviz.observe.order import NO_ORDER, Order
 from mhaviz.observe.patches import Patches
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class TokenNames:
         first: int,
         is_cross: bool,
         rows: tuple[str, str] = ("", ""),
-        order: Order = NO_ORDER,
+        tokens: Compared = Compared(),  # noqa: B008
     ) -> "_Sides":
         """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
 
@@ -68,10 +68,9 @@ class TokenNames:
             is_cross: whether the keys are of another input.
             rows: what queries and keys are called: "" for tokens; "fixed", "channel" or "head" for what is none;
                 "row" where it is not known.
-            order: of the program's axes, with the patches that the queries are, or the keys, and what was read of which
-                they come.
+            tokens: the patches that queries and keys are, and what was read of which they come.
         """
-        (batch_size, _, *lengths), patches, reads = shape, order.patches, order.reads
+        (batch_size, _, *lengths), patches, reads = shape, tokens.patches, tokens.reads
         if forward != self._forward:
             self._forward = forward
             self._sides.clear()

@@ -245,7 +245,7 @@ class Recording(ContextDecorator):
             kind: Kind = "other" if site.is_block or is_unplaced else site.kind
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
             if kind != "masked":  # no example of a batch is later than another, and no constant
-                own, others = zip(site.last.may_be_batch, site.may_be_fixed, strict=True)
+                own, others = zip(site.last.tokens.may_be_batch, site.may_be_fixed, strict=True)
                 queries = self._as_rows(queries, *own) if queries == m.rows.tokens else queries
                 keys = self._as_rows(keys, *others) if keys == m.columns.tokens else keys
             if site.is_block or is_unplaced:
@@ -423,10 +423,10 @@ class Recording(ContextDecorator):
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
-                place.forward, call.shape, places, first, run.site.kind == "cross", rows, run.observed.order
+                place.forward, call.shape, places, first, run.site.kind == "cross", rows, run.observed.order.tokens
             )
             if not run.first_query and not rows[1]:
-                parts = run.observed.order.parts
+                parts = run.observed.order.tokens.parts
                 several = [_placed(one, parts, run.site.kind) for one in zip(queries, keys, strict=True)]
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             of_places = None if padding is None else padding.of_examples(places)
@@ -439,7 +439,7 @@ class Recording(ContextDecorator):
             is_whole = is_whole and run.first_query == 0 and k_length > 1
             if self._study is not None and run.site.heads:
                 self._watch.miss(f"{run.site.name}: a softmax for each of its heads, which statistics do not count")
-            elif self._study is not None and (part := run.observed.order.parts[1]) is not None and not part.step:
+            elif self._study is not None and (part := run.observed.order.tokens.parts[1]) is not None and not part.step:
                 self._watch.miss(f"{run.site.name}: which tokens its keys are is not known; statistics count no such")
             elif self._study is not None and is_whole:
                 whole = seen_of(range(batch_size), run.observed)
@@ -460,7 +460,7 @@ class Recording(ContextDecorator):
 
         The mask of a decoder's self-attention tells which queries of its cross-attention are padding.
         """
-        call, (own, of_keys) = run.observed.call, run.observed.order.parts
+        call, (own, of_keys) = run.observed.call, run.observed.order.tokens.parts
         batch_size, _, q_length, k_length = call.shape
         reads_itself, is_cross = run.site.kind in OF_ONE_TEXT and q_length == k_length, run.site.kind == "cross"
         if run.first_query or not (reads_itself or is_cross or place.batch_size in (None, batch_size)):
@@ -486,7 +486,7 @@ class Recording(ContextDecorator):
         """
         if place.call != self._hidden[0]:
             self._hidden = place.call, []
-        key, hidden = run.observed.order.parts[1], self._hidden[1]
+        key, hidden = run.observed.order.tokens.parts[1], self._hidden[1]
         hidden.append((run.site, key, None if padding is None else padding.keys))
         del hidden[:-MOST_AT_A_LINE]
         same = [one for one in hidden if key is not None and one[1] == key]
@@ -607,7 +607,7 @@ class Recording(ContextDecorator):
         stacks = {kind: [site for site in whole if site.kind == kind] for kind in dict.fromkeys(s.kind for s in whole)}
         unnumbered = {kind for kind, sites in stacks.items() if kind != "cross" and not _numbers_in(sites)}
         for site in whole:
-            for other in (self._sites.all[number] for number in site.last.through):
+            for other in (self._sites.all[number] for number in site.last.tokens.through):
                 kinds = {site.kind, other.kind}
                 if len(kinds - {"cross"}) > 1 and kinds & unnumbered and site.goes_on_from(other):
                     merged = {one.number: one for kind in kinds for one in stacks[kind]}

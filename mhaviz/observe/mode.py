@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.observe.axes import Axis, Summed, are_made, cuts_along, origins_of
+from mhaviz.observe.axes import Axis, Summed, cuts_along, origins_of
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled, scripted_followed
 from mhaviz.observe.descent import ALL_TOKENS, FixedRows, Sides
@@ -221,10 +221,9 @@ class Watch:
         queries, keys = (self._axes.of(x).axes for x in given[:2])
         features = queries[-1], keys[-1]
         has_layers = given[0] is not query  # of its own, which make the features
-        is_made = has_layers or are_made(*features)
-        order = self._order_of_axes(query, key, place).of_tokens(queries[axis], keys[axis], features, is_made)
-        order = replace(order, made=frozenset()) if has_layers else order
-        return order.with_rows_behind(given[1].shape[axis], key.shape[-2])
+        n_behind = max(key.shape[-2] - given[1].shape[axis], 0)
+        order = self._order_of_axes(query, key, place)
+        return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers, n_behind=n_behind)
 
     def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
         if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
@@ -286,8 +285,7 @@ class Watch:
             query, key = axes_at(met.layout, met.places[-2:])
             if how is not None and not met.sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
-            order = order.of_tokens(query, key, scores.summed, are_made(*scores.summed)).of_rows(query, key)
-            order = replace(order, scores=met.sides.scores)
+            order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=met.sides.scores)
             observed = observed_weights(A, order)
             if met.is_changed and isinstance(observed.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 observed = replace(observed, call=replace(observed.call, has_sink=False))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from typing import Any
 
 from torch import Tensor
 
@@ -18,83 +19,13 @@ from mhaviz.observe.axes import (
     Cut,
     Layout,
     Origin,
-    Part,
-    Piece,
     are_made,
     are_tokens,
-    cuts_along,
     has_features,
     has_rows,
     origins_of,
-    part_along,
-    patches_along,
-    reads_along,
-    through_along,
 )
-from mhaviz.observe.inputs import Read
-from mhaviz.observe.patches import Patches
-
-
-def _parts_along(query: Axis, key: Axis) -> tuple[Part | None, Part | None]:
-    """The tokens along queries and keys, which may be those of the queries with others joined to them, or mixtures."""
-    own, part = part_along(query), part_along(key)
-    if len(key) != 1 or math.prod(n for _, n in query) < 2:
-        return own, part
-    ((origin, n),), of = key, query[0][0]
-    for piece in origin.joined:
-        if piece.n == n and cuts_along(piece.of) == cuts_along(query) and (own is None or own.is_first):
-            sequence = of.replace(size=math.prod(n for _, n in query), cuts=())
-            return own or Part(sequence, 0, 1, sequence.size), Part(sequence, -piece.at, 1, n)
-    if len(query) > 1:
-        return own, part
-    if origin == of:
-        is_known = part is not None or key == query
-    else:
-        is_mixed = origin.maker is not None and of.maker is None
-        is_known = not is_mixed and all(of not in origins_of(piece.of, all_of=True) for piece in origin.joined)
-    return own, part if is_known else Part(origin, -1, 0, n)
-
-
-def _of_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
-    """Which examples of a batch tokens are of, where some were taken, or put in another order. One of what the program
-    has stacked, or reshaped to three, may be the queries, the keys or the values, as of ``qkv.unbind()``."""
-    examples = [origin.example for origin, _ in axis if origin.example is not None]
-    return {(of, cut) for of, cut in examples if cut.n != 1 or (of.given and (cut.size != 3 or of.size == 3))}
-
-
-def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
-    """What was joined to tokens along an axis, with what was added to each."""
-    found: dict[Origin, frozenset[Origin]] = {}
-    for origin, n in axis:
-        for piece in origin.joined or (Piece(((origin, n),), 0, n),):
-            found |= {one: one.added | found.get(one, frozenset()) for one, _ in piece.of}
-    return found
-
-
-def _are_of_one(query: Axis, key: Axis) -> bool:
-    """Whether no other tokens are known to be among queries or keys: of other examples, joined from another input, or
-    added to those of one side alone, where either may be the tokens and the other their positions."""
-    own, others = _made_of(query), _made_of(key)
-    apart = own.keys() ^ others.keys()
-    is_one = _of_examples(query) == _of_examples(key) and not any(one.is_known and not one.is_fixed for one in apart)
-    return is_one and all(own[one] == others[one] for one in own.keys() & others.keys())
-
-
-def _are_same(query: Axis, key: Axis, is_made: bool, are_pairs: bool) -> bool | None:
-    """Whether queries and keys are known tokens of the same sequence; None: not known.
-
-    ``is_made``: whether their features are of layers that were seen: what made others, they may have in common.
-    ``are_pairs``: see ``Summed``.
-    """
-    (own, part), reads = _parts_along(query, key), (reads_along(query), reads_along(key))
-    in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
-    if in_order or (query and cuts_along(query) == cuts_along(key)):
-        texts = [{text for text, _ in several} for several in reads]
-        is_one = not are_pairs and _are_of_one(query, key)
-        return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
-    sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (query, key))
-    is_known = sources and others and all(one.is_known for one in sources | others)
-    return False if is_made and is_known and sources.isdisjoint(others) else None
+from mhaviz.observe.compared import Compared, is_first
 
 
 @dataclass(frozen=True)
@@ -107,46 +38,29 @@ class Order:
         called: "channel" where queries and keys are the features of a head, "head" where they are heads of one token,
             "row" where they are parts of features, and whether these are heads is not known; "": tokens.
         windows: how many of each example the batch is known to hold; 1: none, or it is not known.
-        patches: those of an image that queries and keys are of; None: they are not, or it is not known.
-        parts: the tokens that queries and keys are; None: not known.
+        tokens: that queries and keys are.
         heads: the first of them, and of how many they are a part; None: all, or not known.
-        reads: the numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``.
-        are_same: whether queries and keys are known tokens of the same sequence; None: not known.
-        made: the features that layers have made, of which queries and keys have all or some.
-        sequence: what the axis of the queries comes from; nothing: not known.
-        through: the numbers of the attentions whose outputs queries and keys are made of, as far as is known.
         example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
         scores: the number of the product that they are, and which of its factors the keys are in; None: not known.
-        are_pairs: whether queries of all examples meet keys of all; see ``Summed``.
         is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
         steps: how far apart heads stand among the features, by each factor before the queries that is of heads, where
             these stand in another order; none: they are in theirs, or it is not known.
         is_split: whether all heads are known to be factors of the features that queries or keys have.
         is_numbered: whether heads are known to be in the order of the features.
-        may_be_batch: whether queries may be the examples of a batch as well as the tokens of a sequence, and whether
-            keys may be.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
     query: tuple[tuple[int, bool], ...] = ()
     called: str = ""
     windows: int = 1
-    patches: tuple[Patches | None, Patches | None] = None, None
-    parts: tuple[Part | None, Part | None] = None, None
+    tokens: Compared = Compared()  # noqa: RUF009
     heads: tuple[int, int] | None = None
-    reads: tuple[frozenset[Read], frozenset[Read]] = frozenset(), frozenset()
-    are_same: bool | None = None
-    made: frozenset[Origin] = frozenset()
-    sequence: frozenset[Origin] = frozenset()
-    through: frozenset[int] = frozenset()
     example: tuple[Origin, Cut] | None = None
     scores: tuple[int, frozenset[int]] | None = None
-    are_pairs: bool = False
     is_taken: bool = False
     steps: tuple[int, ...] = ()
     is_split: bool = True
     is_numbered: bool = True
-    may_be_batch: tuple[bool, bool] = False, False
 
     @property
     def is_plain(self) -> bool:
@@ -167,38 +81,11 @@ class Order:
             return False
         return self.scores[0] == other.scores[0] and self.scores[1].isdisjoint(other.scores[1])
 
-    def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis], is_made: bool) -> "Order":
-        """The same of the tokens along these axes, which have these features; of none, nothing is known.
-
-        ``is_made``: whether layers that were seen have made the features of both.
-        """
+    def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis], **how: Any) -> "Order":
+        """The same of the tokens along these axes, which have these features; ``how``: see ``Compared``."""
         if len(self.query) == len(query):
             query = tuple(factor for factor, (_, is_head) in zip(query, self.query, strict=True) if not is_head)
-        return replace(
-            self,
-            patches=(patches_along(query), patches_along(key)),
-            parts=_parts_along(query, key),
-            reads=(reads_along(query), reads_along(key)),
-            are_same=_are_same(query, key, is_made, self.are_pairs),
-            made=frozenset(origin for origin in origins_of(*features) if origin.maker is not None),
-            sequence=frozenset(origins_of(query, all_of=True)),
-            through=through_along(*features),
-        )
-
-    def of_rows(self, query: Axis, key: Axis) -> "Order":
-        """The same, with whether these axes may be of the batch: they stand first in what the program is given, and no
-        numbers of tokens were looked up for them."""
-        sides = (_is_first(axis) and not reads_along(axis) for axis in (query, key))
-        return replace(self, may_be_batch=(next(sides), next(sides)))
-
-    def with_rows_behind(self, n_tokens: int, k_length: int) -> "Order":
-        """The same of more keys, the last of which are no tokens, as those that PyTorch's layer adds."""
-        own, part = self.parts
-        if k_length <= n_tokens:
-            return self
-        part = part or Part(Origin(n_tokens), 0, 1, n_tokens)
-        sequence = part.of.replace(size=part.start + n_tokens, cuts=())
-        return replace(self, parts=(own, Part(sequence, part.start, part.step, k_length)))
+        return replace(self, tokens=Compared(query, key, tuple(features), are_pairs=self.tokens.are_pairs, **how))
 
     def arrange(self, x: Tensor) -> Tensor:
         """x (…, q_length, columns) → (batch_size, n_heads, q_length, columns)."""
@@ -245,17 +132,12 @@ def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) 
     if not own or not (is_head.get(last) or is_one):
         return last
     several = [place for place in alone if not is_head[place]]
-    of_key, found = origins_of(layout.axes[key]), [place for place in several if not _is_first(layout.axes[place])]
+    of_key, found = origins_of(layout.axes[key]), [place for place in several if not is_first(layout.axes[place])]
     found = [place for place in several if origins_of(layout.axes[place]) & of_key] or found
     if len(found) != 1:
         sizes = " and ".join(str(layout.shape[place]) for place in several)
         raise MhavizError(f"whether its axis of {sizes} that the keys lack is of queries or of the batch is not known")
     return found[0]
-
-
-def _is_first(axis: Axis) -> bool:
-    own = origins_of(axis) or origins_of(axis, all_of=True)
-    return bool(own) and all(origin.given is not None and not origin.given[0] for origin in own)
 
 
 def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] = ()) -> Order | None:
@@ -299,7 +181,7 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
         "channel" if channels else called,
         _windows(before, heads, query, key),
         example=_example(query, key),
-        are_pairs=layout.scores.are_pairs,
+        tokens=Compared(are_pairs=layout.scores.are_pairs),
         is_taken=not channels and not own & origins_of(*before, query) and all(one.maker is None for one in own),
     )
     n_heads = math.prod(n for axis in (*order.before, order.query) for n, is_head in axis if is_head)

@@ -94,8 +94,8 @@ class SeenSite:
 
     def goes_on_from(self, other: "SeenSite") -> bool:
         """Whether it is known to read what another has made, of the same tokens."""
-        sequence = self.last.sequence
-        return other.number in self.last.through and bool(sequence) and sequence == other.last.sequence
+        sequence = self.last.tokens.sequence
+        return other.number in self.last.tokens.through and bool(sequence) and sequence == other.last.tokens.sequence
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class Sites:
         """
         q_length, k_length = observed.call.shape[2:]
         site.n_before = k_length - q_length if site.passes == 1 else site.n_before
-        own, keys = observed.order.parts
+        own, keys = observed.order.tokens.parts
         is_known = own is not None and keys is not None and keys.is_first and own.of == keys.of
         if site.kind not in OF_ONE_TEXT or k_length - q_length in (0, site.n_before) or is_known:
             return
@@ -270,9 +270,9 @@ class Sites:
         """Note of which attention of the same call of a module these are other heads."""
         site.heads = observed.heads
         order, is_one = observed.order, observed.call.shape[1] == 1 and not site.heads
-        is_one = is_one and order.example is None and order.parts[1] is not None
+        is_one = is_one and order.example is None and order.tokens.parts[1] is not None
         others = [one for one in before if not one.heads and not one.last.is_turned(order)]
-        if is_one and any(one.last.parts == order.parts for one in others):
+        if is_one and any(one.last.tokens.parts == order.tokens.parts for one in others):
             self._miss(f"{site.name}: runs several times with one head each; which heads, of which layer, is not known")
         first = next((one for one in before if one.heads and one.joins is None), None)
         if first is None or not site.heads or (first.length, first.k_length) != observed.call.shape[2:]:
@@ -325,15 +325,15 @@ class Sites:
 
         Heads and blocks that are known stand apart, and so do several softmaxes of all heads of the same tokens.
         """
-        made, (own, keys) = site.last.made, site.last.parts
+        made, (own, keys) = site.last.tokens.made, site.last.tokens.parts
         if site.heads or site.is_block or not made:
             return False
         is_one = observed.call.shape[1] == 1
         others = [
             one
             for one in before
-            if one.last.made == made and not one.heads and not one.is_block and not one.last.is_turned(site.last)
-            if own is None or (one.last.parts[1] == keys and (is_one or one.last.parts[0] != own))
+            if one.last.tokens.made == made and not one.heads and not one.is_block and not one.last.is_turned(site.last)
+            if own is None or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
         ]
         if others:
             self.leave_out(
@@ -363,7 +363,7 @@ class Sites:
 
         They may be blocks of the queries in any order; queries as long as the module's input are all of them.
         """
-        is_known = observed.order.parts[0] is not None and observed.order.parts[0].step
+        is_known = observed.order.tokens.parts[0] is not None and observed.order.tokens.parts[0].step
         if is_known or site.length == (place.length or site.k_length):
             return
         for one in before:
@@ -383,7 +383,9 @@ class Sites:
         if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, place, observed)) is not None:
             return step
         is_in_call = place.is_module and site.call == place.call
-        has_same_keys = site.last.parts[1] is not None and site.last.parts[1] == observed.order.parts[1]
+        has_same_keys = (
+            site.last.tokens.parts[1] is not None and site.last.tokens.parts[1] == observed.order.tokens.parts[1]
+        )
         if site.kind == "cross" or q_length >= k_length or (is_in_call and has_same_keys):
             return None
         observed = _without_unfilled(observed, _end(observed, site.k_length))
@@ -494,7 +496,7 @@ def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
     """
     call = observed.call
     _, _, q_length, k_length = call.shape
-    of_others = observed.order.are_same is False  # which are no cache of the queries' own
+    of_others = observed.order.tokens.are_same is False  # which are no cache of the queries' own
     if of_others or expected >= k_length or expected < q_length or not _sees_no_later(observed, expected):
         return observed
     if isinstance(call, AttentionWeights):
@@ -508,7 +510,7 @@ def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
 def _kind(observed: ObservedCall) -> Kind:
     """By where its queries and keys come from, as far as that is known."""
     _, _, q_length, k_length = observed.call.shape
-    (query, key), are_same = observed.order.parts, observed.order.are_same
+    (query, key), are_same = observed.order.tokens.parts, observed.order.tokens.are_same
     if are_same is False or {True, False} <= {*observed.are_fixed}:  # some keys may be the fixed queries themselves
         return "other" if query is not None and key is not None and query.of == key.of else "cross"
     is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal

@@ -9,8 +9,9 @@ from torch.nn import functional as F  # noqa: N812
 import mhaviz
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.inputs.tokens import Tokens
+from mhaviz.observe.axes import Origin
+from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import SeenInputs
-from mhaviz.observe.order import Order
 from mhaviz.observe.patches import Patches
 from mhaviz.results.attention import Attention
 from mhaviz.results.source import Source
@@ -266,8 +267,9 @@ def test_a_large_vocabulary_may_be_filled_up_by_a_twentieth(monkeypatch):
     for n_rows, numbers in {9_999: (), 10_500: tuple(ONE[0].tolist()), 10_501: ()}.items():
         inputs = SeenInputs()
         number = inputs.read(ONE, n_rows)
-        order = Order((), reads=(frozenset({number}),) * 2)
-        ((tokens,), _) = TokenNames(inputs, None, None, pytest.fail).sides(0, (1, 1, 4, 4), (0,), 0, False, order=order)
+        axis = ((Origin(4, reads=frozenset({number})), 4),)
+        names = TokenNames(inputs, None, None, pytest.fail)
+        ((tokens,), _) = names.sides(0, (1, 1, 4, 4), (0,), 0, False, tokens=Compared(axis, axis))
         assert tokens.ids == numbers
 
 
@@ -361,9 +363,8 @@ def test_patches_of_a_text_are_those_of_its_example():
     )
 
     def queries(batch_size, example):
-        ((tokens,), _) = names.sides(
-            1, (batch_size, 1, 3, 3), (example,), 0, False, order=Order((), patches=(patches,) * 2)
-        )
+        axis = ((Origin(3, patches=patches), 3),)
+        ((tokens,), _) = names.sides(1, (batch_size, 1, 3, 3), (example,), 0, False, tokens=Compared(axis, axis))
         return tokens.texts
 
     assert [queries(2, 0), queries(2, 1)] == [("0,0", "0,1", "2"), ("0", "0,0", "0,1")]

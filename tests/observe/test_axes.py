@@ -314,7 +314,7 @@ def test_heads_of_a_group_in_the_axis_of_the_queries(fused):
         torch.testing.assert_close(seen.weights(), A.detach())
         call = seen.only().call
         assert not isinstance(call, AttentionCall) or call.key.shape[1] == 2
-        assert seen.only().order.are_same
+        assert seen.only().order.tokens.are_same
 
 
 def test_one_query_that_has_no_axis_but_that_of_heads():

@@ -187,7 +187,7 @@ def test_multi_head_attention(need_weights, batch_first, arguments, mask):
     assert output[1] is expected[1] or torch.equal(output[1], expected[1])
     torch.testing.assert_close(seen.weights(), A, rtol=0, atol=CLOSE)
     assert_explains(seen.only())
-    assert seen.only().order.are_same is (q is k)
+    assert seen.only().order.tokens.are_same is (q is k)
 
 
 def test_multi_head_attention_without_a_batch():
@@ -238,7 +238,7 @@ def test_transformer(gradients, padded):
     ]
     for place, observed in seen:
         assert_explains(observed)
-        assert observed.order.are_same is (not place.name.endswith("multihead_attn"))
+        assert observed.order.tokens.are_same is (not place.name.endswith("multihead_attn"))
     if padded:
         assert seen[0][1].call.weights()[1, :, :3, 3:].abs().max() == 0
 

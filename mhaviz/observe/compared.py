@@ -1,0 +1,154 @@
+"""Which tokens the queries and the keys of an attention are, and whether both are of one sequence."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from mhaviz.observe.axes import (
+    Axis,
+    Cut,
+    Origin,
+    Part,
+    Piece,
+    are_made,
+    cuts_along,
+    origins_of,
+    part_along,
+    patches_along,
+    reads_along,
+    through_along,
+)
+from mhaviz.observe.inputs import Read
+from mhaviz.observe.patches import Patches
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What an attention compares.
+
+    Attributes:
+        query, key: the axes along which queries and keys stand; nothing: not known.
+        features: the axes of their features.
+        has_layers: whether it makes its queries and keys of these by layers of its own.
+        is_by_hand: whether the program computes its weights itself.
+        are_pairs: whether queries of all examples meet keys of all; see ``Summed``.
+        n_behind: so many more keys come last that are no tokens, as those that PyTorch's layer adds.
+    """
+
+    query: Axis = ()
+    key: Axis = ()
+    features: tuple[Axis, ...] = ()
+    has_layers: bool = False
+    is_by_hand: bool = False
+    are_pairs: bool = False
+    n_behind: int = 0
+
+    @cached_property
+    def patches(self) -> tuple[Patches | None, Patches | None]:
+        """The patches of an image that queries and keys are of; None: they are not, or it is not known."""
+        return patches_along(self.query), patches_along(self.key)
+
+    @cached_property
+    def reads(self) -> tuple[frozenset[Read], frozenset[Read]]:
+        """The numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``."""
+        return reads_along(self.query), reads_along(self.key)
+
+    @cached_property
+    def parts(self) -> tuple[Part | None, Part | None]:
+        """The tokens that queries and keys are; None: not known."""
+        own, part = self._parts
+        if not self.n_behind:
+            return own, part
+        n = math.prod(n for _, n in self.key)
+        part = part or Part(Origin(n), 0, 1, n)
+        sequence = part.of.replace(size=part.start + n, cuts=())
+        return own, Part(sequence, part.start, part.step, n + self.n_behind)
+
+    @cached_property
+    def _parts(self) -> tuple[Part | None, Part | None]:
+        """The same of the keys that are tokens, which may be the queries with others joined to them, or mixtures."""
+        query, key = self.query, self.key
+        own, part = part_along(query), part_along(key)
+        if len(key) != 1 or math.prod(n for _, n in query) < 2:
+            return own, part
+        ((origin, n),), of = key, query[0][0]
+        for piece in origin.joined:
+            if piece.n == n and cuts_along(piece.of) == cuts_along(query) and (own is None or own.is_first):
+                sequence = of.replace(size=math.prod(n for _, n in query), cuts=())
+                return own or Part(sequence, 0, 1, sequence.size), Part(sequence, -piece.at, 1, n)
+        if len(query) > 1:
+            return own, part
+        if origin == of:
+            is_known = part is not None or key == query
+        else:
+            is_mixed = origin.maker is not None and of.maker is None
+            is_known = not is_mixed and all(of not in origins_of(piece.of, all_of=True) for piece in origin.joined)
+        return own, part if is_known else Part(origin, -1, 0, n)
+
+    @cached_property
+    def are_same(self) -> bool | None:
+        """Whether queries and keys are known tokens of the same sequence; None: not known."""
+        (own, part), reads = self._parts, self.reads
+        in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
+        if in_order or (self.query and cuts_along(self.query) == cuts_along(self.key)):
+            texts = [{text for text, _ in several} for several in reads]
+            is_one = not self.are_pairs and _are_of_one(self.query, self.key)
+            return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
+        sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (self.query, self.key))
+        is_known = sources and others and all(one.is_known for one in sources | others)
+        is_made = self.has_layers or are_made(*self.features)  # what made others, they may have in common
+        return False if is_made and is_known and sources.isdisjoint(others) else None
+
+    @cached_property
+    def made(self) -> frozenset[Origin]:
+        """The features that layers of the program have made, of which queries and keys have all or some."""
+        made = (origin for origin in origins_of(*self.features) if origin.maker is not None)
+        return frozenset() if self.has_layers else frozenset(made)
+
+    @cached_property
+    def sequence(self) -> frozenset[Origin]:
+        """What the axis of the queries comes from; nothing: not known."""
+        return frozenset(origins_of(self.query, all_of=True))
+
+    @cached_property
+    def through(self) -> frozenset[int]:
+        """The numbers of the attentions whose outputs queries and keys are made of, as far as is known."""
+        return through_along(*self.features)
+
+    @cached_property
+    def may_be_batch(self) -> tuple[bool, bool]:
+        """Whether queries may be the examples of a batch as well as the tokens of a sequence, and whether keys may be:
+        they stand first in what the program is given, and no numbers of tokens were looked up for them."""
+        own, key = (is_first(axis) and not reads_along(axis) for axis in (self.query, self.key))
+        return self.is_by_hand and own, self.is_by_hand and key
+
+
+def is_first(axis: Axis) -> bool:
+    """Whether an axis is the first of a tensor that was not seen to be computed."""
+    own = origins_of(axis) or origins_of(axis, all_of=True)
+    return bool(own) and all(origin.given is not None and not origin.given[0] for origin in own)
+
+
+def _of_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
+    """Which examples of a batch tokens are of, where some were taken, or put in another order. One of what the program
+    has stacked, or reshaped to three, may be the queries, the keys or the values, as of ``qkv.unbind()``."""
+    examples = [origin.example for origin, _ in axis if origin.example is not None]
+    return {(of, cut) for of, cut in examples if cut.n != 1 or (of.given and (cut.size != 3 or of.size == 3))}
+
+
+def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
+    """What was joined to tokens along an axis, with what was added to each."""
+    found: dict[Origin, frozenset[Origin]] = {}
+    for origin, n in axis:
+        for piece in origin.joined or (Piece(((origin, n),)),):
+            found |= {one: one.added | found.get(one, frozenset()) for one, _ in piece.of}
+    return found
+
+
+def _are_of_one(query: Axis, key: Axis) -> bool:
+    """Whether no other tokens are known to be among queries or keys: of other examples, joined from another input, or
+    added to those of one side alone, where either may be the tokens and the other their positions."""
+    own, others = _made_of(query), _made_of(key)
+    apart = own.keys() ^ others.keys()
+    is_one = _of_examples(query) == _of_examples(key) and not any(one.is_known and not one.is_fixed for one in apart)
+    return is_one and all(own[one] == others[one] for one in own.keys() & others.keys())
