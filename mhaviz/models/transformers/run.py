@@ -33,7 +33,7 @@ class SeenEnoughError(VisitorError, MhavizError):
     """Ends a forward pass of ``run``."""
 
     def __init__(self) -> None:
-        super().__init__(self)
+        Exception.__init__(self)  # it carries no other; itself, it would keep alive all frames that it passes
 
 
 class _OursError(VisitorError, MhavizError):

@@ -1,5 +1,6 @@
 """Models that do not show their attention through transformers' interface: it is recorded as they run."""
 
+import gc
 import weakref
 from dataclasses import dataclass
 from functools import cache
@@ -204,6 +205,16 @@ def test_nothing_runs_after_the_last_attention_that_is_looked_at(pretrained):
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def test_a_run_that_ends_early_keeps_nothing(pretrained):
+    model, kept = pretrained("gptj"), []
+    gc.disable()
+    try:
+        model.select((0,)).run(model.encode([TEXT]), lambda seen: kept.append(weakref.ref(seen.call.given)))
+        assert [weights() for weights in kept] == [None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, MhavizError, KeyboardInterrupt])
