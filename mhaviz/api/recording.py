@@ -1,9 +1,10 @@
 """``mhaviz.record``: the attention of whatever PyTorch program runs inside."""
 
 import re
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ContextDecorator, ExitStack
+from contextlib import ContextDecorator
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -67,8 +68,8 @@ def record(
     Attention is seen wherever it runs: ``F.scaled_dot_product_attention``, ``torch.nn``'s layers, ``flex_attention``,
     and product → softmax → product written by hand. What the program computes stays the same bit for bit, but for
     what ``torch.compile`` would compile: it runs as it is written, and may differ in the last digits. What
-    ``torch.jit`` has compiled is not seen, and a notice says so. NumPy's own functions are not seen, and nothing says
-    so.
+    ``torch.jit`` has compiled is not seen, nor what runs in threads that are older than the recording, and a notice
+    says so. NumPy's own functions are not seen, and nothing says so.
 
     Args:
         model: the attention of this module alone, and names begin at it; None: whatever runs.
@@ -138,21 +139,19 @@ class Recording(ContextDecorator):
         self._remarks: dict[str, None] = {}
         self._left_out = 0
         self._told: set[str] = set()
-        self._stack: list[ExitStack] = []
+        self._entered, self._lock = threading.local(), threading.RLock()  # threads are heard one after the other
         self._follows_caches = False
 
     def __enter__(self) -> "Recording":
-        stack = ExitStack()
-        if not self._stack:  # within itself it sees everything already
-            stack.enter_context(self._watch.watching())
-            self._follows_caches = False
-        self._stack.append(stack)
+        watching = self._watch.watching()
+        watching.__enter__()
+        vars(self._entered).setdefault("stack", []).append(watching)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stack.pop().__exit__(kind, error, traceback)
+        self._entered.stack.pop().__exit__(kind, error, traceback)
         if self._on_notice is not None:
             for line in self.notices:
                 if line not in self._told:
@@ -375,25 +374,29 @@ class Recording(ContextDecorator):
         """Whether a run may be of a pass that is recorded: of a long training nearly none is."""
         if self._study is not None:
             return True
-        return not self._sites.pass_over(place, (q_length, k_length), self._options.passes.wants)
+        with self._lock:
+            return not self._sites.pass_over(place, (q_length, k_length), self._options.passes.wants)
 
     def _is_drawn(self, site: SeenSite) -> bool:
         return self._options.wants(site) and self._options.passes.wants(site.passes - 1)
 
     def _on_observed(self, place: Place, observed: ObservedCall) -> int | None:
         """Take what the program's attention computes with, while it is there; returns the number of its site."""
-        if not self._follows_caches and may_crop():
-            self._follows_caches = True
-            self._stack[0].enter_context(crops_followed(self._on_crop))
-        run = self._sites.run(place, observed)
-        if run is None:
-            return None
-        if self._options.wants(run.site) and not run.site.is_part:
-            self._take(run, place)
-        return run.site.number
+        with self._lock:
+            if not self._follows_caches and may_crop():
+                self._follows_caches = True
+                self._watch.until_last.enter_context(crops_followed(self._on_crop))
+                self._watch.until_last.callback(setattr, self, "_follows_caches", False)
+            run = self._sites.run(place, observed)
+            if run is None:
+                return None
+            if self._options.wants(run.site) and not run.site.is_part:
+                self._take(run, place)
+            return run.site.number
 
     def _on_merged(self, numbers: Iterable[int]) -> None:
-        self._sites.merge(numbers)
+        with self._lock:
+            self._sites.merge(numbers)
 
     def _on_weighed(self, number: int) -> None:
         if self._is_drawn(self._sites.all[number]):
@@ -501,7 +504,7 @@ class Recording(ContextDecorator):
 
     def _on_crop(self, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         try:
-            with unseen():
+            with unseen(), self._lock:
                 self._sites.crop(layers)
         except Exception as error:  # it is ours, and no concern of the program's
             self._watch.miss(f"a cache of keys: not followed, {one_line(error)}")

@@ -68,6 +68,7 @@ class Watch:
         followers: those who follow the program's tensors, each with what tells soon that a function is not theirs.
         is_active: whether anything is looked at.
         has_forked: whether the program has forked meanwhile.
+        until_last: is closed when the last thread ends its watching.
         here: of each thread, whether it is seen, and the number of the attention that has just been shown.
     """
 
@@ -81,7 +82,7 @@ class Watch:
         on_weighed: Callable[[int], None] = lambda attention: None,
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
-        self.inputs = SeenInputs()
+        self._has_model, self.inputs = model is not None, SeenInputs()
         self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
         self._axes = Layouts(self.inputs, self.fixed)
         self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
@@ -94,7 +95,7 @@ class Watch:
         self.followers = [
             (one.may_follow, safely(one.follow, self._failed)) for one in (self.fixed, self._axes, self._merging)
         ]
-        self._lock, self._n_active, self._until_last = threading.RLock(), 0, ExitStack()
+        self._lock, self._n_active, self.until_last = threading.RLock(), 0, ExitStack()
         self.here = threading.local()
         self.is_active = self.has_forked = False
         self.operations = 0
@@ -117,7 +118,7 @@ class Watch:
             with self._lock:
                 self._n_active -= 1
                 if not self._n_active:
-                    self._until_last.close()
+                    self.until_last.close()
 
     def _begin(self) -> None:
         with ExitStack() as stack:
@@ -128,7 +129,7 @@ class Watch:
             stack.enter_context(scripted_followed(safely(self._scripted, self._failed)))
             stack.enter_context(threads_followed(self._in_thread))
             stack.callback(self.end)
-            self._until_last = stack.pop_all()
+            self.until_last = stack.pop_all()
         self.is_active = True
 
     @contextmanager
@@ -183,8 +184,17 @@ class Watch:
 
     def _begins(self, module: nn.Module) -> None:
         self.fixed.begins(module)
+        if not hasattr(self.here, "is_seen") and torch._C._current_graph_task_id() == -1:  # see ``_place_to_show``
+            self._note_thread(module)
         if isinstance(module, torch.jit.ScriptModule) and (place := self._modules.place()) is not None:
             self.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
+
+    def _note_thread(self, module: nn.Module) -> None:
+        """Say once that an unseen thread runs a module that may hold attention: of the model, or with parameters."""
+        place = self._modules.place()
+        if place is not None and (self._has_model or next(module.parameters(), None) is not None):
+            self.miss(f"{place.name}: runs in a thread that was there before the recording, and is not seen")
+            self.here.is_seen = False
 
     def _scripted(self, done: Done) -> None:
         graph = done.func.inlined_graph if getattr(self.here, "is_seen", False) else None

@@ -27,6 +27,9 @@ MOST_REPEATS, MOST_AT_A_LINE = 256, 64
 """So many runs of one attention within a forward pass, and at one line of a program without modules, count as others:
 what a forward pass is, nothing tells there."""
 
+MOST_PASSES = 64
+"""So many forward passes, of as many threads, may run at once."""
+
 
 @dataclass
 class SeenSite:
@@ -98,6 +101,19 @@ class SeenSite:
         return other.number in self.last.tokens.through and bool(sequence) and sequence == other.last.tokens.sequence
 
 
+@dataclass
+class _Pass:
+    """What a forward pass has done so far.
+
+    Attributes:
+        repeats: how often each attention has run, by its root and name.
+        joined: the queries of its last step, and where they begin.
+    """
+
+    repeats: dict[tuple[int, str], int] = field(default_factory=dict)
+    joined: tuple[int, int] | None = None
+
+
 @dataclass(frozen=True)
 class Run:
     """One run of an attention.
@@ -139,10 +155,7 @@ class Sites:
         self._on_rejected, self._is_drawn, self._on_part = on_rejected, is_drawn, on_part
         self._sites: dict[tuple[int, str, int], SeenSite] = {}
         self._miss = miss
-        self._forward = -1
-        self._repeats: dict[tuple[int, str], int] = {}
-        self._joined: tuple[int, int, int] | None = None
-        """Forward pass of the last step, its queries, and where they begin."""
+        self._passes: dict[int, _Pass] = {}  # by ``Place.forward``, the one that ran last at the end
 
     @property
     def all(self) -> tuple[SeenSite, ...]:
@@ -155,14 +168,13 @@ class Sites:
         A run of fewer queries than keys may be a step of a pass that goes on: that is for ``run`` to tell.
         """
         q_length, k_length = lengths
-        if q_length < k_length or (self._joined is not None and self._joined[0] == place.forward):
+        if q_length < k_length or (now := self._pass(place)).joined:
             return False
-        self._begin(place)
         name = place.root, place.name
-        site = self._sites.get((*name, self._repeats.get(name, 0)))
+        site = self._sites.get((*name, now.repeats.get(name, 0)))
         if site is None or is_wanted(site.passes):
             return False
-        self._repeats[name] = site.repeat + 1
+        now.repeats[name] = site.repeat + 1
         site.passes, site.forward = site.passes + 1, place.forward
         site.length, site.k_length, site.is_followed = *lengths, False
         site.keys = None
@@ -199,24 +211,31 @@ class Sites:
                 site.keys = None if site.keys is None else site.keys[:, : site.k_length]
             self._on_rejected(site)
 
-    def _begin(self, place: Place) -> None:
-        if place.forward != self._forward:
-            self._forward = place.forward
-            self._repeats.clear()
+    def _pass(self, place: Place) -> _Pass:
+        """The forward pass that runs there: each thread may run one."""
+        now = self._passes.pop(place.forward, None)
+        if now is None:
+            now = _Pass()
+            self._passes.pop(0, None)  # with no module around it, one ends where another begins
+        elif self._passes and place.forward < next(reversed(self._passes)):
+            self._miss("forward passes run at once, in several threads: maps of one number may be of several passes")
+        self._passes[place.forward] = now
+        if len(self._passes) > MOST_PASSES:
+            del self._passes[next(iter(self._passes))]
+        return now
 
     def run(self, place: Place, observed: ObservedCall) -> Run | None:
         """Which attention this is; None: there are too many."""
-        self._begin(place)
-        name = place.root, place.name
+        repeats, name = self._pass(place).repeats, (place.root, place.name)
         keys = takewhile(self._sites.__contains__, ((*name, repeat) for repeat in range(MOST_REPEATS)))
         sites = [self._sites[key] for key in keys]
         beside = [one for one in sites if (one.call, one.forward) == (place.call, place.forward)]
-        repeat = self._repeats.get(name, 0)
+        repeat = repeats.get(name, 0)
         for one in sites:  # one module may be the attention of all layers: each has a site
             if (step := self._step(one, place, observed)) is not None:
-                self._repeats[name] = max(repeat, one.repeat + 1)
+                repeats[name] = max(repeat, one.repeat + 1)
                 return step
-        self._repeats[name] = repeat + 1
+        repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
         observed = _without_unfilled(observed, observed.call.shape[2])
         if site is None:
@@ -398,14 +417,14 @@ class Sites:
             return None
         if site.keys is not None and now is not None:
             site.keys = torch.cat([site.keys, now[:, n_before:]], dim=1)
-        site.kind, self._joined = "masked", (place.forward, q_length, site.length)
+        site.kind, self._pass(place).joined = "masked", (q_length, site.length)
         site.k_length += q_length
         return self._go_on(site, place, q_length, observed)
 
     def _cross_step(self, site: SeenSite, place: Place, observed: ObservedCall) -> Run | None:
         """The same of an attention to other tokens: its queries are those of the step that came before."""
         _, _, q_length, k_length = observed.call.shape
-        if self._joined != (place.forward, q_length, site.length) or k_length != site.k_length:
+        if self._pass(place).joined != (q_length, site.length) or k_length != site.k_length:
             return None
         if site.is_followed and not _ends(site.keys, _known_by(observed, k_length), k_length):
             return None

@@ -3,9 +3,14 @@
 The oracle is the model's own weights: transformers' ``output_attentions``, ``torch.nn.MultiheadAttention``.
 """
 
+import copy
 import gc
 import json
 import math
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ import torch
 from rounding import rounding
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+from torch.overrides import _get_current_function_mode_stack
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
@@ -281,6 +287,83 @@ def test_it_is_a_decorator_and_may_be_entered_again(gpt):
     assert [m.pass_number for m in recording.attention] == [0, 0, 0, 1, 1, 1]
 
 
+def test_a_decorated_function_runs_in_several_threads_that_end_in_any_order(gpt):
+    recording, expected = mhaviz.record(gpt, passes="0-1"), gpt(ids())
+    barrier, entered = threading.Barrier(2, timeout=20), threading.Event()
+
+    @recording
+    def run(is_first):
+        entered.set()
+        barrier.wait()
+        output = gpt(ids())
+        if not is_first:
+            first.result()
+        return output
+
+    def modes(_):
+        barrier.wait()
+        return _get_current_function_mode_stack()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(modes, range(2))) == [[], []]  # the threads are there before the recording
+        first = pool.submit(run, True)
+        entered.wait()
+        assert torch.equal(pool.submit(run, False).result(), expected)
+        assert list(pool.map(modes, range(2))) == [[], []]
+    assert sorted(m.pass_number for m in recording.attention) == [0, 0, 0, 1, 1, 1]
+
+
+def test_nothing_is_lost_of_threads_that_run_at_once(gpt):
+    with mhaviz.record(gpt, passes="0-") as recording, ThreadPoolExecutor(4) as pool:
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            list(pool.map(gpt, [ids(3)] * 200))
+        finally:
+            sys.setswitchinterval(interval)
+    maps = sorted((m.module, m.pass_number) for m in recording.attention)
+    assert maps == [(f"h.{i}.attn", number) for i in range(3) for number in range(200)]
+
+
+def in_turns(modules, *programs):
+    """Run programs in a thread each: one after the other, a module of one and a module of the other."""
+    turns, here = [threading.Semaphore(number == 0) for number in range(len(programs))], threading.local()
+
+    def begin(*_):
+        assert turns[here.number].acquire(timeout=20)
+
+    def end(*_):
+        turns[(here.number + 1) % len(turns)].release()
+
+    def run(number):
+        here.number = number
+        return programs[number]()
+
+    hooks = [hook for m in modules for hook in (m.register_forward_pre_hook(begin), m.register_forward_hook(end))]
+    with ThreadPoolExecutor(len(programs)) as pool:
+        results = list(pool.map(run, range(len(programs))))
+    for hook in hooks:
+        hook.remove()
+    return results
+
+
+def test_passes_that_run_at_once_are_told_apart(gpt):
+    layer = gpt.h[0]["attn"]
+    twice = nn.Sequential(layer, layer)
+    with mhaviz.record(twice, passes="0-") as recording:
+        in_turns([layer], *[lambda: twice(torch.randn(1, 5, 16))] * 2)
+    assert recording.modules == ("0", "0 #2")
+    assert sorted((m.module, m.pass_number) for m in recording.attention) == [
+        ("0", 0),
+        ("0", 1),
+        ("0 #2", 0),
+        ("0 #2", 1),
+    ]
+    assert recording.notices == [
+        "forward passes run at once, in several threads: maps of one number may be of several passes"
+    ]
+
+
 def test_two_recordings_see_the_same(gpt):
     layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
     x = torch.randn(2, 5, 16)
@@ -484,6 +567,12 @@ def test_a_translator_that_writes_has_its_three_kinds_whole():
     ]
     for m in recording.attention:
         np.testing.assert_allclose(m.weights, expected[names[m.kind]][m.layer][0].detach(), atol=CLOSE)
+    both = [t5, copy.deepcopy(t5)]
+    attentions = [m for one in both for name, m in one.decoder.named_modules() if name.endswith("Attention")]
+    with mhaviz.record() as at_once:
+        in_turns(attentions, *(partial(one.generate, source, max_new_tokens=6, do_sample=False) for one in both))
+    shapes = [m.weights.shape for m in recording.attention]
+    assert sorted(m.weights.shape for m in at_once.attention) == sorted(shapes * 2)
 
 
 def test_parts_are_named_within_the_model_whose_method_calls_them(gpt):
@@ -705,7 +794,7 @@ def test_what_is_not_drawn_of_a_module_that_is_drawn_is_called_another():
 
 def test_a_run_of_hours_grows_nothing(gpt):
     with mhaviz.record(gpt) as recording:
-        for seed in range(16):  # the last that were read are kept
+        for seed in range(64):  # the last are kept
             gpt(ids(seed=seed))
         gc.collect()
         before = len(gc.get_objects())

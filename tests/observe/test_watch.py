@@ -264,6 +264,11 @@ def test_threads_within_a_module_and_threads_that_live_on():
     assert seen.names == NAMES, "a thread that goes on is no longer watched"
     again, _ = watch(lambda: pool.submit(model, X).result())
     assert again.names == [], "nor is one that was there before"
+    assert again.missed == ["Blocks: runs in a thread that was there before the recording, and is not seen"]
+    relu = nn.ReLU()
+    assert watch(lambda: pool.submit(relu, X).result())[0].missed == [], "it is said of what may hold attention"
+    named, _ = watch(lambda: pool.submit(relu, X).result(), model=relu)
+    assert named.missed == ["ReLU: runs in a thread that was there before the recording, and is not seen"]
     pool.shutdown()
 
 
@@ -306,6 +311,10 @@ def test_a_checkpoint_is_not_seen_a_second_time(use_reentrant):
     seen, grad = watch(program)
     assert seen.names == NAMES
     assert torch.equal(grad, program())
+    loss = checkpoint(model, X.clone().requires_grad_(), use_reentrant=use_reentrant).sum()
+    with ThreadPoolExecutor(1) as older:  # as those of PyTorch's own that compute gradients on a GPU
+        older.submit(int).result()
+        assert watch(lambda: older.submit(torch.autograd.backward, loss).result())[0].missed == []
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
