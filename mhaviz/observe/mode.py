@@ -6,12 +6,14 @@ on: what the program computes is the same bit for bit.
 """
 
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -399,6 +401,9 @@ def _has_hidden(A: Tensor, visible: Tensor) -> bool:
 
 _MOST_LINES = 1000
 
+_OPTIMIZERS = f"{Path(torch.optim.__file__).parent}/"
+"""Where functions are called from that take no part in a forward pass: recorded training takes half as long so."""
+
 _watches: WeakSet[Watch] = WeakSet()
 
 
@@ -428,6 +433,8 @@ class _Mode(TorchFunctionMode):
         if not watch.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace what looks
             return func(*args, **kwargs)
         watch.operations += 1
+        if sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS):  # it makes nothing that a model reads
+            return func(*args, **kwargs)
         try:
             handler = self._handlers[func]
         except KeyError:

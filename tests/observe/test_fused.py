@@ -216,6 +216,20 @@ def test_training_of_multi_head_attention_is_the_same_with_and_without():
     assert len(seen) == 6
 
 
+def test_a_pass_that_an_optimiser_calls_is_seen():
+    layer, x = nn.MultiheadAttention(8, 2), _normal(2, 5, 8)
+    optimiser = torch.optim.LBFGS(layer.parameters(), max_iter=1)
+
+    def loss():
+        y = x / 2  # the same tokens, if they are followed
+        loss = layer(y, y + 1, y)[0].square().sum()
+        loss.backward()
+        return loss
+
+    seen, _ = watch(optimiser.step, loss)
+    assert seen.only().order.tokens.are_same
+
+
 @pytest.mark.parametrize("gradients", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 @pytest.mark.parametrize("padded", [False, True])
 def test_transformer(gradients, padded):
