@@ -33,7 +33,7 @@ def explain(model: Model, inputs: Inputs, position: int, head: int) -> Explanati
     if not 0 <= position < len(queries):
         raise ArgumentError(f"expected a position from 0 to {len(queries) - 1}, got {position}")
 
-    call = seen.captured
+    call = seen.with_inputs
     call = replace(call, query=call.query.double())
     q, k, v = call.query[0, 0, position], call.key[0, 0].double(), call.value[0, 0].double()
     products = q * k  # k_length d_key

@@ -36,7 +36,7 @@ def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float |
         ArgumentError: there is no such head; several attentions; a p that cannot be; more than ``MOST_LOOKED_INTO``.
         MhavizError: as ``Model.run``; the model shows its weights alone.
     """
-    model.require_captured()
+    model.require_calls()
     site = model.one_site(inputs)
     if dropout is not None and not 0 <= dropout < 1:
         raise ArgumentError(f"{parameter('dropout')}: expected a share from 0 to less than 1, got {dropout:g}")
@@ -49,7 +49,7 @@ def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float |
     return Masking(
         source=model.describe(inputs),
         kind=site.kind,
-        rule=seen[0].captured.rule,
+        rule=seen[0].with_inputs.rule,
         heads=tuple(heads),
         sentences=tuple(sentences),
         dropout=dropout,
@@ -60,7 +60,7 @@ def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float |
 
 def _masked(seen: SiteCall, heads: list[int], dropout: float | None) -> list[MaskedSentence]:
     """The sentences of one batch."""
-    call = replace(seen.captured, query=seen.captured.query.double())
+    call = replace(seen.with_inputs, query=seen.with_inputs.query.double())
     S = call.scores()  # batch_size n_heads q_length k_length
     A = call.weigh(S).float().cpu()
     before = _unhidden(call).scores()

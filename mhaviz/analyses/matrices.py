@@ -44,7 +44,7 @@ def layer_matrices(model: Model, inputs: Inputs, heads: Sequence[int], position:
     if position is not None and not 0 <= position < len(queries):
         raise ArgumentError(f"expected a position from 0 to {len(queries) - 1}, got {position}")
 
-    call = replace(seen.captured, query=seen.captured.query.double())
+    call = replace(seen.with_inputs, query=seen.with_inputs.query.double())
     chosen = call.select(heads)
     S = chosen.scores()  # 1 n_heads q_length k_length
     A = chosen.weigh(S)

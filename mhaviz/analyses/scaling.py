@@ -47,7 +47,7 @@ def compare_scaling(model: Model, inputs: Inputs, heads: Sequence[int]) -> Scali
     require_weights_fit(model, inputs, heads, copies=8)  # scores, weights and what is made of them, of both
     seen = call_of_one(model, inputs, heads)
     (queries,), (keys,) = seen.queries, seen.keys
-    scaled, d_key = seen.captured, seen.site.d_key
+    scaled, d_key = seen.with_inputs, seen.site.d_key
     if d_key > 1 and math.isclose(scaled.scale, 1):
         raise ArgumentError(
             f"expected scores that are scaled, got those of {model.describe(inputs).footnote}, which are q·k as they "

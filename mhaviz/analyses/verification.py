@@ -68,7 +68,7 @@ def verify(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> 
 
     def on_attention(seen: SiteCall) -> None:
         assert seen.output is not None
-        call, output = seen.captured, seen.output.float()  # batch_size n_heads q_length d_value
+        call, output = seen.with_inputs, seen.output.float()  # batch_size n_heads q_length d_value
         largest = torch.zeros(output.shape[1], device=output.device)
         for start in range(0, output.shape[2], BLOCK):
             H: Tensor = call.mix(call.weights(start, start + BLOCK)).float()

@@ -95,7 +95,7 @@ class SiteCall:
     padding: Padding | None = None
 
     @property
-    def captured(self) -> AttentionCall:
+    def with_inputs(self) -> AttentionCall:
         """The call. Raises MhavizError of a model that shows its weights alone."""
         if not isinstance(self.call, AttentionCall):
             raise MhavizError(
@@ -223,7 +223,7 @@ class Model(ABC):
 
         Args:
             inputs: what ``encode`` has made.
-            on_attention: is called with each; what it is called with is gone when it returns.
+            on_attention: is called with each. The tensors are only valid during the call.
             heads: show these alone, or those of them that an attention has; None: all.
             batched: several sentences may be read at once, padded, and are shown together.
 
@@ -255,7 +255,7 @@ class Model(ABC):
         """What should be known of how the model is looked at, a line each."""
         return []
 
-    def require_captured(self) -> None:  # noqa: B027 (``SiteCall.captured`` says it of every model)
+    def require_calls(self) -> None:  # noqa: B027 (``SiteCall.with_inputs`` says it of every model)
         """Raise MhavizError of a model that shows its weights alone: before it runs, if that is known so early."""
 
     def require_outputs(self) -> torch.dtype:
@@ -449,7 +449,7 @@ def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:
         ArgumentError: there are several attentions or sentences, or no such head; the model shows its weights alone.
         MhavizError: as ``Model.run``.
     """
-    model.require_captured()
+    model.require_calls()
     site = model.one_site(inputs)
     if len(inputs.texts) > 1:
         raise ArgumentError(f"this looks into one sentence, got {len(inputs.texts)}; give one of them")

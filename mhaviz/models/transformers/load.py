@@ -52,7 +52,7 @@ class Loaded:
         name: as the user has given it.
         model: on its device.
         tokenizer: its own.
-        captured: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
+        by_interface: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
             seen; if not, whatever functions of PyTorch it calls are recorded.
         attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
         remarks: what the user should know of how its folder was read.
@@ -66,7 +66,7 @@ class Loaded:
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    captured: bool
+    by_interface: bool
     attention: str | None = None
     remarks: tuple[str, ...] = ()
     unshown: tuple[Kind, ...] = ()

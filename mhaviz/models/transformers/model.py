@@ -42,7 +42,7 @@ _OF_WINDOWS = ("sliding_window", "local_attention")
 
 
 @dataclass(frozen=True)
-class PretrainedModel(CorpusModel):
+class TransformersModel(CorpusModel):
     """A model of transformers, and the attentions that were found in it.
 
     Attributes:
@@ -68,7 +68,7 @@ class PretrainedModel(CorpusModel):
             )
 
     @classmethod
-    def of(cls, loaded: Loaded) -> "PretrainedModel":
+    def of(cls, loaded: Loaded) -> "TransformersModel":
         """A model with all attentions that are found in it. Raises MhavizError as ``find_sites`` does."""
         loaded, found = find_sites(loaded)
         return cls(Texts(loaded), found)
@@ -232,7 +232,7 @@ class PretrainedModel(CorpusModel):
         """What gives each token of the vocabulary a number; None: nothing does."""
         return self.loaded.model.get_output_embeddings()  # type: ignore[no-untyped-call]
 
-    def zeroing(self, heads: Collection[tuple[Site, int]]) -> "PretrainedModel":
+    def zeroing(self, heads: Collection[tuple[Site, int]]) -> "TransformersModel":
         """See ``CorpusModel.zeroing``."""
         return replace(self, zeroed=frozenset((site.number, head) for site, head in heads))
 
@@ -272,7 +272,7 @@ class PretrainedModel(CorpusModel):
             ArgumentError: several attentions are looked at.
             MhavizError: a model that shows its weights alone.
         """
-        self.require_captured()
+        self.require_calls()
         self._require_one_process("the steps of an attention are traced")
         site = self.one_site(inputs)
         recorder = StepRecorder(self.loaded.model, most_values if values else 0)
@@ -383,7 +383,7 @@ class PretrainedModel(CorpusModel):
             )
         return notices
 
-    def require_captured(self) -> None:
+    def require_calls(self) -> None:
         """Raise MhavizError of a model that shows its weights alone, with its name, before it runs."""
         if self._show_weights_alone:
             raise MhavizError(
@@ -399,7 +399,7 @@ class PretrainedModel(CorpusModel):
             )
         return self.loaded.model.dtype
 
-    def with_norms(self) -> "PretrainedModel":
+    def with_norms(self) -> "TransformersModel":
         """See ``Model.with_norms``: W_O is found on a few tokens, and verified."""
         self._require_one_process("W_O is found")
         grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[1]))
@@ -409,11 +409,11 @@ class PretrainedModel(CorpusModel):
         if self.loaded.processes > 1:
             raise MhavizError(f"{self.loaded.name}: {what} in one process; run it without torchrun")
 
-    def writing(self, n_tokens: int) -> "PretrainedModel":
+    def writing(self, n_tokens: int) -> "TransformersModel":
         """The same model, whose texts have ``generate``. Raises ArgumentError as the class does."""
         return replace(self, texts=replace(self.texts, generate=n_tokens))
 
-    def speaking(self, source: str | None, target: str | None) -> "PretrainedModel":
+    def speaking(self, source: str | None, target: str | None) -> "TransformersModel":
         """The same model, whose texts have ``languages``. Raises ArgumentError if it does not know them."""
         if source is None and target is None:
             return self
@@ -424,7 +424,7 @@ class PretrainedModel(CorpusModel):
         """See ``CorpusModel.language_codes``."""
         return [self.texts.languages.source, self.texts.languages.target]
 
-    def _speaking(self, given: Given) -> "PretrainedModel":
+    def _speaking(self, given: Given) -> "TransformersModel":
         return self.speaking(given.source_language, given.target_language)
 
     @property
@@ -449,7 +449,7 @@ class PretrainedModel(CorpusModel):
         require_memory(needed, self.loaded.device, self.loaded.name)
 
 
-def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) -> PretrainedModel:
+def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) -> TransformersModel:
     """The model, which stays as it is: it is put in eval mode, and on an attention function that can be seen, to run.
 
     Args:
@@ -465,9 +465,9 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) ->
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
     name = str(model.name_or_path) or type(model).__name__
-    captured = bool(type(model)._can_set_attn_implementation())
-    attention = (SDPA if model._supports_sdpa else EAGER) if captured else None
-    return PretrainedModel.of(Loaded(name, model, tokenizer, captured, attention))
+    by_interface = bool(type(model)._can_set_attn_implementation())
+    attention = (SDPA if model._supports_sdpa else EAGER) if by_interface else None
+    return TransformersModel.of(Loaded(name, model, tokenizer, by_interface, attention))
 
 
 def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:

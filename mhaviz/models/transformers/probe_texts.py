@@ -13,7 +13,7 @@ from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 from mhaviz.inputs.sentence import Sentence
 from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.layer.seeding import check_seed
-from mhaviz.models.transformers.model import PretrainedModel
+from mhaviz.models.transformers.model import TransformersModel
 from mhaviz.models.transformers.read import ids_around, plain_ids, special_of, usual_ids
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
@@ -49,7 +49,7 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
         ArgumentError: a model that is not of transformers, or that the probe says nothing of; sizes that cannot be.
     """
     name = "random_repeat" if isinstance(probe, RandomRepeats) else "needle"
-    if not isinstance(model, PretrainedModel):
+    if not isinstance(model, TransformersModel):
         raise only_of_transformers(name)
     if isinstance(probe, RandomRepeats):
         return Probing(_of_repeats(model, probe))
@@ -63,7 +63,7 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
     return Probing(_of_needles(model, probe, texts), tuple(ids), len(probe.depths))
 
 
-def _of_repeats(model: PretrainedModel, probe: RandomRepeats) -> Iterator[Sentence]:
+def _of_repeats(model: TransformersModel, probe: RandomRepeats) -> Iterator[Sentence]:
     made = random_repeats(model.loaded.tokenizer, probe.n_tokens, probe.sequences, probe.seed, model.n_embeddings)
     length, most = len(made[0]), model.max_length
     if most is not None and length > most:
@@ -76,13 +76,13 @@ def _of_repeats(model: PretrainedModel, probe: RandomRepeats) -> Iterator[Senten
         yield _sentence(model, ids, number / len(made))
 
 
-def _of_needles(model: PretrainedModel, probe: Needle, texts: Iterable[Sentence]) -> Iterator[Sentence]:
+def _of_needles(model: TransformersModel, probe: Needle, texts: Iterable[Sentence]) -> Iterator[Sentence]:
     for text in texts:
         for ids in with_needle(model.loaded.tokenizer, text.text, probe, model.max_length):
             yield _sentence(model, ids, text.done)
 
 
-def _sentence(model: PretrainedModel, ids: Sequence[int], done: float) -> Sentence:
+def _sentence(model: TransformersModel, ids: Sequence[int], done: float) -> Sentence:
     """Tokens, and as their text their numbers, which a shard and a resumed run know it by."""
     tokens = Tokens(("",) * len(ids), special_of(model.loaded.tokenizer, ids), tuple(ids))
     return Sentence(" ".join(map(str, ids)), done, Text(tokens))

@@ -66,7 +66,7 @@ def run_hooked(
             raise SeenEnoughError
 
     try:
-        with listening(listen) if loaded.captured else _recording(loaded, fields["input_ids"].shape[1], listen):
+        with listening(listen) if loaded.by_interface else _recording(loaded, fields["input_ids"].shape[1], listen):
             return run(loaded, fields, whole)
     except SeenEnoughError:
         return None

@@ -64,11 +64,11 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
         MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
     way, best = loaded, _probe(loaded)
-    if loaded.captured and best.sites and not loaded.model._supports_sdpa and not _follows_eager(loaded):
+    if loaded.by_interface and best.sites and not loaded.model._supports_sdpa and not _follows_eager(loaded):
         best = _Probed()
-    if loaded.captured and (best.unshown or not best.sites):
+    if loaded.by_interface and (best.unshown or not best.sites):
         for attention in (SDPA, EAGER) if loaded.model._supports_sdpa else (EAGER,):
-            other = replace(loaded, captured=False, attention=attention)
+            other = replace(loaded, by_interface=False, attention=attention)
             probed = _probe(other)
             if len(probed.sites) > len(best.sites):
                 way, best = other, probed
@@ -81,7 +81,7 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
 
 def _probe(loaded: Loaded) -> _Probed:
     """What runs for a few tokens; nothing where it is not known what kind of attention would be missing."""
-    found, *others = (_found(loaded, *lengths) for lengths in LENGTHS[: 1 if loaded.captured else None])
+    found, *others = (_found(loaded, *lengths) for lengths in LENGTHS[: 1 if loaded.by_interface else None])
     for other in others:
         if len(other) != len(found):
             return _Probed()

@@ -6,13 +6,13 @@ import torch
 def pretrained(model_folder):
     """A family's small model as a source, loaded once."""
     from mhaviz.models.transformers.load import load_checkpoint
-    from mhaviz.models.transformers.model import PretrainedModel
+    from mhaviz.models.transformers.model import TransformersModel
 
     loaded = {}
 
     def load(name, generate=0, **wanted):
         if name not in loaded:
-            loaded[name] = PretrainedModel.of(load_checkpoint(str(model_folder(name)), torch.device("cpu")))
+            loaded[name] = TransformersModel.of(load_checkpoint(str(model_folder(name)), torch.device("cpu")))
         model = loaded[name].writing(generate) if generate else loaded[name]
         return model.select(**wanted)
 

@@ -1,4 +1,4 @@
-"""Every family of models: what is captured on the fast kernel gives the weights of transformers' eager attention."""
+"""Every family of models: what is seen on the fast kernel gives the weights of transformers' eager attention."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def of_map(weights, kind, layer, name):
 @pytest.mark.parametrize("name", FAMILIES | EAGER)
 def test_the_weights_of_every_head(pretrained, eager, name):
     model = pretrained(name)
-    assert model.loaded.captured == (name in FAMILIES)
+    assert model.loaded.by_interface == (name in FAMILIES)
     target = TARGET if name in WITH_ENCODER else None
     for text in TEXTS if target is None else TEXTS[:1]:
         attention = attend(model, [text], target)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from mhaviz.analyses.rollout import rollout
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.transformers.load import load_checkpoint
-from mhaviz.models.transformers.model import PretrainedModel
+from mhaviz.models.transformers.model import TransformersModel
 from mhaviz.models.transformers.run import field_of
 from mhaviz.models.transformers.sites import find_sites
 
@@ -135,7 +135,7 @@ def broken(model_folder, tmp_path):
         tensors = load_file(folder / "model.safetensors")
         tensors[parameter][row] = number
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        return PretrainedModel.of(load_checkpoint(str(folder), torch.device("cpu")))
+        return TransformersModel.of(load_checkpoint(str(folder), torch.device("cpu")))
 
     return make
 

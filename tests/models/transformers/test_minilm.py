@@ -15,7 +15,7 @@ from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
 from mhaviz.models.transformers.load import load_checkpoint
-from mhaviz.models.transformers.model import PretrainedModel
+from mhaviz.models.transformers.model import TransformersModel
 from mhaviz.results.quantity import ROLLOUT
 
 CLOSE = rounding(depth=6, terms=100)
@@ -26,7 +26,7 @@ TEXTS = ["The animal didn't cross the street because it was too tired.", "Tokeni
 
 @pytest.fixture(scope="module")
 def minilm():
-    return PretrainedModel.of(load_checkpoint(str(MINILM), torch.device("cpu")))
+    return TransformersModel.of(load_checkpoint(str(MINILM), torch.device("cpu")))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from families import BERT_LIKE, ENDS, GROUPED, V, bytes_and_words, word_pieces
 
 import mhaviz
 from mhaviz.models.transformers.load import load_checkpoint
-from mhaviz.models.transformers.model import PretrainedModel
+from mhaviz.models.transformers.model import TransformersModel
 
 GPT2 = {"vocab_size": V, "n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 4, **ENDS}
 BERT = {"vocab_size": V, **BERT_LIKE, "num_hidden_layers": 1}
@@ -43,7 +43,7 @@ def saved(folder, model, masks=True):
 def test_what_predicts_tokens_is_read_if_it_is_there(tmp_path, make, name, prediction):
     torch.manual_seed(0)
     folder = saved(tmp_path / "model", make())
-    model = PretrainedModel.of(load_checkpoint(str(folder), torch.device("cpu"), predicts=True))
+    model = TransformersModel.of(load_checkpoint(str(folder), torch.device("cpu"), predicts=True))
     assert (type(model.loaded.model).__name__, model.prediction) == (name, prediction)
     assert not any(parameter.isnan().any() for parameter in model.loaded.model.parameters())
 

@@ -141,7 +141,7 @@ def test_what_the_model_gives_itself(name):
     model, source = recorded(name)
     family = RECORDED[name]
     attention = attend(source, [TEXT], TARGET if family.has_encoder else None)
-    assert not source.loaded.captured
+    assert not source.loaded.by_interface
     assert source.loaded.unshown == family.unshown
     inputs = source.encode([TEXT], TARGET if family.has_encoder else None)
     fields = source.texts.batch(inputs.texts)
@@ -248,7 +248,7 @@ def test_a_rule_that_is_not_known(monkeypatch, dtype):
 
     model, tokenizer = made(Family("Gemma2Model", "Gemma2Config", WORDS | GROUPED | ENDS))
     model = model.to(dtype)
-    assert model_in_memory(model, tokenizer).loaded.captured
+    assert model_in_memory(model, tokenizer).loaded.by_interface
     own = modeling_gemma2.eager_attention_forward
     monkeypatch.setattr(
         modeling_gemma2,
@@ -256,7 +256,7 @@ def test_a_rule_that_is_not_known(monkeypatch, dtype):
         lambda module, query, *others, **given: own(module, query * 1.5, *others, **given),
     )
     source = model_in_memory(model, tokenizer)
-    assert not source.loaded.captured
+    assert not source.loaded.by_interface
     model.set_attn_implementation("eager")
     with torch.no_grad():
         attentions = model(torch.tensor([source.encode([TEXT]).texts[0].source.ids]), output_attentions=True).attentions
@@ -271,7 +271,7 @@ def test_an_attention_of_a_class_of_ones_own():
     for layer in model.layers:
         layer.self_attn.__class__ = type("OwnAttention", (type(layer.self_attn),), {"__module__": __name__})
     source = model_in_memory(model, tokenizer)
-    assert source.loaded.captured
+    assert source.loaded.by_interface
     for m, own in zip(expected, attend(source, [TEXT]).maps, strict=True):
         np.testing.assert_array_equal(own.weights, m.weights)
 
