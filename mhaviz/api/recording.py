@@ -633,12 +633,11 @@ class Recording(ContextDecorator):
             if site.number in self._heads and not site.is_part:
                 counted[(site.joins or site).number] += len(self._heads[site.number])
         outside = [number for number in counted if not self._sites.all[number].is_module]
-        roots = {self._sites.all[number].root for number in counted if number not in outside}
         if len(outside) > 1:
             why = "what runs outside of modules is counted by its calls, whether these are layers or parts of one"
             remarks = (*remarks, why)
-        if len(roots) > 1:
-            remarks = (*remarks, "layers are numbered on from one model to the next")
+        if any(_number_in(self._sites.all[number]) not in (None, layer) for number, layer in self._layers().items()):
+            remarks = (*remarks, "layers are numbered as they ran, and not as in the names of modules")
         n_heads = list(counted.values())
         several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
         count, what = len(counted), "call" if len(outside) == len(counted) > 1 else "attention"
@@ -794,6 +793,10 @@ def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], To
 
 def _numbers_in(sites: Sequence[SeenSite]) -> list[int]:
     """The first number that is a whole part of each name, 3 of "blocks.3.attn", if all have one of their own."""
-    found = [re.search(r"(?:^|\.)(\d{1,9})(?=\.|$)", site.name) for site in sites if site.is_module]
-    numbers = [int(one[1]) for one in found if one is not None]
+    numbers = [number for site in sites if (number := _number_in(site)) is not None]
     return numbers if len(set(numbers)) == len(sites) else []
+
+
+def _number_in(site: SeenSite) -> int | None:
+    found = re.search(r"(?:^|\.)(\d{1,9})(?=\.|$)", site.name) if site.is_module else None
+    return None if found is None else int(found[1])

@@ -6,7 +6,7 @@ neighbours, other views move whole axes, a function of single numbers leaves all
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple
@@ -295,6 +295,15 @@ def sum_of(layout: Layout, other: Layout) -> Layout:
             added = tuple(Piece(((one.replace(made_of=()), n),)) for one in new)
             axes[place] = ((origin.replace(reads=reads, through=through, made_of=origin.made_of + added), n),)
     return layout._replace(axes=tuple(axes))
+
+
+def with_others(axis: Axis, others: Mapping[Origin, Origin]) -> Axis:
+    """The same where others have been written among the tokens of these axes."""
+    new = {one: others[one].replace(made_of=()) for one, _ in axis if one in others and others[one] not in one.sources}
+    return tuple(
+        (one.replace(made_of=(*one.made_of[-_MOST_ADDED:], Piece(((new[one], n),)))) if one in new else one, n)
+        for one, n in axis
+    )
 
 
 def _is_repeated_along(axis: Axis, other: Axis) -> bool:

@@ -31,6 +31,7 @@ from mhaviz.observe.axes import (
     uncut,
     unnamed,
     with_cut,
+    with_others,
 )
 from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, put_layout, slice_of
 from mhaviz.observe.descent import FixedRows, are_rows_fixed
@@ -197,10 +198,12 @@ class Layouts:
         if view.ndim == x.ndim and all(own is not None and own.step and own == written for own, written in pairs):
             return True
         moved = {own.of for own, written in pairs if own and written and not _stays(own, written)}
+        others = {own.of: written.of for own, written in pairs if own and written and own.of != written.of}
         named = any(origin.reads or origin.patches or origin.rows for axis in self.of(x).axes for origin, _ in axis)
-        for one, layout in self._layouts.of_memory(x) if moved or named or x._is_view() else ():
+        for one, layout in self._layouts.of_memory(x) if moved or others or named or x._is_view() else ():
             places = {place for place, axis in enumerate(layout.axes) if origins_of(axis) & moved}
-            self._layouts.set(one, unnamed(layout, places))
+            axes = tuple(with_others(axis, others) for axis in layout.axes)
+            self._layouts.set(one, unnamed(layout._replace(axes=axes), places))
         return True
 
     def _replace(self, func: Any, args: Sequence[Any], result: Tensor) -> None:

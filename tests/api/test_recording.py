@@ -992,7 +992,7 @@ def test_what_runs_outside_of_modules_is_counted_by_its_calls():
     assert " calls of 1 head" in recording.attention.source.footnote
 
 
-def test_layers_of_several_models_are_said_to_be_numbered_on():
+def test_layers_that_have_other_numbers_than_their_modules_are_said_to():
     def model():
         layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
         return nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
@@ -1001,4 +1001,4 @@ def test_layers_of_several_models_are_said_to_be_numbered_on():
     with mhaviz.record() as recording:
         for one in several:
             one(torch.randn(1, 4, 8))
-    assert "numbered on from one model to the next" in recording.attention.source.remark
+    assert "layers are numbered as they ran" in recording.attention.source.remark
