@@ -582,6 +582,10 @@ class Recording(ContextDecorator):
             self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
         if not run.observed.order.is_numbered:
             self._remarks["some heads are numbered as they stand in the softmax"] = None
+        keys = run.observed.order.tokens.parts[1]
+        if run.site.kind == "masked" and keys is not None and keys.step and keys.start < 0:
+            before = f"{-keys.start:,} key{'s' * (keys.start < -1)}"
+            self._remarks[f"numbers count {before} that stand before the tokens, such as learned ones"] = None
         windows = run.observed.order.windows
         if windows > 1:
             lengths, why = f"{q_length:,} tokens", ""

@@ -340,6 +340,7 @@ def test_queries_and_keys_of_a_decoder_have_the_same_names_after_a_prefix(length
     (m,) = recording.attention
     assert m.keys == tuple("01abcdef" if names else "01234567")
     assert m.queries == m.keys[2:]
+    assert "numbers count 2 keys that stand before the tokens" in recording.attention.source.remark
 
 
 def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
