@@ -89,6 +89,8 @@ class ByHand:
         axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)), next(self._numbers))
         if len(product.factors) > 2 and not axes.are_fixed and self._is_whole_attention(product):
             self._on_unseen("queries, keys and values are multiplied without a softmax")
+        if self._is_weighed_by_layer(product):
+            self._on_unseen("tokens are weighed by numbers that a layer has made of each, without a softmax")
         for which, factor in enumerate(product.factors):
             mark = self._marks.get(factor)
             if isinstance(mark, Weights):
@@ -108,6 +110,18 @@ class ByHand:
                     how = f"by {mark.mapped} and no" if mark.mapped else "without a"
                     self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
         self._marks.set(done.result, Scores(axes))
+
+    def _is_weighed_by_layer(self, product: Product) -> bool:
+        """Whether each token is multiplied by the one feature that a layer has made of it, and all are summed.
+
+        Zhou et al. 2018, "Deep Interest Network" (arXiv 1706.06978, section 4.3).
+        """
+        x, other = product.factors[:2]
+        for number, one, V in ((0, x, other), (1, other, x)):
+            summed = [axis - one.ndim for axis in range(one.ndim) if product.summed_over(axis, number)]
+            if len(summed) == 1 and self._marks.get(one) is None and self._layouts.are_one_feature(one, summed[0]):
+                return self._layouts.are_made(V)
+        return False
 
     def _is_whole_attention(self, product: Product) -> bool:
         """Whether one product sums over features of two factors, and over tokens of one of these and of a third."""

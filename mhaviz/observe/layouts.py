@@ -85,6 +85,14 @@ class Layouts:
         layout = self.get(x)
         return layout is not None and -axis <= len(layout.axes) and are_tokens(layout.axes[axis])
 
+    def are_one_feature(self, x: Tensor, tokens: int) -> bool:
+        """Whether a tensor is known to hold one feature that a layer has made of each of the tokens along an axis."""
+        layout = self.get(x)
+        if layout is None or not self.are_tokens(x, tokens):
+            return False
+        makers = {(origin.size, n) for axis in layout.axes for origin, n in axis if origin.maker is not None}
+        return makers == {(1, 1)} and not layout.scores
+
     def sum_tokens_and_features(self, x: Tensor, places: Sequence[int]) -> bool:
         """Whether, of a product and one of it over these axes, one sums over features of layers, the other not."""
         layout = self.get(x)

@@ -281,8 +281,8 @@ class Sites:
         site.unplaced.add(site.passes - 1)
         if was_drawn or self._is_drawn(site):
             self._miss(
-                f"{site.name}: reads keys that are not known as those of the steps before, as of a cache that has lost or "
-                f"moved some, or of another text; a pass begins there, and which tokens its keys are is not known"
+                f"{site.name}: reads keys that are not known as those of the steps before, as of a cache that has lost "
+                f"or moved some, or of another text; a pass begins there, and which tokens its keys are is not known"
             )
 
     def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:

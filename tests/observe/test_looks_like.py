@@ -430,6 +430,26 @@ def test_it_is_said_of_what_was_exported():
     assert "a softmax by the operator aten::softmax" in line
 
 
+class Interest(nn.Module):
+    """Deep Interest Network: what a layer makes of a candidate and each item weighs the items, without a softmax."""
+
+    def __init__(self):
+        super().__init__()
+        self.items = nn.Embedding(9, D)
+        self.score = nn.Sequential(nn.Linear(3 * D, D), nn.PReLU(), nn.Linear(D, 1))
+
+    def forward(self, candidate, history):
+        k = self.items(history)
+        q = self.items(candidate)[:, None].expand_as(k)
+        return self.score(torch.cat([k, q, q * k], -1)).mT @ k
+
+
+def test_tokens_that_a_layer_weighs_without_a_softmax_are_said():
+    seen, _ = watch(Interest(), torch.tensor([3]), torch.tensor([[1, 2, 4, 5]]))
+    assert not seen.names
+    assert "weighed by numbers that a layer has made of each" in seen.missed[0]
+
+
 def test_learned_slots_that_compete_for_tokens_are_said():
     """The softmax runs over fixed rows, and yet tokens are weighed."""
 
