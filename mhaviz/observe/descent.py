@@ -20,15 +20,11 @@ from mhaviz.observe.marks import Marks
 class Sides:
     """Whether the queries of what a softmax has weighed are fixed rows, and whether its keys are; None: not known.
 
-    ``why``: it is no attention; "" if it is. ``scores``: see ``Order``.
+    ``why``: it is no attention; "" if it is.
     """
 
-    are_fixed: tuple[bool | None, bool | None] = False, False
+    are_fixed: tuple[bool | None, bool | None]
     why: str = ""
-    scores: tuple[int, frozenset[int]] | None = None
-
-
-ALL_TOKENS = Sides()
 
 
 @dataclass(eq=False)

@@ -26,7 +26,7 @@ from mhaviz.errors import MhavizError, parameter
 from mhaviz.observe.axes import Axis, Summed, cuts_along, origins_of
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled, scripted_followed
-from mhaviz.observe.descent import ALL_TOKENS, FixedRows, Sides
+from mhaviz.observe.descent import FixedRows, Sides
 from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
 from mhaviz.observe.fused import Fused
@@ -38,6 +38,7 @@ from mhaviz.observe.modules import Place, RunningModules
 from mhaviz.observe.observed import Mixed, ObservedCall, Ran, observed_call, observed_weights, order_by_sizes
 from mhaviz.observe.operators import Operators
 from mhaviz.observe.order import OWN_KEYS, Order, axes_at, order_of, place_of_queries
+from mhaviz.observe.parts import Parts
 from mhaviz.observe.products import Weighing
 from mhaviz.observe.replacing import scripted_as_written
 from mhaviz.observe.threads import threads_followed
@@ -281,7 +282,7 @@ class Watch:
         return forget
 
     def _observed_weights(self, met: Meeting) -> None:
-        A, how = met.weights, met.how
+        A, how, made = met.weights, met.how, met.made
         scores = Summed(((),), False) if met.layout is None or met.layout.scores is None else met.layout.scores
         if met.sides.are_fixed[0] and any(one.maker and one.added for one in origins_of(*scores.summed)):
             met = replace(met, sides=replace(met.sides, are_fixed=(None, met.sides.are_fixed[1]), why=NO_PRODUCT))
@@ -289,21 +290,21 @@ class Watch:
         def arranged(place: Place) -> ObservedCall:
             if met.why_unknown:
                 raise MhavizError(met.why_unknown)
-            order = order_of(met.layout, met.places, met.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
+            order = order_of(met.layout, how.places, how.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
             may_lack_heads = scores.are_pairs or met.sides.why or met.sides.are_fixed[0] is not False
             if may_lack_heads and not order.is_split:
                 axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"
                 raise MhavizError(f"whether one of its {axes} is of heads is not known; not shown")
-            query, key = axes_at(met.layout, met.places[-2:])
-            if how is not None and not met.sides.why and self._are_labels(how, key):
+            query, key = axes_at(met.layout, how.places[-2:])
+            if isinstance(how, Weighing) and not met.sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
-            order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=met.sides.scores)
+            order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
             observed = observed_weights(A, order)
             if met.is_changed and isinstance(observed.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
                 observed = replace(observed, call=replace(observed.call, has_sink=False))
             if met.visible is not None and not (met.is_changed and _has_hidden(A, met.visible)):
                 observed = replace(observed, visible=order.arrange(met.visible))
-            if how is None:
+            if isinstance(how, Parts):
                 return observed
 
             def mixed() -> Mixed | None:
@@ -312,7 +313,7 @@ class Watch:
                     if V is None:
                         return None
                     V = order.arrange_keys(V).repeat_interleave(order.n_sharing, dim=1)
-                    return Mixed(V, met.output, lambda x: order.arrange(how.as_mixed(x)), met.have_met_again)
+                    return Mixed(V, met.output, lambda x: order.arrange(how.as_mixed(x)), lambda: made.has_met_again)
 
             observed = replace(observed, mixed=mixed)
             if met.multiply_again is None:
@@ -326,8 +327,8 @@ class Watch:
         self,
         tensors: Sequence[Tensor],
         arranged: Callable[[Place], ObservedCall],
-        lengths: Sequence[int] | None = None,
-        sides: Sides = ALL_TOKENS,
+        lengths: Sequence[int] | None,
+        sides: Sides,
     ) -> None:
         """Show an attention, unless it cannot be looked at now, or is none and nobody asked; never fail the program.
 

@@ -15,7 +15,13 @@ class Parts:
         sinks: so many columns of the softmax are no keys, and meet no values.
         device: where the weights are.
         on_complete: is to be called once all have met values.
+
+    Attributes:
+        numbers: of all weights, in the program's own axes.
     """
+
+    alone: tuple[int, ...] = ()
+    """See ``Weighing``: which axes the values lack is not known."""
 
     def __init__(
         self,
@@ -27,8 +33,8 @@ class Parts:
     ) -> None:
         self._shape, self._axes, self._sinks = tuple(shape), [len(shape) + axis for axis in axes], sinks
         self.on_complete = on_complete
-        self.places = torch.arange(torch.Size(shape).numel(), device=device).view(self._shape)
-        self._has_met = torch.zeros_like(self.places, dtype=torch.bool).flatten()
+        self.numbers = torch.arange(torch.Size(shape).numel(), device=device).view(self._shape)
+        self._has_met = torch.zeros_like(self.numbers, dtype=torch.bool).flatten()
         self._queries: set[int] = set()
         self._weights: Tensor | None = None
 
@@ -53,14 +59,14 @@ class Parts:
         return self.arranged(self._weights.view(self._shape))
 
     @property
-    def order(self) -> tuple[int, ...]:
+    def places(self) -> tuple[int, ...]:
         """Of the axes of all weights as (…, q_length, k_length), once they are known."""
         ((query,), key) = self._queries, self._axes[0]
         return (*(axis for axis in range(len(self._shape)) if axis not in (query, key)), query, key)
 
     def arranged(self, x: Tensor) -> Tensor:
         """What has the axes of all weights as (…, q_length, k_length), once they are known."""
-        x, has_met = (one.permute(*self.order) for one in (x, self._has_met.view(self._shape)))
+        x, has_met = (one.permute(*self.places) for one in (x, self._has_met.view(self._shape)))
         return x[..., has_met.flatten(0, -2)[0]]
 
     def _varying(self, places: Tensor, axis: int) -> set[int]:

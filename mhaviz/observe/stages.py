@@ -76,6 +76,13 @@ class Made:
     layout: Layout | None = None
     unmet: tuple[Callable[[], None], ...] = ()
 
+    @property
+    def keys_in(self) -> tuple[int, frozenset[int]] | None:
+        """The number of the product that the softmax was of, and which of its factors its keys are in; None: not
+        known."""
+        factors = self.scores.factors.get(self.over)
+        return None if factors is None else (self.scores.number, factors)
+
     def forget_unmet(self) -> None:
         """Note that they have met values, or a part of them has."""
         for forget in self.unmet:

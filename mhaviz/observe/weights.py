@@ -36,28 +36,26 @@ class Meeting:
     Attributes:
         weights: what is drawn, (…, q_length, k_length).
         output: what came of them.
-        how: None of weights that have met values part by part.
-        layout, places, alone: of its axes; see ``order_of``.
+        how: by which product, or part by part.
+        made: what the softmax has made.
+        layout: of the axes of all weights; None: not known.
         sides: what of it is fixed.
         is_changed: whether the program has changed what the softmax made: rows sum to anything.
         visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
         why_unknown: it is not known which of their keys are which; "" if it is.
         multiply_again: computes what came of them once more, in its place; None: it would be added to what there is.
-        have_met_again: tells, later on, whether the same weights have met other values since.
     """
 
     weights: Tensor
     output: Tensor
-    how: Weighing | None
+    how: Weighing | Parts
+    made: Made
     layout: Layout | None
-    places: Sequence[int]
-    alone: Sequence[int]
     sides: Sides
     is_changed: bool
     visible: Tensor | None
     why_unknown: str
     multiply_again: Callable[[], None] | None
-    have_met_again: Callable[[], bool]
 
 
 OnWeights = Callable[[Meeting], None]
@@ -208,7 +206,7 @@ class WeightsByHand:
             keys = [(x, axes.find(product.axes[which][how.axis]) - x.ndim) for x, axes in pairs if x is not A]
             if not any(place >= -x.ndim and self.layouts.are_tokens(x, place) for x, place in keys):
                 return
-        sides, alone, unclear = self._sides(made, how), how.alone, ""
+        sides, unclear = self._sides(made, how), ""
         if A.ndim == 1:
             made.forget_unmet()
             if not sides.why or made.scores == UNKNOWN:
@@ -216,7 +214,7 @@ class WeightsByHand:
             return
         if (layout := self.layouts.get(A)) is not None:
             try:
-                how = replace(how, query=place_of_queries(layout, alone, how.places[-2], how.axis))
+                how = replace(how, query=place_of_queries(layout, how.alone, how.places[-2], how.axis))
             except MhavizError as error:
                 unclear = str(error)
         if how.is_mixing:
@@ -229,6 +227,7 @@ class WeightsByHand:
 
         with unseen():
             why, met = made.why_unknown or unclear, how.as_weights(A)
+            shown: Weighing | Parts = how
             if mark.is_part:
                 self._add_part(mark, how, met, why)
                 assert made.parts is not None
@@ -236,20 +235,16 @@ class WeightsByHand:
                 if joined is None:
                     return
                 met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
-                layout, places, alone = made.layout, made.parts.order, []
+                layout, shown = made.layout, made.parts
             else:
-                visible, places = mark.visible(), how.places
+                visible = mark.visible()
                 visible = None if visible is None else how.as_weights(visible)
                 if made.parts is not None:
                     made.parts.on_complete()
             made.met_in, made.parts, made.visible = "" if sides.why else self._module(), None, None
             made.forget_unmet()
-            shown, repeat = None if mark.is_part else how, None if adds else multiply_again
-            changed, met_again = made.is_changed or mark.drops, lambda: made.has_met_again
-            meeting = Meeting(
-                met, result, shown, layout, places, alone, sides, changed, visible, why, repeat, met_again
-            )
-            self._on_weights(meeting)
+            changed, again = made.is_changed or mark.drops, None if adds else multiply_again
+            self._on_weights(Meeting(met, result, shown, made, layout, sides, changed, visible, why, again))
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:
         """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""
@@ -265,9 +260,8 @@ class WeightsByHand:
         """What is fixed of weights that meet values, and whether they are those of attention."""
         axes, axis, product = made.scores, made.over, how.product
         are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) if axis in axes.factors else False
-        scores = (axes.number, axes.factors[axis]) if axis in axes.factors else None
         if False not in are_fixed and not axes.are_fixed:
-            return Sides(are_fixed, scores=scores)
+            return Sides(are_fixed)
         key = product.axes[how.which][how.axis]
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
         found = {are_rows_fixed([self.fixed.root(product.factors[number])]) for number in values}
@@ -275,14 +269,14 @@ class WeightsByHand:
         why = NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query:
             why = "weighs values of each query's own, such as those of experts, not tokens"
-        return Sides(are_fixed, why, scores)
+        return Sides(are_fixed, why)
 
     def _add_part(self, mark: Weights, how: Weighing, met: Tensor, why_unknown: str) -> None:
         made = mark.made
         if made.parts is None:
             made.forget_unmet()
             made.parts = Parts(made.shape, made.axes, made.sinks, met.device, self._on_unmet(_IN_PARTS))
-        places = made.parts.places
+        places = made.parts.numbers
         for view in mark.views:
             places = view(places)
         if not why_unknown:
