@@ -161,7 +161,7 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
         return Order(tuple(map(_named, before, sizes, repeat(made)))) if is_known else None
     heads = _heads(before, query, key, layout.scores.summed)
     if not heads and any(origin.is_slice for origin in origins_of(*before, all_of=True)):
-        raise MhavizError("runs for some examples and heads at a time, and which they are is not known; not shown")
+        raise MhavizError(f"{SOME_EXAMPLES}; not shown")
     if heads is None:
         return None
     shared = [layout.axes[place] for place in alone if place not in places[-2:]]
@@ -218,6 +218,8 @@ def _example(query: Axis, key: Axis) -> tuple[Origin, Cut] | None:
     (example,) = several if len(several) == 1 else (None,)
     return None if example is None or example[0] in origins_of(query, key, all_of=True) else example
 
+
+SOME_EXAMPLES = "runs for some examples at a time, as in a loop over the batch, and which they are is not known"
 
 OWN_KEYS = (
     "each of its queries meets keys of its own, as of a window around it, and which tokens these are is not known; not "

@@ -18,7 +18,7 @@ from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.observe.axes import Part
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
-from mhaviz.observe.order import NO_ORDER, Order
+from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
 
 MOST_SITES = 4096
 """So many attentions are told apart."""
@@ -333,10 +333,7 @@ class Sites:
             and (example and one.last.example and one.last.example[0] == example[0] and one.last.example != example)
         ]
         if others:
-            self.leave_out(
-                (*others, site),
-                "runs for some examples at a time, as in a loop over the batch, and which they are is not known",
-            )
+            self.leave_out((*others, site), SOME_EXAMPLES)
         return bool(others)
 
     def _is_slice(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> bool:

@@ -217,9 +217,7 @@ class WeightsByHand:
                 how = replace(how, query=place_of_queries(layout, how.alone, how.places[-2], how.axis))
             except MhavizError as error:
                 unclear = str(error)
-        if how.is_mixing:
-            unclear = _MIXED
-        elif mark.query not in (None, axis) and not how.keeps(mark.query):
+        if how.is_mixing or (mark.query not in (None, axis) and not how.keeps(mark.query)):
             unclear = _POOLED
 
         def multiply_again() -> None:
@@ -292,7 +290,6 @@ NO_PRODUCT = (
 )
 _IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
 _POOLED = "sums over its queries, or over heads, in the product by which it meets values; not shown"
-_MIXED = "mixes its heads in the product by which it meets values; not shown"
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
 _CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"

@@ -253,7 +253,9 @@ def test_heads_that_are_mixed_as_they_meet_values(is_in_one):
     if seen:
         torch.testing.assert_close(seen.weights(), expected.permute(0, 3, 1, 2))
     assert (len(seen), [line.partition(": ")[2] for line in seen.missed]) == (
-        (0, ["mixes its heads in the product by which it meets values; not shown"]) if is_in_one else (1, [])
+        (0, ["sums over its queries, or over heads, in the product by which it meets values; not shown"])
+        if is_in_one
+        else (1, [])
     )
 
 
