@@ -5,6 +5,7 @@ from dataclasses import replace
 import matplotlib
 import numpy as np
 import pytest
+from drawn import inside
 from made import Edges, remade
 from PIL import Image
 from shown import heatmap_figure, heatmap_view
@@ -13,8 +14,10 @@ from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.blocks import Heads
 from mhaviz.pages.labels import title_text
 from mhaviz.results.attention import Attention
+from mhaviz.results.axis import Axis
 from mhaviz.results.source import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.views.figure.overview import most_peaked
 from mhaviz.views.style import Style
 
 TOKENS = ("the", "cat", "sat")
@@ -120,11 +123,71 @@ def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
                 assert np.abs(pixels[int(y), int(x)] - expected).max() <= 3
 
 
-def test_small_heads_name_their_layer_in_short(random_map):
-    maps = tuple(random_map(12, TOKENS, layer=layer) for layer in (0, 10))
-    sheet = heatmap_figure(Attention(Source("test"), maps), Style(width=7.0))
+def overview(random_map, n_layers=4, n_heads=12, tokens=TOKENS, width=None, **more):
+    """Maps of layers × heads, and their picture."""
+    maps = tuple(random_map(n_heads, tokens, seed=layer, layer=layer, **more) for layer in range(n_layers))
+    return maps, heatmap_figure(Attention(Source("test"), maps), Style(width=width))
+
+
+def written(sheet):
+    return [text.get_text() for text in sheet.page.texts]
+
+
+def test_many_heads_are_numbered_once_and_one_is_enlarged(random_map):
+    maps, sheet = overview(random_map)
+    images = {image.get_label(): image for image in sheet.page.images}
+    names = [f"layer {layer} · head {head}" for layer in range(4) for head in range(12)]
+    *_, enlarged = [label for label in images if not label.startswith("scale of")]
+    assert [*images][:48] == names
+    weights = np.concatenate([m.weights for m in maps])
+    peaked = int(weights[:, :, 1:].max(axis=2).mean(axis=1).argmax())
+    assert enlarged == f"L{peaked // 12} H{peaked % 12}"
+    for name, expected in (*zip(names, weights, strict=True), (enlarged, weights[peaked])):
+        np.testing.assert_array_equal(np.ma.filled(images[name].get_array(), np.nan), expected)
+    assert len({image.get_clim() for image in images.values()}) == 1
+    left = images[enlarged].get_extent()[0]
+    of_sides = [text.get_text() for text in sheet.page.texts if text.get_position()[0] < left]
+    numbers = [text for text in of_sides if text.isdigit()]
+    assert sorted(numbers) == sorted([*map(str, range(12)), *map(str, range(4))])
+    for token in TOKENS:
+        assert written(sheet).count(token) == 2, "once a side of the enlarged map"
+    assert written(sheet).count("head") == written(sheet).count("layer") == 1
+    assert images[enlarged].get_extent()[0] > max(images[name].get_extent()[1] for name in names)
+
+
+@pytest.mark.parametrize("width", [None, 3.3, 7.0])
+@pytest.mark.parametrize(("size", "length"), [((12, 12), 16), ((24, 16), 5), ((2, 40), 30), ((13, 2), 90)])
+def test_an_overview_has_the_width_of_the_page_and_no_small_letters(random_map, width, size, length):
+    _, sheet = overview(random_map, *size, tuple(f"token{i}" for i in range(length)), width)
+    assert sheet.get_size_inches()[0] <= (width or 10.05) + 0.01
+    inside(sheet)
+    assert min(text.get_size() for text in sheet.page.texts) >= 6
+
+
+def test_what_the_rest_of_a_head_gets_does_not_count(random_map):
+    """Weight on [CLS], [SEP] and the first key is what a head does not need."""
+    maps = [random_map(7, ("[CLS]", "a", "b", "[SEP]"), layer=layer) for layer in range(2)]
+    tokens = Axis(replace(maps[0].columns.tokens, special=(0, 3)))
+    weights = np.full((7, 4, 4), 0.25, np.float32)
+    weights[2], weights[3], weights[5] = np.eye(4)[0], np.eye(4)[3], (0.4, 0.6, 0, 0)
+    maps = [
+        replace(m, rows=tokens, columns=tokens, weights=w) for m, w in zip(maps, (weights, weights / 2), strict=True)
+    ]
+    assert most_peaked(maps) == 5
+
+
+def test_heads_without_weights_are_drawn(random_map):
+    maps = tuple(random_map(7, TOKENS, layer=layer) for layer in range(2))
+    maps = (replace(maps[0], weights=np.full_like(maps[0].weights, np.nan)), maps[1])
+    assert most_peaked(maps) >= 7
+    heatmap_figure(Attention(Source("test"), maps))
+
+
+def test_columns_that_are_asked_for_are_drawn_with_titles(random_map):
+    maps = tuple(random_map(12, TOKENS, layer=layer) for layer in range(2))
+    sheet = heatmap_figure(Attention(Source("test"), maps), Style(columns=12, width=7.0))
     titles = [text.get_text() for text in sheet.page.texts if text.get_weight() == "bold"][1:]
-    assert titles == [f"L{layer} H{head}" for layer in (0, 10) for head in range(12)]
+    assert titles == [f"L{layer} H{head}" for layer in range(2) for head in range(12)]
 
 
 def windows(random_map, kind="self", reaches=(None, 1, None)):

@@ -145,14 +145,31 @@ class MosaicPart:
             return max(height, self.top + self.table.height(0))
         return height + _OVER_TABLE + self.table.height(self.width)
 
-    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
-        """With its top left corner at (x, y)."""
+    @property
+    def layouts(self) -> tuple[MosaicLayout, ...]:
+        """Of all matrices."""
+        return (self.layout,)
+
+    def draw_title(self, sheet: Sheet, y: float) -> None:
+        """Over the mosaic, y inches from the top."""
         if self.title:
             sheet.title(y + 0.1, self.title)
         if self.title and self.subtitle:
             fonts, room = sheet.fonts, sheet.width - 2 * MARGIN
             subtitle = fit_text(fonts.shown(self.subtitle), room / DRAWN_WIDER, BODY, fonts.families)
             sheet.write(MARGIN, y + 0.12 + _SUBTITLE, subtitle, BODY, colour=QUIET)
+
+    def draw_bars(self, sheet: Sheet, x: float, y: float, height: float) -> float:
+        """The scales at the right of a mosaic that begins at x; returns what is at the right of them."""
+        left = x + self._mosaic_width + BESIDE
+        for scale, beyond in self.bars.items():
+            draw_scale(sheet, left, y, height, scale, beyond)
+            left += self._bar_width(scale)
+        return left
+
+    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
+        """With its top left corner at (x, y)."""
+        self.draw_title(sheet, y)
         draw_mosaic(sheet, x, y + self.title_height, self.layout, self.panels)
         if isinstance(self.block, Heads):
             self._write_numbers(sheet, self.block, x, y + self.title_height)
@@ -160,10 +177,7 @@ class MosaicPart:
             draw_ranges(sheet, x, y + self.title_height, self.layout, self.panels)
         elif self.block.ids:
             self._write_ids(sheet, self.block, x, y + self.top)
-        left = x + self._mosaic_width + BESIDE
-        for scale, beyond in self.bars.items():
-            draw_scale(sheet, left, y + self.top, self.layout.bar, scale, beyond)
-            left += self._bar_width(scale)
+        left = self.draw_bars(sheet, x, y + self.top, self.layout.bar)
         under = y + self.title_height + self.layout.height
         if self.text:
             sheet.write(x + self.layout.queries.room, under + _CELL_LINE / 2, self.text, SMALL, colour=QUIET)

@@ -106,6 +106,7 @@ class MosaicLayout:
         gap: between two tiles of a row.
         names: of the sides, for each row of tiles and each column; "": none.
         pooled: what a cell shows, if it stands for several tokens that have labels; else nothing.
+        title, below: inches over a tile for its title, and below it.
     """
 
     columns: int
@@ -118,6 +119,8 @@ class MosaicLayout:
     gap: float = GAP
     names: tuple[str, str] = ("", "")
     pooled: str = ""
+    title: float = TILE_TITLE
+    below: float = GAP
 
     @property
     def cells(self) -> tuple[int, int]:
@@ -142,7 +145,7 @@ class MosaicLayout:
     @property
     def height(self) -> float:
         """Of all tiles, titles and labels."""
-        return self.rows * (TILE_TITLE + self.tile_height + GAP) - GAP + self.keys.room
+        return self.rows * (self.title + self.tile_height + self.below) - self.below + self.keys.room
 
     @property
     def bar(self) -> float:
@@ -153,7 +156,7 @@ class MosaicLayout:
         """The top left corner of a tile's cells."""
         row, column = divmod(number, self.columns)
         x = self.queries.room + column * (self.tile_width + self.gap)
-        return x, TILE_TITLE + row * (TILE_TITLE + self.tile_height + GAP)
+        return x, self.title + row * (self.title + self.tile_height + self.below)
 
     def spread(self, pitch: float) -> "MosaicLayout":
         """The same, but with tiles that begin at least ``pitch`` inches apart in a row: room to write over them."""
@@ -237,13 +240,13 @@ def decide_mosaic(
     lengths, share = (len(queries), len(keys)), 1
     if space.shape is not None:
         sides = zip(lengths, space.shape, strict=True)
-        cells = [_even(length, int(length * side * space.dpi)) for length, side in sides]
+        cells = [even_number(length, int(length * side * space.dpi)) for length, side in sides]
         return _lay_out(n_tiles, (queries, keys), (cells[0], cells[1]), space, text_length, numbers)
     if queries.cells is None:
         share = math.ceil(max(lengths) / (_tile_of(n_tiles) * space.dpi))
     while True:
         room = -(-max(lengths) // share)
-        cells = [_even(length, room) for length in lengths]
+        cells = [even_number(length, room) for length in lengths]
         layout = _lay_out(n_tiles, (queries, keys), (cells[0], cells[1]), space, text_length, numbers)
         fits = layout.width <= space.width and layout.height <= space.height
         if fits or min(layout.queries.cell, layout.keys.cell) * space.dpi > 1.5 or room <= _LEAST_SHARED * space.dpi:
@@ -251,7 +254,7 @@ def decide_mosaic(
         share += 1
 
 
-def _even(length: int, most: int) -> int:
+def even_number(length: int, most: int) -> int:
     """The number of cells, at most so many, of equally many tokens."""
     return -(-length // -(-length // max(most, 1)))
 
@@ -364,8 +367,9 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
         image = sheet.cells(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
         image.set_label(panel.title)
-        title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
-        sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
+        if layout.title:
+            title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
+            sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
     for hidden, places in alike.values():
         if not hidden.all():
             sheet.outline(~hidden, (layout.keys.cell, layout.queries.cell), places)
@@ -381,13 +385,19 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
 
 def _fit_title(title: str, room: float) -> tuple[str, float]:
     """The title and its size: smaller, or "12" for "head 12", "L3 H5" for "layer 3 · head 5", or cut, in less room."""
-    names = re.findall(r"(?:^| · )(\w)\w* (\d+)(?= · |$)", title)
-    short = " ".join(f"{name.upper()}{number}" for name, number in names) if len(names) > 1 else title.split(" ")[-1]
-    for text in (title, short if names else title):
+    for text in (title, short_title(title)):
         size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
         if size >= _LEAST_LABEL:
             return text, size
     return fit_text(text, room, _LEAST_LABEL, bold=True), _LEAST_LABEL
+
+
+def short_title(title: str) -> str:
+    """ "12" for "head 12", "L3 H5" for "layer 3 · head 5"; a title that names no numbers is as short as it can be."""
+    names = re.findall(r"(?:^| · )(\w)\w* (\d+)(?= · |$)", title)
+    if len(names) > 1:
+        return " ".join(f"{name.upper()}{number}" for name, number in names)
+    return title.split(" ")[-1] if names else title
 
 
 def bar_height(cells: float) -> float:

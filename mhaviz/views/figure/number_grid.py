@@ -23,7 +23,7 @@ from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, INK, MARGIN, POINTS, QU
 from mhaviz.views.style import Style
 
 WIDTH = 10.0  # inches of a page of layers × heads: a slide, or a page on its side
-_CELL, _SHAPE = 0.4, 1.25  # inches, the most of a cell; times as high as wide, at most, all panels
+_CELL, _SHAPE = 0.4, 1.1  # inches, the most of a cell; times as high as wide, at most, all panels
 _LEAST = 1.2  # inches of a panel
 _APART, _BAR, _BAR_HEIGHT = 0.06, 0.35, 0.08  # inches: between words, and of the bar between the ends of a scale
 

@@ -36,6 +36,7 @@ from mhaviz.views.figure.heads import (
 )
 from mhaviz.views.figure.mosaic import MOST_WIDTH
 from mhaviz.views.figure.number_grid import number_layout
+from mhaviz.views.figure.overview import decide_overview, is_overview
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
@@ -57,7 +58,7 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.style import LayoutStyle, Style
 
-_TITLE, _CLOSER = 0.34, 0.12  # inches; as much less over a line that explains it
+_TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
 _ROUNDING = 0.15  # inches by which labels may be wider than was thought
 _UNDER = 0.05  # inches between the last words and the foot
@@ -151,11 +152,6 @@ class TextPart:
         return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
 
     @property
-    def _line(self) -> float:
-        """Inches of one."""
-        return FOOT_LINE * self.size / BODY if self.block.style == "quiet" else FOOT_LINE
-
-    @property
     def _is_bold(self) -> bool:
         return self.block.style == "heading"
 
@@ -165,29 +161,39 @@ class TextPart:
 
     def height(self, room: float) -> float:
         """In inches."""
-        return self._line * len(self._lines(room))
+        return FOOT_LINE * len(self._lines(room))
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """With its top left corner at (x, y)."""
         colour = INK if self.block.style in ("plain", "heading") else QUIET
         for i, line in enumerate(self._lines(room)):
-            middle = y + self._line * (i + 0.5)
+            middle = y + FOOT_LINE * (i + 0.5)
             sheet.write(x, middle, line, self.size, colour=colour, bold=self._is_bold)
 
 
 def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     """Measure the blocks that paper has."""
     blocks = [block for block in page.blocks if block.where != "listed"]
+    overviews = {b.place: b for b in blocks if isinstance(b, Heads) and is_overview(b, style)}
     stacked = [block for block in blocks if isinstance(block, Heads)]
     length = number_length([m for block in stacked for m in block.maps], style)
     counts = [len(block.panels) for block in blocks if isinstance(block, Panels) and block.first]
     explains = any(isinstance(block, (Curves, Dots, Panels)) for block in leaves(blocks))
 
     def in_line(block: Heads) -> MosaicPart:
-        like = [alone[other.place] for other in stacked if _stand_in_line(block, other)]
+        if block.place in overviews:
+            return alone[block.place]
+        like = [
+            alone[other.place] for other in stacked if other.place not in overviews and _stand_in_line(block, other)
+        ]
         return decide_heads(block, fonts, style, len(stacked), length, like) if len(like) > 1 else like[0]
 
-    alone = {block.place: decide_heads(block, fonts, style, len(stacked), length) for block in stacked}
+    alone = {
+        block.place: decide_overview(block, fonts, style)
+        if block.place in overviews
+        else decide_heads(block, fonts, style, len(stacked), length)
+        for block in stacked
+    }
     heads = choose_scales([in_line(block) for block in stacked], style)
 
     def decide(block: Block) -> Part:
@@ -290,9 +296,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
                 f"{parameter('columns')}"
             )
         width = style.width
-    is_explained = bool(parts) and isinstance(parts[0], TextPart) and parts[0].block.style == "subtitle"
-    top = MARGIN + (_TITLE - _CLOSER * is_explained if title else 0.0)
-    places, bottom = _place(parts, top, width - MARGIN)
+    places, bottom = _place(parts, MARGIN + (_TITLE if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot + MARGIN if foot else 0.0)
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
@@ -354,5 +358,5 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     pooled = tuple(
         part.layout.pooled for part in mosaics if isinstance(part.block, Panels) or part.block.first.is_whole
     )
-    cells = (m.cells if m.is_whole else m.cells.pooled(*part.layout.cells) for part, m in heads)
+    cells = (m.cells if m.is_whole else m.cells.pooled(*layout.cells) for part, m in heads for layout in part.layouts)
     return Drawn(tuple(cells), pooled, ends=style.ends)

@@ -70,7 +70,7 @@ def test_what_is_asked_for_beyond_it_is_drawn_more_coarsely_and_said():
     assert sheet.notices == [
         "drawn at 288 dpi instead of 600: a picture has at most 16,384 pixels a side and 50 million in all"
     ]
-    drawn = heatmap_figure(layers_of(2, 12, 200), Style(dpi=900))
+    drawn = heatmap_figure(layers_of(2, 12, 200), Style(dpi=900, columns=12))
     assert drawn.width * drawn.height * drawn.dpi**2 <= MOST_AREA
     assert "instead of 900" in drawn.notices[0]
 

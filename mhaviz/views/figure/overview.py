@@ -1,0 +1,224 @@
+"""Layers × heads on a sheet: a small map of each head, and one enlarged, which carries the tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.pages.blocks import Heads
+from mhaviz.pages.labels import every
+from mhaviz.pages.map_words import pooled_text
+from mhaviz.pages.panels import Panel, Scale, head_panels
+from mhaviz.pages.pooling import pool_map
+from mhaviz.results.attention import AttentionMap
+from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.heads import MosaicPart, scale_width
+from mhaviz.views.figure.mosaic import (
+    BESIDE,
+    LEAST_LABEL,
+    NAME,
+    TILE_TITLE,
+    MosaicLayout,
+    Side,
+    Space,
+    decide_mosaic,
+    draw_mosaic,
+    even_number,
+    short_title,
+)
+from mhaviz.views.figure.number_grid import WIDTH
+from mhaviz.views.figure.sheet import (
+    ACCENT,
+    DRAWN_WIDER,
+    FOOT_LINE,
+    MARGIN,
+    POINTS,
+    QUIET,
+    SMALL,
+    Sheet,
+    snap,
+    text_width,
+    wrap,
+)
+from mhaviz.views.style import Style
+
+_FEW = 12  # heads, each of which can carry its tokens
+_NARROW, _MANY = 6.0, 16  # inches of a page, and heads of a layer, where the enlarged map stands below, not beside
+_TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and of all of them
+_SMALL_SIDE = 0.7  # inches, the most of a small map
+_GAP, _BETWEEN, _LABEL = 0.027, 0.25, 0.06  # inches: between two heads, before the enlarged one, beside a number
+_BAR, _OVER_NOTE = 0.58, 0.05  # inches, of a scale with its numbers, and below the small maps
+_HEADER, _LABELS = TILE_TITLE, 1.5  # inches: over the small maps, and for labels of the enlarged one
+_OUTLINE = 1.6  # points
+_PEAKED = "outlined, and enlarged: the head that gives most to one key, first and special ones aside"
+
+
+def is_overview(block: Heads, style: Style) -> bool:
+    """Whether heads are so many layers × heads that no label beside each could be read."""
+    several = len(block.by_layer) > 1 and block.across is not None
+    return several and len(block.tiles) > _FEW and style.columns is None and not style.numbers
+
+
+@dataclass(frozen=True, eq=False)
+class OverviewPart(MosaicPart):
+    """Small maps, ``layout``, and the one at ``place`` enlarged, ``large``: beside them, or below. ``note``: why."""
+
+    large: MosaicLayout | None = None
+    place: int = 0
+    is_beside: bool = True
+    note: tuple[str, ...] = ()
+
+    @property
+    def layouts(self) -> tuple[MosaicLayout, ...]:
+        """Of the small maps, and of the large one."""
+        return self.layout, self._large
+
+    @property
+    def _large(self) -> MosaicLayout:
+        assert self.large is not None
+        return self.large
+
+    @property
+    def _small_height(self) -> float:
+        return _HEADER + self.layout.height + _OVER_NOTE + FOOT_LINE * len(self.note)
+
+    @property
+    def _large_at(self) -> tuple[float, float]:
+        """The top left corner of the enlarged map, from that of all maps."""
+        if self.is_beside:
+            return self.layout.width + _BETWEEN, 0.0
+        return 0.0, self._small_height + _BETWEEN
+
+    @property
+    def _mosaic_width(self) -> float:
+        return self._large_at[0] + self._large.width
+
+    @property
+    def width(self) -> float:
+        """In inches, the scales included."""
+        return max(super().width, self.layout.width)
+
+    def height(self, _: float) -> float:
+        """In inches."""
+        below = self._large_at[1] + self._large.height
+        return self.title_height + max(self._small_height, below)
+
+    def _bar_width(self, scale: Scale) -> float:
+        return scale_width(scale, _BAR)
+
+    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
+        """With its top left corner at (x, y)."""
+        assert isinstance(self.block, Heads)
+        self.draw_title(sheet, y)
+        y += self.title_height
+        draw_mosaic(sheet, x, y + _HEADER, self.layout, self.panels)
+        self._write_sides(sheet, self.block, x, y + _HEADER)
+        dx, dy = self.layout.tile(self.place)
+        frame = x + dx, y + _HEADER + dy, self.layout.tile_width, self.layout.tile_height
+        sheet.frames([frame], ACCENT, _OUTLINE)
+        left, top = x + self._large_at[0], y + self._large_at[1]
+        draw_mosaic(sheet, left, top, self._large, [self._enlarged(self.block)])
+        for i, line in enumerate(self.note):
+            middle = y + _HEADER + self.layout.height + _OVER_NOTE + FOOT_LINE * (i + 0.5)
+            sheet.write(x, middle, line, SMALL, colour=QUIET)
+        self.draw_bars(sheet, x, top + self._large.tile(0)[1], self._large.bar)
+
+    def _enlarged(self, block: Heads) -> Panel:
+        row, column = divmod(self.place, self.layout.columns)
+        m = block.maps[row].select((block.maps[row].heads[column],))
+        drawn = m if m.is_whole else pool_map(m, *self._large.cells)
+        title = short_title(block.tiles[self.place])
+        (panel,) = head_panels(drawn, self.panels[0].scale, [title], self._large.cells)
+        return panel
+
+    def _write_sides(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
+        """The numbers of the heads over the first row, and of the layers before the first column, each once."""
+        layout = self.layout
+        across = [tile.rpartition(" ") for tile in block.tiles[: layout.columns]]
+        down = [tile.partition(" · ")[0].rpartition(" ") for tile in block.tiles[:: layout.columns]]
+        pitches = layout.tile_width + layout.gap, layout.tile_height + layout.below
+        widest = max(text_width(number, SMALL) for *_, number in across) + _LABEL
+        for i in range(0, len(across), every(len(across), int(len(across) * pitches[0] / widest))):
+            middle = x + layout.tile(i)[0] + layout.tile_width / 2
+            sheet.write(middle, y - 0.04, across[i][2], SMALL, align="center", vertical="bottom")
+        for i in range(0, len(down), every(len(down), int(len(down) * pitches[1] * POINTS / (1.05 * SMALL)))):
+            middle = y + layout.tile(i * layout.columns)[1] + layout.tile_height / 2
+            sheet.write(x + layout.queries.room - _LABEL, middle, down[i][2], SMALL, align="right")
+        sheet.write(
+            x + layout.queries.room - _LABEL, y - 0.04, "head", SMALL, colour=QUIET, align="right", vertical="bottom"
+        )
+        middle = y + layout.height / 2
+        sheet.write(x + 0.4 * NAME, middle, down[0][0], SMALL, colour=QUIET, align="center", rotation=90)
+
+
+def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
+    """Lay out the small maps, in cells of whole pixels, and the enlarged one in the room that they leave."""
+    m, dpi, room, n_columns = block.first, style.dpi, (style.width or WIDTH) - 2 * MARGIN, len(block.first.heads)
+    lengths = len(m.rows), len(m.columns)
+
+    def enlarged(side: float) -> MosaicLayout:
+        space = Space(fonts, dpi, 1, side + _LABELS, side + _LABELS, least_tile=side, cell=side / max(lengths))
+        layout = decide_mosaic(1, m.rows, m.columns, replace(space, least_label=LEAST_LABEL))
+        return replace(layout, value_size=layout.value_size if (layout.value_size or 0.0) >= LEAST_LABEL else None)
+
+    least = min(max(max(lengths) * _TOKEN, _LEAST), _MORE)
+    large = enlarged(least)
+    beside = large.width - large.tile_width + BESIDE + _BAR  # of the enlarged map: its labels and its scale
+    is_beside = room > _NARROW and n_columns <= _MANY and large.width < room / 2
+    left = snap(max(text_width("head", SMALL), NAME + text_width("99", SMALL)) + _LABEL, dpi)
+    gap = snap(_GAP, dpi)
+    free = room - left - (beside + least + _BETWEEN if is_beside else 0.0) + gap
+    most = max(int(min(free / n_columns - gap, _SMALL_SIDE) * dpi + 1e-6), 1)
+    cells = [even_number(length, most) for length in lengths]
+    cell = max(most // max(cells), 1) / dpi
+    small = MosaicLayout(
+        n_columns,
+        len(block.maps),
+        Side(cells[0], cell, left),
+        Side(cells[1], cell, 0.0),
+        SMALL,
+        turned=False,
+        gap=gap,
+        title=0.0,
+        below=gap,
+    )
+    large = enlarged(min(room - beside - (small.width + _BETWEEN if is_beside else 0.0), _MOST))
+    if m.rows.cells is None:
+        small = replace(small, pooled=_pooled(lengths, cells, large))
+    return OverviewPart(
+        block,
+        block.title,
+        block.module,
+        small,
+        large=large,
+        place=most_peaked(block.maps),
+        is_beside=is_beside,
+        note=tuple(wrap(_PEAKED, (small.width if is_beside else room) / DRAWN_WIDER, SMALL)),
+    )
+
+
+def _pooled(lengths: tuple[int, int], cells: Sequence[int], large: MosaicLayout) -> str:
+    """What a cell shows of the small maps, and of the large one."""
+    text = pooled_text(*lengths, *cells)
+    if not text or text == large.pooled:
+        return text
+    return f"in small maps {text}" if not large.pooled else f"{large.pooled}, in small maps {text.partition('of ')[2]}"
+
+
+def most_peaked(maps: Sequence[AttentionMap]) -> int:
+    """The number of the head whose rows, on average, give most to one key.
+
+    The first key and special ones do not count: whatever a head does not need goes there.
+    """
+    return int(np.argmax([_peak(m, weights) for m in maps for weights in m.weights]))
+
+
+def _peak(m: AttentionMap, weights: NDArray[np.float32]) -> float:
+    sizes = np.nan_to_num(np.abs(weights))
+    counts = np.ones(sizes.shape[1], np.bool_)
+    tokens = m.columns.tokens
+    counts[[0, *(tokens.special if len(tokens) == len(counts) else ())]] = False
+    sums = sizes.sum(axis=1)
+    most = sizes.max(axis=1, where=counts, initial=0.0)
+    return float(np.divide(most, sums, out=np.zeros_like(most), where=sums > 0).mean())
