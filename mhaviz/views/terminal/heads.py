@@ -167,6 +167,9 @@ def panels_lines(
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
     yield replace(grid, panels=grid.panels[:shown])
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
+    if block.first:
+        ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in grid.panels[:shown])
+        yield Text(f"each on its own scale: {ranges}", DIM)
     if block.first and len(grid.panels) > shown:
         yield Text(f"and {counted(len(grid.panels) - shown, 'panel')} more: -o page.png has all", DIM)
     yield Text()
@@ -177,7 +180,6 @@ def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> Hea
     panels: Sequence[Panel] = block.panels
     if block.first:
         panels = sorted(panels, key=lambda panel: panel.title != block.first)
-        panels = [replace(panel, title=f"{panel.title}  {panel.scale.range_text}") for panel in panels]
     grid = HeatGrid(panels, block.rows, block.columns, with_values=not block.first)
     abilities = Abilities.of(console, options)
     layout = grid.decide(options.max_width, abilities)
