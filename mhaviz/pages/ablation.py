@@ -33,11 +33,6 @@ _CHANGES: Mapping[Prediction, str] = {
     "embedding": "1 − cosine of the mean of the last layer over a text, and the same without the head",
 }
 _LOSS = "log₂ p − log₂ q of the token that is there, in bits: how much worse it is predicted"
-_UNITS: Mapping[Prediction, str] = {
-    "next token": "change, bits",
-    "masked token": "change, bits",
-    "embedding": "1 − cosine",
-}
 _ONE: Mapping[Prediction, str] = {"next token": "token", "masked token": "masked token", "embedding": "embedding"}
 
 
@@ -49,7 +44,7 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     """The means of all numbers, each on a scale of its own, which all kinds of attention share."""
     scales = {name: _scale(ablation, name) for name in EFFECTS}
     meanings = {"change": _CHANGES[ablation.prediction], "loss": _LOSS}
-    every = [Measure(name, meanings[name], scale.name, scale.decimals) for name, scale in scales.items()]
+    every = [Measure(name, meanings[name], decimals=scale.decimals) for name, scale in scales.items()]
     measures, texts = known_measures(ablation.kinds, every), f"{one_text(ablation.probe)}s"
     about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long), ablation.source.remark]))
     reading = reading_text([kind.change.mean for kind in ablation.kinds], "no such head, or not zeroed")
@@ -79,10 +74,10 @@ def _scale(ablation: Ablation, name: str) -> Scale:
     """From 0 to the largest of all kinds; around 0 where some are below."""
     means = [kind.number(name).mean for kind in ablation.kinds]
     largest = max(float(np.nanmax(np.abs(mean), initial=0.0)) for mean in means) or 1.0
-    decimals, unit = decimals_of(largest), _UNITS[ablation.prediction] if name == "change" else "loss, bits"
+    decimals = decimals_of(largest)
     if name == "loss" and any(bool((mean < 0).any()) for mean in means):
-        return Scale(DIVERGING, -largest, largest, decimals, zeros=True, name=unit)
-    return Scale(high=largest, decimals=decimals, zeros=True, name=unit)
+        return Scale(DIVERGING, -largest, largest, decimals, zeros=True)
+    return Scale(high=largest, decimals=decimals, zeros=True)
 
 
 def _subtitle(ablation: Ablation, kind: HeadEffects) -> str:

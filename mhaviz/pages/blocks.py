@@ -288,8 +288,8 @@ class Panels:
 
     @property
     def scales(self) -> tuple[Scale, ...]:
-        """Those that have a name, each once, in the order of the panels; none that stand in the titles."""
-        return () if self.first else tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
+        """Those that have a name, each once, in the order of the panels."""
+        return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def _scales(d: CorpusDifference) -> dict[str, Scale]:
     scales = {}
     for name in ("mean", "spread", "largest row"):
         top = max((float(np.nanmax(_numbers(kind)[name], initial=0.0)) for kind in d.kinds), default=0.0) or 1.0
-        scales[name] = Scale(high=top, decimals=decimals_of(top), name=f"{name}, bits")
+        scales[name] = Scale(high=top, decimals=decimals_of(top))
     return scales
 
 

@@ -85,7 +85,7 @@ def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
     ends = {}
     for measure in known_measures(statistics.kinds, MEASURES):
         largest = max(float(np.nanmax(kind.number(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
-        ends[measure.name] = Scale(high=largest or 1.0, decimals=measure.decimals, zeros=True, name=measure.unit)
+        ends[measure.name] = Scale(high=largest or 1.0, decimals=measure.decimals, zeros=True)
     return ends
 
 
