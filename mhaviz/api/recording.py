@@ -537,6 +537,8 @@ class Recording(ContextDecorator):
         there = [place for place in wanted if place < batch_size]
         if len(there) < batch_size:
             self._left_out = max(self._left_out, batch_size)
+        if not there:
+            self._watch.miss(f"{name}: has {batch_size:,} along its batch axis, and none of those asked for")
         if self._maps.bytes > self._most_bytes:
             self._watch.miss(
                 f"{name} and what came later is left out: the maps have filled the memory that they may take"
@@ -669,7 +671,7 @@ class Recording(ContextDecorator):
                 for number in counted
                 if wanted is None or not {*wanted}.isdisjoint(self._heads[number])
             }
-            lacking = [f"other attention of {name}" if name in drawn else name for name in names[:3]]
+            lacking = [f"more of {name}" if name in drawn else name for name in names[:3]]
             remarks = (*remarks, f"not drawn: {', '.join(lacking)}{', …' * (len(names) > 3)}")
         return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
 
@@ -723,7 +725,7 @@ def _rows_called(observed: ObservedCall) -> tuple[str, str]:
     if (called := observed.order.called) and not any(observed.are_fixed):
         return called, called
     queries, keys = ("fixed" if fixed else "" for fixed in observed.are_fixed)
-    return queries, keys
+    return queries or "row" * bool(keys), keys  # what fixed keys score may be anything
 
 
 def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:

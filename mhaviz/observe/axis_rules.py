@@ -32,6 +32,7 @@ from mhaviz.observe.axes import (
     regrouped,
     reordered,
     sum_of,
+    uncut,
     unnamed,
     with_patches,
 )
@@ -271,14 +272,17 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
         tokens = _joined_tokens(sizes, along)
         if tokens is None and layouts[0] is source and dim < len(source.axes):
             tokens = first_tokens(source.axes[dim], done.result.shape[dim])
-        layout = layout if tokens is None else layout.with_axis(dim, tokens)
+        layout = layout if tokens is None else layout.with_axis(dim, uncut(tokens))
         if len(layout.axes[dim]) == 1:
             n, starts = done.result.shape[dim], accumulate(sizes, initial=0)
             there = [(axes.of(x).axes[dim] or lost(1), at) for x, at in zip(parts, starts, strict=False) if x.numel()]
             pieces = [Piece(_of_added(axis), at, n) for axis, at in there]
             pieces += [Piece(of, at + own, n) for axis, at in there for of, own, _ in axis[0][0].joined[:_MOST_WITHIN]]
             ((origin, _),) = _of_added(layout.axes[dim])
-            layout = layout.with_axis(dim, ((origin.replace(made_of=(*origin.made_of, *pieces)), n),))
+            whole = origin.replace(made_of=(*origin.made_of, *pieces))
+            if _are_parted(sizes, along):
+                whole = Origin(n, patches=origin.patches, made_of=tuple(pieces))
+            layout = layout.with_axis(dim, ((whole, n),))
         in_order = _are_in_order(sizes, along)
         return layout if in_order else unnamed(layout, {dim})
     place, number, each = found
@@ -317,6 +321,16 @@ def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
     return all(
         several == (list(range(of.size)) if of in shifted else sorted(several)) for of, several in places.items()
     )
+
+
+def _are_parted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
+    """Whether others were put between tokens of one sequence, as registers between [cls] and patches."""
+    offsets = dict[Origin, set[int]]()
+    for start, axis in zip(accumulate(sizes, initial=0), parts, strict=False):
+        part = part_along(axis) if axis else None
+        if part is not None and part.step == 1 and part.of.maker is None:
+            offsets.setdefault(part.of, set()).add(start - part.start)
+    return any(len(several) > 1 for several in offsets.values())
 
 
 def _of_added(axis: Axis) -> Axis:

@@ -252,7 +252,7 @@ def why_none(keys: bool | None, values: bool | None) -> str:
     if keys is None or (values is None and not keys):
         return "weighs rows of which it is not known whether they are tokens"
     if keys:
-        return f"weighs {'a memory of ' if values else ''}fixed rows, not tokens"
+        return "weighs a memory of fixed rows, not tokens" if values else "weighs by fixed rows, not by keys of tokens"
     return "weighs tokens whose values are fixed rows" if values else ""
 
 

@@ -549,6 +549,34 @@ def test_towers_of_as_many_tokens_are_named_each_by_what_it_reads(order):
     assert {name: m.keys for name, m in found.items()} == {"image": PATCHES, "text": positions, "sound": positions}
 
 
+@pytest.mark.parametrize("n_registers", [0, 1, 3])
+@pytest.mark.parametrize("has_patches", [False, True])
+def test_tokens_behind_registers_that_were_put_between_are_numbered_with_them(n_registers, has_patches):
+    """As DINOv2 does: [cls] and patches are cut apart, and the registers stand between."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 8, 4, 4) if has_patches else nn.Linear(5, 8)
+            self.cls, self.registers = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, n_registers, 8))
+            self.attn, self.pool = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+        def forward(self, x):
+            x = self.patches(x)
+            x = torch.cat([self.cls, x.flatten(2).mT if has_patches else x], 1)
+            x = torch.cat([x[:, :1], self.registers, x[:, 1:]], 1)
+            x = self.attn(x, x, x)[0]
+            patches = x[:, 1 + n_registers :]
+            return self.pool(x[:, :1], patches, patches)
+
+    with mhaviz.record() as recording:
+        Net()(torch.randn(1, 3, 8, 12) if has_patches else torch.randn(1, 6, 5))
+    whole, pool = recording.attention.maps
+    assert whole.kind == "self"
+    places = tuple(str(1 + n_registers + i) for i in range(6))
+    assert pool.keys == (("0,0", "0,1", "0,2", "1,0", "1,1", "1,2") if has_patches else places)
+
+
 @pytest.mark.parametrize(
     "turn",
     [

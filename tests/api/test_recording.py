@@ -789,7 +789,7 @@ def test_what_is_not_drawn_of_a_module_that_is_drawn_is_called_another():
 
     with mhaviz.record() as recording:
         nn.Sequential(Two())(torch.randn(1, 5, 4))
-    assert recording.attention.source.remark.endswith("not drawn: other attention of 0")
+    assert recording.attention.source.remark.endswith("not drawn: more of 0")
 
 
 def test_a_run_of_hours_grows_nothing(gpt):
