@@ -185,7 +185,8 @@ class RunningModules:
         if (called := self._names_called.get((name, root))) is None:
             several = list(self._names_called.items())  # other threads may name more
             roots = [*dict.fromkeys([*(one for (_, one), _ in several), root])]
-            is_told = any(one == name or (of == root and text != one) for (one, of), text in several)
+            own = [text != one for (one, of), text in several if of == root]  # a model keeps its number, or none
+            is_told = any(own) or any((text if own else one) == name for (one, _), text in several)
             called = f"model {roots.index(root) + 1}.{name}" if is_told else name
             if len(several) < _MOST_NAMES:  # others may be made anew in each pass
                 self._names_called[name, root] = called
