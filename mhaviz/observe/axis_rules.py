@@ -1,7 +1,7 @@
 """What each function of PyTorch does to the axes of the tensors that it is given."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
 from itertools import accumulate
@@ -15,6 +15,7 @@ from mhaviz.observe.axes import (
     Axis,
     Layout,
     Origin,
+    Part,
     Piece,
     Summed,
     are_made,
@@ -308,27 +309,35 @@ def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
     """
     if sum(size > 0 for size in sizes) < 2:  # as of a cache that was empty
         return True
-    places, shifted, start = dict[Origin, list[int]](), set[Origin](), 0
-    for size, axis in zip(sizes, parts, strict=True):
-        origins = [origin for origin, _ in axis or () if origin.maker is None]
-        if any(not cut.step for origin in origins for cut in origin.cuts):
-            return False
-        part = part_along(axis) if axis and origins else None
-        if part is not None and part.step and size < part.of.size:
+    if any(not cut.step for axis in parts for origin in _tokens_of(axis) for cut in origin.cuts):
+        return False
+    places, shifted = dict[Origin, list[int]](), set[Origin]()
+    for start, size, part in _parts_at(sizes, parts):
+        if size < part.of.size:
             places.setdefault(part.of, []).extend(part.places)
             shifted |= {part.of} if part.places != range(start, start + size) else set()
-        start += size
     return all(
         several == (list(range(of.size)) if of in shifted else sorted(several)) for of, several in places.items()
     )
 
 
+def _tokens_of(axis: Axis | None) -> list[Origin]:
+    return [origin for origin, _ in axis or () if origin.maker is None]
+
+
+def _parts_at(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Iterator[tuple[int, int, Part]]:
+    """Where each of several that are joined begins, how long it is, and which tokens of a sequence; of those known."""
+    for start, size, axis in zip(accumulate(sizes, initial=0), sizes, parts, strict=False):
+        part = part_along(axis) if axis and _tokens_of(axis) else None
+        if part is not None and part.step:
+            yield start, size, part
+
+
 def _are_parted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
     """Whether others were put between tokens of one sequence, as registers between [cls] and patches."""
     offsets = dict[Origin, set[int]]()
-    for start, axis in zip(accumulate(sizes, initial=0), parts, strict=False):
-        part = part_along(axis) if axis else None
-        if part is not None and part.step == 1 and part.of.maker is None:
+    for start, _, part in _parts_at(sizes, parts):
+        if part.step == 1 and part.of.maker is None:
             offsets.setdefault(part.of, set()).add(start - part.start)
     return any(len(several) > 1 for several in offsets.values())
 
