@@ -364,23 +364,13 @@ class CorpusModel(Model):
     def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
         """As ``encode``, of many sentences, whose tokens nobody will look at.
 
-        ``pieces``: for each sentence the piece of it that ``cut`` has made, to be read in its place; None: the whole.
+        ``pieces``: for each sentence the piece of it that is read in its place; None: the whole.
         """
 
     @property
     @abstractmethod
     def max_length(self) -> int | None:
         """The most tokens that the model can read; None: there is no such limit."""
-
-    def cut(self, text: str, most: int, overlap: int | None = None) -> Sequence[Text]:
-        """A text that is too long, as pieces of at most so many tokens; none: this model's texts cannot be cut.
-
-        ``overlap``: so many tokens two pieces share; None: a quarter of ``most``.
-
-        Raises:
-            ArgumentError: an overlap that leaves a piece no token of its own.
-        """
-        return ()
 
     @property
     def language_codes(self) -> list[str | None]:

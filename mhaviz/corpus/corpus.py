@@ -12,12 +12,13 @@ from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
+from mhaviz.corpus.cutting import cut
 from mhaviz.corpus.merging import joined, require_alike, result_of, study_of
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.inputs.probes import Probe, RandomRepeats
 from mhaviz.inputs.sentence import Sentence
-from mhaviz.inputs.tokens import Text
+from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.models.load import Notice
 from mhaviz.processes import connect, gathered, this_process
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, Progress, Shard, part_of_process
@@ -170,14 +171,15 @@ class Corpus:
         if self.resume and path is not None:
             part = _gone_on_from(path, _identified(part, models), study, on_notice)
         longest = min((one.max_length for one in models if one.max_length is not None), default=None)
+        is_masked = all(site.kind != "self" for site in first.all_sites)
 
-        def cut(text: str) -> Sequence[Text]:
-            return () if longest is None else _same_pieces(models, text, longest, self.overlap)
+        def cut_up(text: str) -> Sequence[Text]:
+            return () if longest is None else cut(_same_tokens(models, text), longest, self.overlap, is_masked)
 
         sentences, block = with_block_size(self.sentences)
         block = part.progress.block or block  # what comes after what has been read may change, and be longer
         batches = CorpusBatches(
-            sentences, first.lengths, longest, shard=part.shard, after=part.progress, block=block, cut=cut
+            sentences, first.lengths, longest, shard=part.shard, after=part.progress, block=block, cut=cut_up
         )
         keeps, saved, patience = self.keeps_at_end, time.monotonic(), _SECONDS
         for batch in batches:
@@ -239,15 +241,15 @@ def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice)
     return replace(part, progress=kept.progress)
 
 
-def _same_pieces(models: Sequence[CorpusModel], text: str, most: int, overlap: int | None) -> Sequence[Text]:
-    """The pieces of a text that is too long. Raises MhavizError unless all models make the same of it."""
-    pieces, *others = (model.cut(text, most, overlap) for model in models)
-    if any(list(other) != list(pieces) for other in others):
+def _same_tokens(models: Sequence[CorpusModel], text: str) -> Tokens:
+    """The tokens of a text that is too long. Raises MhavizError unless all models make the same of it."""
+    tokens, *others = (model.read_unnamed([text])[0] for model in models)
+    if any(other != tokens for other in others):
         raise MhavizError(
             f"expected the same tokens in both models, but they make others of {text!r:.40}; compare models of one "
             f"tokenizer"
         )
-    return pieces
+    return tokens
 
 
 def tell_left_out(
@@ -263,7 +265,7 @@ def tell_left_out(
         progress: what has been read.
         most: the most tokens that the model reads at once; None: any number.
         on_notice: is told, a line each.
-        overlap: what pieces share; see ``CorpusModel.cut``.
+        overlap: what pieces share; see ``cut``.
         is_whole: whether that is all of the corpus.
 
     Raises:

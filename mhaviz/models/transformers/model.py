@@ -23,7 +23,6 @@ from mhaviz.models.transformers.fingerprint import fingerprint
 from mhaviz.models.transformers.languages import Languages
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.output_projection import mixed_of, output_grams
-from mhaviz.models.transformers.pieces import cut
 from mhaviz.models.transformers.read import id_of
 from mhaviz.models.transformers.run import field_of, form_of_its_own, run_hooked
 from mhaviz.models.transformers.sites import LENGTHS, few_tokens, find_sites
@@ -111,11 +110,6 @@ class TransformersModel(CorpusModel):
     def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
         """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
         return Inputs(tuple(self.texts.read_without_names(sentences, pieces)))
-
-    def cut(self, text: str, most: int, overlap: int | None = None) -> list[Text]:
-        """See ``CorpusModel.cut``."""
-        (tokens,) = self.read_unnamed([text])
-        return cut(tokens, most, overlap, is_masked="self" not in self._kinds)
 
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False

@@ -19,7 +19,6 @@ from mhaviz.models.transformers.read import ids_around, plain_ids, special_of, u
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _BLANKS = re.compile(r"\s+")
 _DRAWN = 256  # at a time
-_MOST_IDS = 2**31
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def random_repeats(
     for name, value, least in (("random_repeat", n_tokens, 2), ("sequences", sequences, 1)):
         if value < least:
             raise ArgumentError(f"{parameter(name)}: expected a number from {least} on, got {value}")
-    vocabulary = usual_ids(tokenizer, _MOST_IDS if most_ids is None else most_ids)
+    vocabulary = usual_ids(tokenizer, most_ids)
     if n_tokens > len(vocabulary):
         raise ArgumentError(
             f"{parameter('random_repeat')}: expected at most {len(vocabulary):,} tokens, as the vocabulary has that "

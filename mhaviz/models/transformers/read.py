@@ -97,10 +97,10 @@ def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special:
 
 
 @asks_the_tokenizer
-def usual_ids(tokenizer: PreTrainedTokenizerBase, most: int) -> list[int]:
-    """Tokens with numbers below ``most`` that are not special; at least one."""
+def usual_ids(tokenizer: PreTrainedTokenizerBase, most: int | None) -> list[int]:
+    """Tokens with numbers below ``most`` that are not special, or all such; at least one."""
     special = set(tokenizer.all_special_ids)
-    return [i for i in range(min(len(tokenizer), most)) if i not in special] or [0]
+    return [i for i in range(len(tokenizer))[:most] if i not in special] or [0]
 
 
 @asks_the_tokenizer

@@ -34,9 +34,6 @@ WRITTEN = 64
 _PROBED = 8
 """Tokens that show whether a model sees padding."""
 
-_MOST_IDS = 2**31
-"""Where a model does not tell how many tokens it knows."""
-
 _MOST_MORE = 4
 """Rows of a table of positions beside those of tokens: OPT and BART have two more, RoBERTa those of its padding."""
 
@@ -255,7 +252,7 @@ class Texts:
         """The token that stands for none; None: the model has no such token."""
         candidates = id_of(self.loaded.tokenizer, "pad_token_id"), getattr(self.loaded.config, "pad_token_id", None)
         for number in candidates:
-            if isinstance(number, int) and 0 <= number < (self.n_embeddings or _MOST_IDS):
+            if isinstance(number, int) and number >= 0 and (self.n_embeddings is None or number < self.n_embeddings):
                 return number
         return None
 

@@ -14,9 +14,9 @@ from scipy.spatial.distance import jensenshannon
 
 import mhaviz
 from mhaviz.analyses.head_statistics import HeadStudy
+from mhaviz.corpus.cutting import cut
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.models.transformers.pieces import cut
 
 LONG = "the cat sat on the mat . a dog ran ! the token s play ing hello world ' the cat ran on the dog !"
 
@@ -134,7 +134,7 @@ def test_two_models_are_compared_on_pieces(short):
     of_sentences, largest, n_tokens = [], {}, 0
     for number, text in enumerate(["the cat", LONG]):
         divergences, length = 0.0, len(words(text)["input_ids"])
-        pieces = loaded._whole.cut(text, 12, 3)
+        pieces = cut(loaded._whole.read_unnamed([text])[0], 12, 3, is_masked=loaded.kinds == ("masked",))
         for read in pieces:
             ids = torch.tensor([read.source.ids])
             with torch.no_grad():
@@ -187,7 +187,7 @@ def test_pieces_of_what_an_encoder_reads_beside_a_decoder():
     found = {heads.kind: heads for heads in loaded.head_statistics([LONG, "the cat"]).kinds}
     length = sum(len(words(text)["input_ids"]) for text in (LONG, "the cat"))
     assert (found["self"].sentences, found["self"].queries) == (2, length)
-    pieces = loaded._whole.cut(LONG, 12)
+    pieces = cut(loaded._whole.read_unnamed([LONG])[0], 12)
     written = loaded._whole.encode_unnamed([LONG] * len(pieces) + ["the cat"], [*pieces, None])
     assert found["cross"].sentences == 2
     assert found["cross"].queries == sum(len(text.target) for text in written.texts)
@@ -195,7 +195,7 @@ def test_pieces_of_what_an_encoder_reads_beside_a_decoder():
 
 def test_a_needle_needs_texts_that_are_read_at_once(short):
     model = short[2]._whole
-    pieces = model.cut(LONG, 12)
+    pieces = cut(model.read_unnamed([LONG])[0], 12, is_masked=True)
     study = HeadStudy(needle=[5, 6])
     with pytest.raises(MhavizError, match="expected texts that the model reads at once, as the needle stands"):
         model.run(model.encode_unnamed([LONG], pieces[:1]), lambda seen: study.add(seen, [0]))
