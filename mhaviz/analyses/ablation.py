@@ -62,9 +62,9 @@ class AblationStudy:
     @property
     def most_tokens(self) -> int | None:
         """So many of a batch have predictions that fit into memory; None: as many as otherwise."""
-        if self._model.prediction == "embedding":
+        if self._model.predictor.prediction == "embedding":
             return None
-        return max(_LEAST_TOKENS, _MOST_PROBABILITIES // self._model.vocabulary)
+        return max(_LEAST_TOKENS, _MOST_PROBABILITIES // self._model.predictor.vocabulary)
 
     def add(self, inputs: Inputs, numbers: Sequence[int], on_pass: Callable[[int], None] = lambda done: None) -> None:
         """Count these sentences, in one batch.
@@ -98,7 +98,7 @@ class AblationStudy:
         loss, bootstrap = float(self._before.mean()[0]), self._bootstrap
         return Ablation(
             source,
-            self._model.prediction,
+            self._model.predictor.prediction,
             kinds,
             self._sentences,
             loss,
@@ -108,9 +108,9 @@ class AblationStudy:
         )
 
     def _made(self, inputs: Inputs) -> "_Embeddings | _Predictions":
-        if self._model.prediction == "embedding":
+        if self._model.predictor.prediction == "embedding":
             return _Embeddings(inputs)
-        if self._model.prediction == "next token":
+        if self._model.predictor.prediction == "next token":
             return _Predictions.of_next_tokens(inputs, self._are_repeats)
         return _Predictions.of_masked_tokens(inputs, self._model, self._bootstrap.seed, self._are_repeats)
 
@@ -142,7 +142,7 @@ class _Embeddings:
         return np.array([[1, 0]] * len(self.inputs.texts), np.int64)
 
     def of(self, model: CorpusModel) -> Tensor:
-        return model.pooled(self.inputs)
+        return model.predictor.pooled(self.inputs)
 
     def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
         return np.stack([cosine_distance(before, after), np.zeros(len(before))], axis=1)
@@ -187,7 +187,7 @@ class _Predictions:
         there = [
             [text.source.ids[place] for place in places] for text, places in zip(inputs.texts, positions, strict=True)
         ]
-        return cls(model.masked(inputs, positions), positions, np.concatenate(there).astype(np.int64))
+        return cls(model.predictor.masked(inputs, positions), positions, np.concatenate(there).astype(np.int64))
 
     @property
     def sentences(self) -> NDArray[np.int64]:
@@ -202,7 +202,7 @@ class _Predictions:
         return np.stack([every, np.bincount(self.sentences[self.expected >= 0], minlength=n)], axis=1)
 
     def of(self, model: CorpusModel) -> Tensor:
-        return model.logits(self.inputs, self.positions)
+        return model.predictor.logits(self.inputs, self.positions)
 
     def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
         """The means over each sentence's predictions, (batch_size, n_effects); anything where there are none."""

@@ -343,53 +343,8 @@ class Model(ABC):
         return max(site.n_heads for site in self.sites())
 
 
-@dataclass(frozen=True, kw_only=True)
-class CorpusModel(Model):
-    """A model that reads many texts in batches, and predicts tokens, or at least makes an embedding of a text.
-
-    A head is zeroed where it has mixed its values, before they are projected: the mask variables ξ of Michel et al.
-    2019, "Are Sixteen Heads Really Better than One?" (arXiv 1905.10650, section 2.2).
-
-    Attributes:
-        zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
-    """
-
-    zeroed: frozenset[tuple[int, int]] = frozenset()
-
-    def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each of many texts, special ones included; 0 if there are no others."""
-        return [len(tokens) for tokens in self.read_unnamed(texts)]
-
-    @abstractmethod
-    def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
-        """As ``encode``, of many sentences, whose tokens nobody will look at.
-
-        ``pieces``: for each sentence the piece of it that is read in its place; None: the whole.
-        """
-
-    @property
-    @abstractmethod
-    def max_length(self) -> int | None:
-        """The most tokens that the model can read; None: there is no such limit."""
-
-    @property
-    def language_codes(self) -> list[str | None]:
-        """The codes of the languages of its texts and of what it writes; None: as its tokenizer has it."""
-        return [None, None]
-
-    @property
-    def pads_unseen(self) -> bool:
-        """Whether ``run`` reads several sentences at once if it may: padding changes nothing of what they give."""
-        return True
-
-    def read_unnamed(self, texts: Sequence[str]) -> Sequence[Tokens]:
-        """The tokens of each of many texts of any length, without what a decoder would write."""
-        return [text.source for text in self.encode_unnamed(texts).texts]
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """Its name, and what tells it from models with other parameters, on whatever machine it runs."""
-        raise NotImplementedError
+class Predictor(ABC):
+    """What a model makes at its end: a token at some places of a text, or at least an embedding of the text."""
 
     @property
     @abstractmethod
@@ -423,6 +378,60 @@ class CorpusModel(Model):
         Raises:
             MhavizError: as ``logits``.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusModel(Model):
+    """A model that reads many texts in batches, and makes something at its end.
+
+    A head is zeroed where it has mixed its values, before they are projected: the mask variables ξ of Michel et al.
+    2019, "Are Sixteen Heads Really Better than One?" (arXiv 1905.10650, section 2.2).
+
+    Attributes:
+        zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
+    """
+
+    zeroed: frozenset[tuple[int, int]] = frozenset()
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each of many texts, special ones included; 0 if there are no others."""
+        return [len(tokens) for tokens in self.read_unnamed(texts)]
+
+    @abstractmethod
+    def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
+        """As ``encode``, of many sentences, whose tokens nobody will look at.
+
+        ``pieces``: for each sentence the piece of it that is read in its place; None: the whole.
+        """
+
+    @property
+    @abstractmethod
+    def max_length(self) -> int | None:
+        """The most tokens that the model can read; None: there is no such limit."""
+
+    @property
+    @abstractmethod
+    def language_codes(self) -> list[str | None]:
+        """The codes of the languages of its texts and of what it writes; None: as its tokenizer has it."""
+
+    @property
+    @abstractmethod
+    def pads_unseen(self) -> bool:
+        """Whether ``run`` reads several sentences at once if it may: padding changes nothing of what they give."""
+
+    @abstractmethod
+    def read_unnamed(self, texts: Sequence[str]) -> Sequence[Tokens]:
+        """The tokens of each of many texts of any length, without what a decoder would write."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> ModelIdentity:
+        """Its name, and what tells it from models with other parameters, on whatever machine it runs."""
+
+    @property
+    @abstractmethod
+    def predictor(self) -> Predictor:
+        """What it makes at the end."""
 
     @abstractmethod
     def zeroing(self, heads: Collection[tuple[Site, int]]) -> Self:

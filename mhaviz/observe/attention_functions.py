@@ -26,8 +26,8 @@ SDPA, EAGER = "sdpa", "eager"
 """What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others. Under
 another name some would leave out the masks that they make themselves (HYV4's of the keys that it has chosen)."""
 
-Listener = Callable[[nn.Module, ObservedCall], None]
-"""Is called with each attention as it has run: its module, and what it computes with."""
+Listener = Callable[[ObservedCall], None]
+"""Is called with each attention as it has run, with its module."""
 
 one_at_a_time = RLock()
 """Held while a model runs: its modes, and what ``AttentionInterface`` holds, are those of all threads."""
@@ -78,7 +78,7 @@ def attend(
     else:
         output = _by_own_rule(module, query, key, value, attention_mask, **given)
     heads = output.transpose(1, 2)
-    listener(module, ObservedCall(call, heads, zero=zero_in_output(heads)))
+    listener(ObservedCall(call, heads, zero=zero_in_output(heads), module=module))
     return output, None
 
 

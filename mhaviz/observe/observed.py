@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
@@ -65,6 +65,7 @@ class ObservedCall:
             is not known.
         visible: of weights, bool, of their shape: False where a mask hides a key, or its score did; None: not known.
         order: of the program's own axes.
+        module: of a checkpoint, in which it ran.
     """
 
     call: AttentionCall | AttentionWeights
@@ -74,6 +75,7 @@ class ObservedCall:
     mixed: Callable[[], Mixed | None] | None = None
     visible: Tensor | None = None
     order: Order = NO_ORDER
+    module: nn.Module | None = None
 
     @property
     def heads(self) -> frozenset[int]:

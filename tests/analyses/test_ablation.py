@@ -112,7 +112,7 @@ def test_next_tokens_beside_a_run_by_hand(gpt2):
 def test_masked_tokens_beside_a_run_by_hand(masked_bert):
     model, tokenizer = masked_bert
     looked_at = model_in_memory(model, tokenizer)
-    assert looked_at.prediction == "masked token"
+    assert looked_at.predictor.prediction == "masked token"
     study = AblationStudy(looked_at)
     study.add(looked_at.encode_unnamed(TEXTS), [0, 1, 2])
     found = study.result(looked_at.describe())
@@ -211,7 +211,7 @@ def test_a_model_that_predicts_nonsense_is_refused(gpt2):
         with torch.no_grad():
             weight[0] = torch.nan
         with pytest.raises(MhavizError, match="numbers at its end"):
-            looked_at.logits(looked_at.encode_unnamed(TEXTS[:1]), [(0,)])
+            looked_at.predictor.logits(looked_at.encode_unnamed(TEXTS[:1]), [(0,)])
     finally:
         with torch.no_grad():
             weight.copy_(before)

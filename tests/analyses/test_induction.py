@@ -46,7 +46,7 @@ def test_copying_needs_the_previous_token_head(previous_head, induction_model):
     inputs, second_half = model.encode_unnamed(as_texts(ids)), [tuple(range(13, 24))] * 16
     site = next(site for site in model.all_sites if site.layer == 0)
     losses = [
-        cross_entropy(one.logits(inputs, second_half), ids[:, 14:].flatten()).item()
+        cross_entropy(one.predictor.logits(inputs, second_half), ids[:, 14:].flatten()).item()
         for one in (model, model.zeroing([(site, head)]), model.zeroing([(site, 1 - head)]))
     ]
     assert losses[0] < 0.5

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -105,16 +105,15 @@ def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[_Made], lis
             read = _first_of_tokens(args, length)
             events.append(_Made(module, name.rsplit(".", 1)[-1], None if read is None else read.clone(), made.clone()))
 
+    layers = {layer for modules in stack.modules() if isinstance(modules, nn.ModuleList) for layer in modules}
+
     def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        X = _first_of_tokens((*args, *kwargs.values()), length)
+        X = _first_of_tokens((*args, *kwargs.values()), length) if module in layers else None
         if X is not None:
             found.append(X.clone())
             raise SeenEnoughError
 
-    with modules_hooked(stack, keep), ExitStack() as hooks:
-        for modules in stack.modules():
-            for layer in modules if isinstance(modules, nn.ModuleList) else ():
-                hooks.enter_context(layer.register_forward_pre_hook(begin, with_kwargs=True))
+    with modules_hooked(stack, keep, begin):
         yield events, found
 
 

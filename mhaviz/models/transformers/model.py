@@ -1,12 +1,11 @@
 """A checkpoint of transformers as a ``Model``."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.call import AttentionWeights
@@ -23,14 +22,13 @@ from mhaviz.models.transformers.fingerprint import fingerprint
 from mhaviz.models.transformers.languages import Languages
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.output_projection import mixed_of, output_grams
-from mhaviz.models.transformers.read import id_of
+from mhaviz.models.transformers.predict import TransformersPredictor
 from mhaviz.models.transformers.run import field_of, form_of_its_own, run_hooked
 from mhaviz.models.transformers.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.transformers.texts import Texts
 from mhaviz.models.transformers.trace import trace_attention
 from mhaviz.observe.attention_functions import EAGER, SDPA
 from mhaviz.observe.observed import ObservedCall
-from mhaviz.results.ablation import Prediction
 from mhaviz.results.corpus_part import ModelIdentity
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.source import Source
@@ -138,7 +136,7 @@ class TransformersModel(CorpusModel):
         advice = f"try {parameter('dtype')} float32, or take another copy of it" if half else "take another copy of it"
         last = max(site.number for site in chosen)
 
-        def hook(number: int, module: nn.Module, observed: ObservedCall) -> None:
+        def hook(number: int, observed: ObservedCall) -> None:
             site, call = sites.get(number), observed.call
             if site is None:
                 return
@@ -156,75 +154,16 @@ class TransformersModel(CorpusModel):
             )
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
-            self._zero(number, module, observed)
+            self._zero(number, observed)
 
         if run_hooked(self.loaded, self.texts.batch(texts), hook, last) is not None:  # it has not come so far
             raise form_of_its_own(self.loaded, "try a shorter text")
 
     @property
-    def prediction(self) -> Prediction:
-        """What it makes at the end.
-
-        Of a model with a head that predicts tokens the next one, or a masked one if it sees later tokens and has a
-        token that masks.
-        """
-        if self._top is None:
-            return "embedding"
-        if self.loaded.has_encoder or self._kinds == ("masked",):
-            return "next token"
-        return "embedding" if id_of(self.loaded.tokenizer, "mask_token_id") is None else "masked token"
-
-    @property
-    def vocabulary(self) -> int:
-        """The number of tokens that it chooses among."""
-        return int(self._top.weight.shape[0])
-
-    def masked(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Inputs:
-        """See ``CorpusModel.masked``."""
-        mask = id_of(self.loaded.tokenizer, "mask_token_id")
-        assert mask is not None
-        return Inputs(
-            tuple(
-                replace(text, source=text.source.with_ids(dict.fromkeys(places, mask)))
-                for text, places in zip(inputs.texts, positions, strict=True)
-            )
-        )
-
-    def logits(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Tensor:
-        """See ``CorpusModel.logits``."""
-        longest = max(len(_predicting(text)) for text in inputs.texts)
-        needed = 3 * 4 * len(inputs.texts) * longest * self.vocabulary
-        require_memory(needed, self.loaded.device, f"what {self.loaded.name} predicts")
-        places, rows = iter(positions), []
-        for texts, out in self._outputs(inputs, whole=True):
-            rows += [out["logits"][row, list(next(places))].float() for row in range(len(texts))]
-        return self._finite(torch.cat(rows))
-
-    def pooled(self, inputs: Inputs) -> Tensor:
-        """See ``CorpusModel.pooled``."""
-        rows: list[Tensor] = []
-        for texts, out in self._outputs(inputs):
-            hidden = out["last_hidden_state"] if "last_hidden_state" in out else out[0]
-            rows += [x[: len(_predicting(text))].float().mean(dim=0) for text, x in zip(texts, hidden, strict=True)]
-        return self._finite(torch.stack(rows))
-
-    def _outputs(self, inputs: Inputs, whole: bool = False) -> Iterator[tuple[tuple[Text, ...], Any]]:
-        """What is read at once, and what the model returns of it; see ``run_hooked``."""
-        for texts in self._batches(inputs, batched=True):
-            yield texts, run_hooked(self.loaded, self.texts.batch(texts), self._zero, whole=whole)
-
-    def _finite(self, x: Tensor) -> Tensor:
-        """The same. Raises MhavizError if something is no number; −∞ is what no text can have."""
-        if bool((x.isnan() | (x == torch.inf)).any()):
-            raise MhavizError(
-                f"{self.loaded.name}: expected numbers at its end, got NaN or infinity; take another copy of it"
-            )
-        return x
-
-    @property
-    def _top(self) -> Any:
-        """What gives each token of the vocabulary a number; None: nothing does."""
-        return self.loaded.model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    def predictor(self) -> TransformersPredictor:
+        """See ``CorpusModel.predictor``."""
+        batches = partial(self._batches, batched=True)
+        return TransformersPredictor(self.texts, self._kinds == ("masked",), batches, self._zero)
 
     def zeroing(self, heads: Collection[tuple[Site, int]]) -> "TransformersModel":
         """See ``CorpusModel.zeroing``."""
@@ -240,7 +179,7 @@ class TransformersModel(CorpusModel):
             for text in texts
         )
 
-    def _zero(self, number: int, module: nn.Module, observed: ObservedCall) -> None:
+    def _zero(self, number: int, observed: ObservedCall) -> None:
         """Zero the heads of an attention that has just run."""
         heads = self._zeroed_of(number)
         if not heads:
@@ -319,11 +258,6 @@ class TransformersModel(CorpusModel):
         """Its name and its fingerprint; see ``fingerprint``."""
         loaded = self.loaded
         return ModelIdentity(loaded.name, fingerprint(loaded.model, loaded.tokenizer))
-
-    @property
-    def n_embeddings(self) -> int | None:
-        """How many tokens it knows; None: it does not tell."""
-        return self.texts.n_embeddings
 
     def describe(self, inputs: Inputs | None = None) -> Source:
         """The model, the attentions that are looked at, and what has been done to its texts."""
@@ -471,11 +405,6 @@ def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
         return []
     details["segments"] = [[asdict(segment) for segment in one] for one in segments]
     return [segments_text(segments[0])]
-
-
-def _predicting(text: Text) -> Tokens:
-    """The tokens at whose positions something is predicted."""
-    return text.source if text.target is None else text.target
 
 
 def _nobody(seen: SiteCall) -> None:

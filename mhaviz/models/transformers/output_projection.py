@@ -66,13 +66,13 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
     wanted = {site.number: site for site in sites}
     found: dict[int, _Heads] = {}
 
-    def compare(number: int, module: nn.Module, observed: ObservedCall) -> None:
+    def compare(number: int, observed: ObservedCall) -> None:
         if number in wanted:
             found[number] = _Heads(mixed_of(observed))
             if (mixed := found[number].mixed) is not None:
                 found[number].differences.append(_difference_of_heads(observed, mixed))
 
-    def write(number: int, module: nn.Module, observed: ObservedCall) -> None:
+    def write(number: int, observed: ObservedCall) -> None:
         if number in wanted and (mixed := mixed_of(observed)) is not None:
             found[number].mixed = mixed
             with unseen():

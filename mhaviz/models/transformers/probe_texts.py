@@ -63,7 +63,7 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
 
 
 def _of_repeats(model: TransformersModel, probe: RandomRepeats) -> Iterator[Sentence]:
-    made = random_repeats(model.loaded.tokenizer, probe.n_tokens, probe.sequences, probe.seed, model.n_embeddings)
+    made = random_repeats(model.loaded.tokenizer, probe.n_tokens, probe.sequences, probe.seed, model.texts.n_embeddings)
     length, most = len(made[0]), model.max_length
     if most is not None and length > most:
         room = probe.n_tokens - (length - most + 1) // 2

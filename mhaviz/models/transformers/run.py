@@ -20,24 +20,22 @@ from mhaviz.observe.mode import Watch
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 
-Hook = Callable[[int, nn.Module, ObservedCall], None]
-"""Is called with each attention of a forward pass as it runs: its number, in the order in which they run, the module,
-and what it computes with."""
+Hook = Callable[[int, ObservedCall], None]
+"""Is called with each attention of a forward pass as it runs, and its number, in the order in which they run."""
 
 Fields = Mapping[str, Tensor]
 """What transformers calls what a model reads, each (batch_size, length): ``input_ids``; ``attention_mask``, 0 for
 padding; ``decoder_input_ids``; ``token_type_ids``, for a model that tells texts apart by them."""
 
+OnMissed = Callable[[str], object]
+"""Is told what looks like attention and is not seen, and why, a line each."""
+
 
 class SeenEnoughError(VisitorError, MhavizError):
-    """Ends a forward pass of ``run``."""
+    """Ends a forward pass of ``run``, through the model and whatever takes errors for the model's own."""
 
     def __init__(self) -> None:
         Exception.__init__(self)  # it carries no other; itself, it would keep alive all frames that it passes
-
-
-class _OursError(VisitorError, MhavizError):
-    """Carries what was raised by a hook through the model, and through whatever takes it for the model's own."""
 
 
 def run_hooked(
@@ -46,6 +44,7 @@ def run_hooked(
     hook: Hook,
     last: int | None = None,
     whole: bool = False,
+    on_missed: OnMissed = lambda line: None,
 ) -> Any:
     """One forward pass, as of ``run``.
 
@@ -55,27 +54,29 @@ def run_hooked(
         MhavizError: the model cannot be run; and whatever ``hook`` raises.
     """
     numbers = count()
+    raised: list[Exception] = []
 
-    def listen(module: nn.Module, observed: ObservedCall) -> None:
+    def listen(observed: ObservedCall) -> None:
         number = next(numbers)
         try:
-            hook(number, module, gather_heads(observed) if module in loaded.shared else observed)
+            hook(number, gather_heads(observed) if observed.module in loaded.shared else observed)
         except Exception as error:
-            raise _OursError(error) from error
-        if number == last:
+            raised.append(error)
+        if number == last or raised:
             raise SeenEnoughError
 
+    length = fields["input_ids"].shape[1]
     try:
-        with listening(listen) if loaded.by_interface else _recording(loaded, fields["input_ids"].shape[1], listen):
+        with listening(listen) if loaded.by_interface else _recording(loaded, length, listen, on_missed):
             return run(loaded, fields, whole)
     except SeenEnoughError:
+        if raised:
+            raise raised[0] from None
         return None
-    except _OursError as error:
-        raise error.raised from None
 
 
 @contextmanager
-def _recording(loaded: Loaded, length: int, listener: Listener) -> Iterator[None]:
+def _recording(loaded: Loaded, length: int, listener: Listener, on_missed: OnMissed) -> Iterator[None]:
     """Let ``listener`` see each attention of the model, however it is written; ``length``: tokens that it reads."""
     added = field_of(loaded.config, "prompt_length") or 0  # tokens that CPM-Ant puts before every text
 
@@ -84,10 +85,13 @@ def _recording(loaded: Loaded, length: int, listener: Listener) -> Iterator[None
         if added and isinstance(call, AttentionWeights) and call.shape[2:] == (length + added, length + added):
             call = AttentionWeights(call.given[..., added:, added:], has_sink=True)
             observed = replace(observed, call=call, mixed=None)
-        listener(loaded.model.get_submodule(place.name), observed)
+        listener(replace(observed, module=loaded.model.get_submodule(place.name)))
 
-    with Watch(on_observed, loaded.model).watching():
+    watch = Watch(on_observed, loaded.model)
+    with watch.watching():
         yield
+    for line in watch.missed:
+        on_missed(line)
 
 
 def run(loaded: Loaded, fields: Fields, whole: bool = False) -> object:
@@ -114,22 +118,25 @@ def field_of(config: Any, name: str) -> Any:
 
 @contextmanager
 def modules_hooked(
-    model: nn.Module, on_module: Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+    model: nn.Module,
+    on_end: Callable[[str, nn.Module, tuple[Any, ...], Any], None],
+    on_begin: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None] = lambda module, args, kwargs: None,
 ) -> Iterator[None]:
-    """Let each module that has run within be seen: its name, itself, what it was called with, and what it has made."""
+    """Let each module that runs within be seen: what it is called with, and then its name and what it has made."""
     with ExitStack() as stack:
         for name, module in model.named_modules():
-            stack.enter_context(module.register_forward_hook(partial(on_module, name)))
+            stack.enter_context(module.register_forward_pre_hook(on_begin, with_kwargs=True))
+            stack.enter_context(module.register_forward_hook(partial(on_end, name)))
         yield
 
 
-def form_of_its_own(loaded: Loaded, advice: str = "") -> MhavizError:
-    """An error of an attention that cannot be shown, and what to do about it."""
+def form_of_its_own(loaded: Loaded, why: str) -> MhavizError:
+    """An error of an attention that cannot be shown; ``why``, or what to do about it."""
     attention = attention_class(loaded)
     named = f" ({attention})" if attention else ""
     return MhavizError(
         f"{loaded.name} ({loaded.type}) gives its attention in a form of its own{named}, and not as weights of queries "
-        f"and keys: it cannot be drawn" + (f"; {advice}" if advice else "")
+        f"and keys: it cannot be drawn" + (f"; {why}" if why else "")
     )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +14,16 @@ from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.read import usual_ids
-from mhaviz.models.transformers.run import Fields, attention_class, form_of_its_own, run, run_hooked
+from mhaviz.models.transformers.run import (
+    Fields,
+    OnMissed,
+    attention_class,
+    form_of_its_own,
+    modules_hooked,
+    run,
+    run_hooked,
+)
 from mhaviz.observe.attention_functions import EAGER, SDPA, listening
-from mhaviz.observe.modules import RunningModules
 from mhaviz.observe.observed import ObservedCall
 
 LENGTHS = ((4, 3), (7, 5))
@@ -32,7 +41,7 @@ class _Found:
     """An attention that has run, in which layer, and of which kind.
 
     Attributes:
-        number, module, call: the attention; see ``run.Hook``.
+        number, observed: the attention; see ``run.Hook``.
         is_shown: whether its queries and keys are the tokens that were read.
         kind: None: not known.
         layer: the place of the outermost layer that ran in the list that holds it; None: it is in none.
@@ -40,8 +49,7 @@ class _Found:
     """
 
     number: int
-    module: nn.Module
-    call: AttentionCall | AttentionWeights
+    observed: ObservedCall
     is_shown: bool
     kind: Kind | None
     layer: int | None
@@ -63,25 +71,26 @@ def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
     Raises:
         MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
-    way, best = loaded, _probe(loaded)
+    missed: list[str] = []
+    way, best = loaded, _probe(loaded, missed.append)
     if loaded.by_interface and best.sites and not loaded.model._supports_sdpa and not _follows_eager(loaded):
         best = _Probed()
     if loaded.by_interface and (best.unshown or not best.sites):
         for attention in (SDPA, EAGER) if loaded.model._supports_sdpa else (EAGER,):
             other = replace(loaded, by_interface=False, attention=attention)
-            probed = _probe(other)
+            probed = _probe(other, missed.append)
             if len(probed.sites) > len(best.sites):
                 way, best = other, probed
     if not best.sites:
         if attention_class(loaded):
-            raise form_of_its_own(loaded)
+            raise form_of_its_own(loaded, missed[0] if missed else "")
         raise MhavizError(f"{loaded.name} ({loaded.type}) has no attention to be shown")
     return replace(way, unshown=best.unshown, by_hand=best.by_hand), best.sites
 
 
-def _probe(loaded: Loaded) -> _Probed:
+def _probe(loaded: Loaded, on_missed: OnMissed) -> _Probed:
     """What runs for a few tokens; nothing where it is not known what kind of attention would be missing."""
-    found, *others = (_found(loaded, *lengths) for lengths in LENGTHS[: 1 if loaded.by_interface else None])
+    found, *others = (_found(loaded, on_missed, *lengths) for lengths in LENGTHS[: 1 if loaded.by_interface else None])
     for other in others:
         if len(other) != len(found):
             return _Probed()
@@ -93,11 +102,11 @@ def _probe(loaded: Loaded) -> _Probed:
     shown = [one for one in found if one.kind not in unshown]
     kinds: tuple[Kind, ...] = ("self", "masked", "cross") if loaded.has_encoder else ()
     there = {one.kind for one in shown}
-    by_hand = (one.number for one in shown if isinstance(one.call, AttentionWeights))
+    by_hand = (one.number for one in shown if isinstance(one.observed.call, AttentionWeights))
     return _Probed(_numbered(shown), tuple(kind for kind in kinds if kind not in there), frozenset(by_hand))
 
 
-def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Found]:
+def _found(loaded: Loaded, on_missed: OnMissed, source_length: int, target_length: int) -> list[_Found]:
     """Every attention that runs for so many tokens."""
     lengths = {source_length, target_length} if loaded.has_encoder else {source_length}
     encoder = set(loaded.model.get_encoder().modules()) if loaded.has_encoder else set()
@@ -106,20 +115,26 @@ def _found(loaded: Loaded, source_length: int, target_length: int) -> list[_Foun
     for modules in loaded.model.modules():
         if isinstance(modules, nn.ModuleList):
             layers = {module: number for number, module in enumerate(modules)} | layers
-    modules_running = RunningModules(loaded.model)
+    runs, running = count(), list[tuple[int, int]]()
 
-    def hook(number: int, module: nn.Module, observed: ObservedCall) -> None:
+    def begin(module: nn.Module, *given: Any) -> None:
+        if module in layers:
+            running.append((layers[module], next(runs)))
+
+    def end(name: str, module: nn.Module, *made: Any) -> None:
+        if module in layers:
+            running.pop()
+
+    def hook(number: int, observed: ObservedCall) -> None:
         batch_size, _, q_length, k_length = observed.call.shape
         is_shown = batch_size == 1 and {q_length, k_length} <= lengths
         kind: Kind | None = _kind(observed.call) if is_shown else None
         if loaded.has_encoder and not is_shown:
-            kind = "self" if module in encoder else "cross" if k_length == source_length else "masked"
-        running, _ = modules_running.running()
-        layer, run = next(((layers[one.module], one.call) for one in running if one.module in layers), (None, None))
-        found.append(_Found(number, module, observed.call, is_shown, kind, layer, run))
+            kind = "self" if observed.module in encoder else "cross" if k_length == source_length else "masked"
+        found.append(_Found(number, observed, is_shown, kind, *(running[0] if running else (None, None))))
 
-    with modules_running.followed():
-        run_hooked(loaded, few_tokens(loaded, source_length, target_length), hook)
+    with modules_hooked(loaded.model, end, begin):
+        run_hooked(loaded, few_tokens(loaded, source_length, target_length), hook, on_missed=on_missed)
     return found
 
 
@@ -130,10 +145,11 @@ def _main_ones(found: Sequence[_Found]) -> list[_Found]:
     """
     kept: list[_Found] = []
     for one in found:
-        before = [other for other in kept if other.run == one.run and other.module is one.module]
-        call = one.call
+        before = [other for other in kept if other.run == one.run and other.observed.module is one.observed.module]
+        call = one.observed.call
         is_again = isinstance(call, AttentionWeights) and any(
-            isinstance(other.call, AttentionWeights) and torch.equal(other.call.given, call.given) for other in before
+            isinstance(other.observed.call, AttentionWeights) and torch.equal(other.observed.call.given, call.given)
+            for other in before
         )
         if not is_again and (one.is_shown or not any(other.is_shown for other in before)):
             kept.append(one)
@@ -142,7 +158,7 @@ def _main_ones(found: Sequence[_Found]) -> list[_Found]:
 
 def _has_parts(found: Sequence[_Found]) -> bool:
     """Whether an attention runs several times within a layer, as a hook then sees parts of one, such as DiffLlama's."""
-    runs = [(one.run, id(one.module), one.kind) for one in found if one.run is not None]
+    runs = [(one.run, id(one.observed.module), one.kind) for one in found if one.run is not None]
     return len(set(runs)) < len(runs)
 
 
@@ -157,7 +173,7 @@ def _numbered(found: Sequence[_Found]) -> tuple[Site, ...]:
         numbers = [other.layer for other in found if other.kind == one.kind]
         is_own = None not in numbers and len(set(numbers)) == len(numbers)
         layer = one.layer if is_own else sum(site.kind == one.kind for site in sites)
-        call = one.call
+        call = one.observed.call
         assert one.kind is not None
         assert layer is not None
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
@@ -186,7 +202,7 @@ def _follows_eager(loaded: Loaded) -> bool:
     """Whether the model's own eager function gives what we know its attentions to be; NaN is like any number."""
     differences: list[Tensor] = []
 
-    def compare(module: nn.Module, observed: ObservedCall) -> None:
+    def compare(observed: ObservedCall) -> None:
         assert isinstance(observed.call, AttentionCall)
         assert observed.output is not None
         differences.append((observed.call.output() - observed.output).abs().max() / observed.output.abs().max())

@@ -62,13 +62,14 @@ def trace_attention(
     after: list[Projection] = []  # and what is after it
     prefix = ""  # of names in the attention, once it has ended
 
-    def hook(running: int, module: nn.Module, observed: ObservedCall) -> None:
-        own = set(module.modules())
+    def hook(running: int, observed: ObservedCall) -> None:
+        assert observed.module is not None
+        own = set(observed.module.modules())
         if not found:  # what another attention was called with is let go
             inward[:] = [one for one in inward if one.module in own]
         if running == number and isinstance(observed.call, AttentionCall):
             assert observed.output is not None
-            found.append((observed.call, observed.output, module))
+            found.append((observed.call, observed.output, observed.module))
 
     def keep(name: str, part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
         nonlocal prefix

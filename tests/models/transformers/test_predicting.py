@@ -44,7 +44,7 @@ def test_what_predicts_tokens_is_read_if_it_is_there(tmp_path, make, name, predi
     torch.manual_seed(0)
     folder = saved(tmp_path / "model", make())
     model = TransformersModel.of(load_checkpoint(str(folder), torch.device("cpu"), predicts=True))
-    assert (type(model.loaded.model).__name__, model.prediction) == (name, prediction)
+    assert (type(model.loaded.model).__name__, model.predictor.prediction) == (name, prediction)
     assert not any(parameter.isnan().any() for parameter in model.loaded.model.parameters())
 
 

@@ -48,7 +48,7 @@ def test_a_model_of_the_programs_own_runs_as_it_is_meanwhile(pretrained):
     begun, ended, found = threading.Event(), threading.Event(), []
 
     def other():
-        with listening(lambda module, observed: None):
+        with listening(lambda observed: None):
             begun.set()
             ended.wait(60)
 

@@ -72,23 +72,23 @@ def without_rows(projection, head, n_heads):
 
 def test_a_zeroed_head_is_one_whose_rows_of_W_O_are_zero(family):
     name, model, inputs = family
-    whole = model.pooled(inputs)
+    whole = model.predictor.pooled(inputs)
     for site in model.all_sites:
         projection = model.loaded.model.base_model.get_submodule(PROJECTIONS[name][site.kind].format(site.layer))
         for head in (0, site.n_heads - 1):
-            zeroed = model.zeroing([(site, head)]).pooled(inputs)
+            zeroed = model.zeroing([(site, head)]).predictor.pooled(inputs)
             undo = without_rows(projection, head, site.n_heads)
-            expected = model.pooled(inputs)
+            expected = model.predictor.pooled(inputs)
             undo()
             assert torch.allclose(zeroed, expected, atol=CLOSE * float(whole.abs().max()))
             assert not torch.allclose(zeroed, whole, atol=CLOSE * float(whole.abs().max()))
-    assert torch.equal(model.pooled(inputs), whole)
+    assert torch.equal(model.predictor.pooled(inputs), whole)
 
 
 def test_several_heads_at_once(family):
     name, model, inputs = family
     heads = [(site, head) for site in model.all_sites for head in (0, 1)]
-    zeroed = model.zeroing(heads).pooled(inputs)
+    zeroed = model.zeroing(heads).predictor.pooled(inputs)
     undone = [
         without_rows(
             model.loaded.model.base_model.get_submodule(PROJECTIONS[name][site.kind].format(site.layer)),
@@ -97,7 +97,7 @@ def test_several_heads_at_once(family):
         )
         for site, head in heads
     ]
-    expected = model.pooled(inputs)
+    expected = model.predictor.pooled(inputs)
     for undo in reversed(undone):
         undo()
     assert torch.allclose(zeroed, expected, atol=CLOSE * float(expected.abs().max()))
