@@ -4,22 +4,21 @@ Both models read the same tokens, batch by batch. Of each row of weights the Jen
 the weights are; what is kept of a sentence is a mean for each head, and where its largest row is.
 """
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mhaviz.analyses.difference import jensen_shannon
 from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.sums import Study, stacked
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is_token
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Kind, Text, Tokens
-from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
+from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindDivergence
 from mhaviz.results.source import Source
 
 _BLOCK = 2**22
@@ -63,7 +62,7 @@ class DifferenceStudy(Study):
         others = after.read_unnamed([texts[row] for row in whole])
         for row, other in zip(whole, others, strict=True):
             _require_same_tokens(inputs.texts[row].source, other, f"sentence {numbers[row]}, {texts[row]!r:.40}")
-        add_batch(self, before, after, inputs, numbers)
+        self.add_batch(before, after, inputs, numbers)
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
         """Count the sentences of an attention that both models have been called with.
@@ -87,103 +86,79 @@ class DifferenceStudy(Study):
             sums.add_values(totals / lengths[:, None], np.ones((len(totals), 1), np.bool_))
             sums["queries"] += lengths.sum()
 
+    def add_batch(self, before: CorpusModel, after: CorpusModel, inputs: Inputs, numbers: Sequence[int]) -> None:
+        """Let both models read these inputs, and count each attention that is looked at.
+
+        The queries and keys of the first model are kept until the second has its own, of as many layers as fit: with
+        many, or of long texts, both models read the inputs again for the others. Weights are of one layer at a time.
+
+        Args:
+            before, after: the models, which have passed ``require_same_attentions``.
+            inputs: what the first model reads for these sentences; the second reads the same.
+            numbers: of the sentences in the corpus.
+        """
+        if not (before.pads_unseen and after.pads_unseen) and len(inputs.texts) > 1:
+            for text, number in zip(inputs.texts, numbers, strict=True):
+                self.add_batch(before, after, Inputs((text,)), [number])
+            return
+        wanted = {(site.kind, site.layer) for site in before.sites(inputs)}
+        calls: dict[tuple[Kind, int], SiteCall] = {}
+
+        def keep(seen: SiteCall) -> None:
+            site, size = (seen.site.kind, seen.site.layer), sum(map(_bytes_of, (seen, *calls.values())))
+            if site in wanted and (not calls or size <= _KEPT_BYTES):
+                calls[site] = _without_values(seen)
+
+        def compare(seen: SiteCall) -> None:
+            if first := calls.pop((seen.site.kind, seen.site.layer), None):
+                self.add_pair(first, seen, numbers)
+
+        while wanted:
+            before.run(inputs, keep, batched=True)
+            found = set(calls)
+            after.run(inputs, compare, batched=True)
+            if not found or calls:
+                raise MhavizError("expected the same attentions of both models, but one shows fewer as it runs")
+            wanted -= found
+
     def result(self, source: Source, too_long: int = 0) -> CorpusDifference:
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
-        kinds = [
-            KindDivergence(
-                kind,
-                layers,
-                int(sums[0]["count"][0]),
-                int(sums[0]["queries"][0]),
-                stacked([one.mean() for one in sums]),
-                stacked([one.spread for one in sums]),
-                stacked([one["largest"] for one in sums]),
-                *(stacked([one[name] for one in sums], 0).astype(np.int64) - 1 for name in ("sentence", "query")),
+        kinds = []
+        for kind, layers, sums in self.layers():
+            places = {name: stacked([one[name] for one in sums], 0.0) for name in ("sentence", "query")}
+            mean, spread = stacked([one.mean() for one in sums]), stacked([one.spread for one in sums])
+            unknown = np.full_like(mean, np.nan)
+            divergence = Divergence(
+                mean=mean,
+                spread=spread,
+                low=unknown,
+                high=unknown,
+                sentences=int(sums[0]["count"][0]),
+                queries=int(sums[0]["queries"][0]),
+                largest=stacked([one["largest"] for one in sums]),
+                **{name: place.astype(np.int64) - 1 for name, place in places.items()},
             )
-            for kind, layers, sums in self.layers()
-        ]
+            kinds.append(KindDivergence(kind, layers, divergence))
         return CorpusDifference(source, tuple(kinds), too_long)
 
 
-def add_batch(
-    study: DifferenceStudy, before: CorpusModel, after: CorpusModel, inputs: Inputs, numbers: Sequence[int]
-) -> None:
-    """Let both models read these inputs, and count each attention that is looked at.
-
-    The queries and keys of the first model are kept until the second has its own, of as many layers as fit: with many,
-    or of long texts, both models read the inputs again for the others. Weights are of one layer at a time.
-
-    Args:
-        study: what they are added to.
-        before, after: the models, which have passed ``require_alike``.
-        inputs: what the first model reads for these sentences; the second reads the same.
-        numbers: of the sentences in the corpus.
-    """
-    if not (before.pads_unseen and after.pads_unseen) and len(inputs.texts) > 1:
-        for text, number in zip(inputs.texts, numbers, strict=True):
-            add_batch(study, before, after, Inputs((text,)), [number])
-        return
-    wanted = {(site.kind, site.layer) for site in before.sites(inputs)}
-    while wanted:
-        kept = _Kept(wanted)
-        before.run(inputs, kept.keep, batched=True)
-        found = set(kept.calls)
-        after.run(inputs, partial(kept.compare, study, numbers), batched=True)
-        if not found or kept.calls:
-            raise MhavizError("expected the same attentions of both models, but one shows fewer as it runs")
-        wanted -= found
-
-
-class _Kept:
-    """Calls of the first model, as many as fit, that wait for those of the second.
-
-    ``wanted``: the attentions, by kind and layer, that have not been compared.
-    """
-
-    def __init__(self, wanted: Collection[tuple[Kind, int]]) -> None:
-        self._wanted, self._bytes = wanted, 0
-        self.calls: dict[tuple[Kind, int], SiteCall] = {}
-
-    def keep(self, seen: SiteCall) -> None:
-        """Keep a call of the first model, without its values, if there is room."""
-        site, size = (seen.site.kind, seen.site.layer), _bytes_of(seen)
-        if site in self._wanted and (not self.calls or self._bytes + size <= _KEPT_BYTES):
-            self.calls[site] = _without_values(seen)
-            self._bytes += size
-
-    def compare(self, study: DifferenceStudy, numbers: Sequence[int], seen: SiteCall) -> None:
-        """Count a call of the second model with that of the first, if that was kept."""
-        first = self.calls.pop((seen.site.kind, seen.site.layer), None)
-        if first is not None:
-            study.add_pair(first, seen, numbers)
-
-
-def require_alike(before: CorpusModel, after: CorpusModel) -> None:
-    """Raise MhavizError unless both models have the same attentions, each with as many heads."""
-    first, second = ({(site.kind, site.layer): site.n_heads for site in model.sites()} for model in (before, after))
-    for kind, layer in [*first, *second]:
-        heads = [sites.get((kind, layer), 0) for sites in (first, second)]
-        if heads[0] != heads[1]:
-            raise MhavizError(
-                f"expected the same attentions in both models, but layer {layer}, {kind}, has {heads[0]} heads in the "
-                f"first and {heads[1]} in the second; compare models of one kind, or what both have by "
-                f"{parameter('layer')} or {parameter('kind')}"
-            )
-
-
-def require_comparable(first: CorpusModel, second: CorpusModel) -> None:
+def require_same_attentions(first: CorpusModel, second: CorpusModel) -> None:
     """Raise MhavizError unless both have the same attentions: by their tokens, where those differ as well.
 
     Models of two tokenizers may make the same of the user's texts, and are compared; who has other models, however,
     should hear first of what no choice of layers mends.
     """
-    try:
-        require_alike(first, second)
-    except MhavizError:
-        one, other = _sample_of(first), _sample_of(second)
-        if one and other:
-            _require_same_tokens(one, other, f"a sample, {_SAMPLE!r},")
-        raise
+    heads = [{(site.kind, site.layer): site.n_heads for site in model.sites()} for model in (first, second)]
+    for site in [*heads[0], *heads[1]]:
+        one, other = (of_model.get(site, 0) for of_model in heads)
+        if one != other:
+            if (tokens := _sample_of(first)) and (others := _sample_of(second)):
+                _require_same_tokens(tokens, others, f"a sample, {_SAMPLE!r},")
+            raise MhavizError(
+                f"expected the same attentions in both models, but layer {site[1]}, {site[0]}, has {one} heads in the "
+                f"first and {other} in the second; compare models of one kind, or what both have by "
+                f"{parameter('layer')} or {parameter('kind')}"
+            )
 
 
 def _sample_of(model: CorpusModel) -> Tokens | None:
@@ -213,29 +188,6 @@ def _first_difference(ids: Sequence[int], others: Sequence[int]) -> str:
     return "other tokens are special in the second"
 
 
-def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
-    """The Jensen–Shannon divergence of each row of p and that of q, in bits: 0 for equal rows, 1 for disjoint ones.
-
-    With s = p + q and t = |p − q| / s,
-
-        JSD(p, q) = ¼ Σ s [(1 + t) log₂(1 + t) + (1 − t) log₂(1 − t)]
-
-    which is ½ KL(p ‖ s/2) + ½ KL(q ‖ s/2) of Lin 1991, section IV, written by the difference: of rows that are nearly
-    the same, where p log₂(2p / s) and q log₂(2q / s) cancel, as many digits are right as the weights have.
-
-    Args:
-        p, q: rows that sum to 1, or to 0, (…, k_length), of one floating type.
-
-    Returns:
-        (…), from 0 to 1.
-    """
-    s = p + q
-    most = 1 - torch.finfo(p.dtype).eps / 2  # log 0 is infinite: what is wrong by that is the last digit but one
-    t = (p - q).abs_().div_(s.clamp(min=torch.finfo(p.dtype).tiny)).clamp_(max=most)
-    terms = t.log1p().mul_(1 + t).add_((-t).log1p_().mul_(1 - t))
-    return terms.mul_(s).sum(dim=-1).div_(4 * math.log(2)).clamp_(0.0, 1.0)
-
-
 def _of_rows(before: SiteCall, after: SiteCall) -> Tensor:
     """The divergence of each row, (batch_size, n_heads, q_length), some queries at a time; of padding anything."""
     batch_size, n_heads, q_length, k_length = before.call.shape
@@ -254,7 +206,7 @@ def _of_rows(before: SiteCall, after: SiteCall) -> Tensor:
             p, q = (A.masked_fill(~visible, 0.0) for A in (p, q))
         if has_rest:
             p, q = (torch.cat([A, (1 - A.sum(dim=-1, keepdim=True)).clamp_(min=0.0)], dim=-1) for A in (p, q))
-        blocks.append(jensen_shannon(p, q))
+        blocks.append(jensen_shannon(p, q, torch.log1p))
     return torch.cat(blocks, dim=2)
 
 

@@ -6,11 +6,12 @@ one of them is 0, and, in bits, at most 1.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
@@ -18,7 +19,6 @@ from mhaviz.results.difference import Change, Difference, Flaw, MapDifference, R
 from mhaviz.results.source import Source
 
 _BLOCK = 2**20  # numbers that become float64 at a time
-_TINY = np.finfo(np.float64).tiny  # in place of 0, so that 0 / 0 is 0, and so is 0 log 0
 
 
 def _of_layers(before: Attention, after: Attention, layers: Sequence[int | None]) -> tuple[Attention, Attention]:
@@ -105,7 +105,7 @@ def _of_a_pass_each(before: Attention, after: Attention) -> tuple[Attention, Att
 
 
 def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
-    _require_alike(before, after)
+    _require_same_cells(before, after)
     reaches = [m.reach for m in (before, after) if m.reach is not None]
     change = replace(
         after,
@@ -156,11 +156,11 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     blocks: list[NDArray[np.float64]] = []
     for start in range(0, len(A), step):
         block = slice(start, start + step)
-        pair = [weights[block].astype(np.float64) for weights in (A, B)]
+        p, q = (weights[block].astype(np.float64) for weights in (A, B))
         if has_rest:
             rests = (1 - sums[:, block, None]).clip(0)
-            pair = [np.append(rows, rest, axis=-1) for rows, rest in zip(pair, rests, strict=True)]
-        blocks.append(jensen_shannon(*pair))
+            p, q = (np.append(rows, rest, axis=-1) for rows, rest in zip((p, q), rests, strict=True))
+        blocks.append(jensen_shannon(p, q))
     bits = np.concatenate(blocks)
     counts = np.diff(m.rows.edges)
     seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
@@ -172,26 +172,32 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     )
 
 
-def jensen_shannon(p: ArrayLike, q: ArrayLike) -> NDArray[np.float64]:
+def jensen_shannon(p: Any, q: Any, log1p: Callable[[Any], Any] = np.log1p) -> Any:
     """The Jensen–Shannon divergence of each row of p and that of q, in bits: 0 for equal rows, 1 for disjoint ones.
 
-    JSD(p, q) = ½ KL(p ‖ m) + ½ KL(q ‖ m),  m = ½ (p + q),  KL(p ‖ m) = Σ p log₂(p / m)
+    With s = p + q, which sums to 2 over the keys, and t = |p − q| / s,
+
+        JSD(p, q) = ½ Σ s [(1 + t) log₂(1 + t) + (1 − t) log₂(1 − t)] / Σ s
+
+    which is ½ KL(p ‖ s/2) + ½ KL(q ‖ s/2) of Lin 1991, section IV, written by the difference: of rows that are nearly
+    the same, where p log₂(2p / s) and q log₂(2q / s) cancel, as many digits are right as the weights have.
 
     Args:
-        p, q: rows that sum to 1, or to 0 where a query sees no key, (…, k_length); they broadcast.
+        p, q: rows that sum to 1, or to 0 where a query sees no key, (…, k_length): arrays of numpy, or tensors on any
+            device, of one floating type; they broadcast.
+        log1p: numpy's, or PyTorch's for tensors.
 
     Returns:
         (…): 0 as well for two rows of zeros, and 1 for a row of zeros and one that is none.
     """
-    p, q = np.broadcast_arrays(np.asarray(p, np.float64), np.asarray(q, np.float64))
-    divergence = np.where(p.any(axis=-1) == q.any(axis=-1), (_from_middle(p, q) + _from_middle(q, p)) / 2, 1.0)
-    return np.clip(divergence, 0.0, 1.0)  # weights are rounded, and so are their sums
-
-
-def _from_middle(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """KL(p ‖ m)."""
-    ratio = 2 * p / np.maximum(p + q, _TINY)
-    return np.asarray((p * np.log2(np.maximum(ratio, _TINY))).sum(axis=-1))
+    s, t = p + q, abs(p - q)
+    tiny, eps = (float(getattr(np.finfo(str(s.dtype).removeprefix("torch.")), name)) for name in ("tiny", "eps"))
+    t /= s.clip(tiny)  # so that 0 / 0 is 0
+    terms = log1p((-t).clip(eps / 2 - 1))  # log 0 is infinite, and 0 log 0 is 0
+    terms *= 1 - t
+    terms += (1 + t) * log1p(t)
+    terms *= s
+    return (terms.sum(-1) / (2 * math.log(2)) / s.sum(-1).clip(tiny)).clip(0, 1)
 
 
 def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | None:
@@ -217,7 +223,7 @@ def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) ->
     return Change(int(query), int(key), float(A[row, column]), float(B[row, column]))
 
 
-def _require_alike(before: AttentionMap, after: AttentionMap) -> None:
+def _require_same_cells(before: AttentionMap, after: AttentionMap) -> None:
     """Raise MhavizError that says what differs first."""
     name = after.name
     sides = ("query", "queries", before.rows, after.rows), ("key", "keys", before.columns, after.columns)

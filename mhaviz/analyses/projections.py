@@ -63,9 +63,9 @@ def pairwise_divergence(heads: NDArray[np.float32]) -> NDArray[np.float64]:
     In bits, (n_heads, n_heads), symmetric, zeros on the diagonal.
     """
     divergence = np.zeros((len(heads), len(heads)))
-    for i, head in enumerate(heads):
-        for j in range(i):
-            divergence[i, j] = divergence[j, i] = jensen_shannon(head, heads[j]).mean()
+    exact = heads.astype(np.float64)
+    for i, head in enumerate(exact):
+        divergence[i, :i] = divergence[:i, i] = jensen_shannon(head, exact[:i]).mean(axis=-1)
     return divergence
 
 

@@ -37,7 +37,7 @@ class Deviation:
     size: float
 
 
-def require_alike(deviations: Sequence[Deviation], dtype: torch.dtype) -> Deviation:
+def require_verified(deviations: Sequence[Deviation], dtype: torch.dtype) -> Deviation:
     """The largest deviation, beside the size of its output, of a model that computes with this type.
 
     Raises:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mhaviz.analyses.corpus_difference import DifferenceStudy, require_comparable
+from mhaviz.analyses.corpus_difference import DifferenceStudy, require_same_attentions
 from mhaviz.analyses.difference import joined_source
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.corpus.corpus import Corpus, Texts
@@ -57,7 +57,7 @@ def diff_models(
         .speaking(source_language, target_language)
         for one in (before, after)
     )
-    require_comparable(first, second)
+    require_same_attentions(first, second)
     source = source_of(first.describe(), second.describe())
     study, corpus = DifferenceStudy(), Corpus.of(texts)
     difference: CorpusDifference = corpus.read(study, [first, second], source, on_notice, on_progress)

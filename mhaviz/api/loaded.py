@@ -621,7 +621,7 @@ def _verified(
 ) -> Attention:
     """The same, with how far its outputs are from those of the model among its source's details."""
     deviations = verification.verify(model, inputs, heads)
-    worst = verification.require_alike(deviations, dtype)
+    worst = verification.require_verified(deviations, dtype)
     if on_notice is not None:
         on_notice(
             f"verified: the weights give the model's own outputs, which reach {worst.size:.2g}, to "

@@ -13,7 +13,7 @@ from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
 from mhaviz.corpus.cutting import cut
-from mhaviz.corpus.merging import joined, require_alike, result_of, study_of
+from mhaviz.corpus.merging import joined, require_same_study, result_of, study_of
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.inputs.probes import Probe, RandomRepeats
@@ -231,7 +231,7 @@ def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice)
         return part
     kept, name = read_part(path), str(path)
     require_version(kept, name)
-    require_alike(kept, name, part, "what is asked for")
+    require_same_study(kept, name, part, "what is asked for")
     if kept.shard != part.shard:
         raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
     with as_one_line(f"cannot go on from {name}"):

@@ -95,7 +95,7 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     by_shard: dict[int, tuple[str, CorpusPart]] = {}
     for name, part in parts:
         require_version(part, name)
-        require_alike(part, name, first, first_name)
+        require_same_study(part, name, first, first_name)
         if part.shard.number in by_shard:
             other, _ = by_shard[part.shard.number]
             raise MhavizError(f"{name} and {other} are both shard {part.shard}; give each shard once")
@@ -132,7 +132,7 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     return replace(whole, shard=Shard(), progress=progress, arrays=study.arrays())
 
 
-def require_alike(part: CorpusPart, name: str, other: CorpusPart, other_name: str) -> None:
+def require_same_study(part: CorpusPart, name: str, other: CorpusPart, other_name: str) -> None:
     """Raise MhavizError unless both are of the same study, models, options and number of shards."""
     models, other_models = (tuple(model.fingerprint for model in one.models) for one in (part, other))
     pairs = (

@@ -1,6 +1,7 @@
 """How far two models are apart over many sentences: a layers × heads panel of each number, and the heads ranked."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from mhaviz.pages.head_numbers import heads_subtitle, heads_title, key_columns, 
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import bits_text, counted, left_out_text
-from mhaviz.results.corpus_difference import CorpusDifference, HeadDivergence, KindDivergence
+from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
 
 _MOST_ROWS = 16  # of the table
 
@@ -38,7 +39,7 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
 
 def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:
     """What stands over each panel, and its values."""
-    return {"mean": kind.mean, "spread": kind.spread, "largest row": kind.largest}
+    return {"mean": kind.divergence.mean, "spread": kind.divergence.spread, "largest row": kind.divergence.largest}
 
 
 def _scales(d: CorpusDifference) -> dict[str, Scale]:
@@ -52,12 +53,12 @@ def _scales(d: CorpusDifference) -> dict[str, Scale]:
 
 def _subtitle(kind: KindDivergence) -> str:
     """ "divergence of two models over 1,000 sentences, 21,400 tokens"."""
-    texts, tokens = counted(kind.sentences, "sentence"), counted(kind.queries, "token")
+    texts, tokens = counted(kind.divergence.sentences, "sentence"), counted(kind.divergence.queries, "token")
     return f"divergence of two models over {texts}, {tokens}"
 
 
 def _reading_text(d: CorpusDifference) -> str:
-    return reading_text([kind.mean for kind in d.kinds])
+    return reading_text([kind.divergence.mean for kind in d.kinds])
 
 
 _MEANING = (
@@ -76,8 +77,8 @@ def limits_text(d: CorpusDifference) -> str:
         parts.append(f"{limits.row:g} bits in a row")
     if not parts:
         return ""
-    n_heads = len(d.ranking)
-    return f"{len(d.above):,} of {counted(n_heads, 'head')} above {' or '.join(parts)}"
+    above = sum(head["above"] for head in d.ranking)
+    return f"{above:,} of {counted(len(d.ranking), 'head')} above {' or '.join(parts)}"
 
 
 def ranking_table(d: CorpusDifference) -> Table:
@@ -90,20 +91,19 @@ def ranking_table(d: CorpusDifference) -> Table:
         Column("where", _where, "left"),
         *([Column("", str, "left")] if d.limits.are_given else []),
     )
-    above = {(head.kind, head.layer, head.head) for head in d.above}
     rows = [
         (
-            *([head.kind] if several else []),
-            head.layer,
-            head.head,
+            *([head["kind"]] if several else []),
+            head["layer"],
+            head["head"],
             head,
-            head.largest,
+            head["largest"],
             head,
-            *(["above" if (head.kind, head.layer, head.head) in above else ""] if d.limits.are_given else []),
+            *(["above" if head["above"] else ""] if d.limits.are_given else []),
         )
         for head in d.ranking
     ]
-    differs = any(head.largest > 0 for head in d.ranking)
+    differs = any(head["largest"] > 0 for head in d.ranking)
     heading = "; ".join(
         filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)])
     )
@@ -111,11 +111,11 @@ def ranking_table(d: CorpusDifference) -> Table:
     return Table(columns, tuple(rows), heading, _MOST_ROWS, notes)
 
 
-def _spread(head: HeadDivergence) -> str:
+def _spread(head: Mapping[str, float]) -> str:
     """ "0.1234±0.0123"."""
-    return bits_text(head.mean) + ("" if math.isnan(head.spread) else f"±{bits_text(head.spread)}")
+    return bits_text(head["mean"]) + ("" if math.isnan(head["spread"]) else f"±{bits_text(head['spread'])}")
 
 
-def _where(head: HeadDivergence) -> str:
+def _where(head: Mapping[str, float]) -> str:
     """ "sentence 12, query 5"."""
-    return NOTHING if head.sentence < 0 else f"sentence {head.sentence:,}, query {head.query:,}"
+    return NOTHING if head["sentence"] < 0 else f"sentence {head['sentence']:,}, query {head['query']:,}"

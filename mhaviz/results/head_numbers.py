@@ -51,7 +51,7 @@ class HeadNumbers(Brief):
 
     def of_head(self, row: int, column: int) -> dict[str, Any]:
         """What there is of one head, by name."""
-        return {name: float(getattr(self, name)[row, column]) for name in self.of_heads}
+        return {name: getattr(self, name)[row, column].item() for name in self.of_heads}
 
 
 @dataclass(frozen=True)

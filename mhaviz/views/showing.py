@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.registry import entry_of, page_of
 from mhaviz.results.attention import Attention
-from mhaviz.results.corpus_difference import CorpusDifference
 from mhaviz.results.difference import Difference
 from mhaviz.results.head_numbers import HeadTable
 from mhaviz.results.image import ImageAttention
@@ -122,7 +121,7 @@ def fitted_style(result: object, **style: Any) -> Style:
     if unknown := [name for name in style if name not in known]:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
     unread = [] if isinstance(result, Attention | Difference) else [name for name in style if name in _OF_MAPS]
-    if isinstance(result, ImageAttention | HeadTable | CorpusDifference):
+    if isinstance(result, ImageAttention | HeadTable):
         unread = [name for name in unread if name == "numbers"]
     if unread:
         raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from rounding import rounding
 from scipy.spatial.distance import jensenshannon
 
-from mhaviz.analyses.corpus_difference import DifferenceStudy, jensen_shannon
+from mhaviz.analyses import difference
+from mhaviz.analyses.corpus_difference import DifferenceStudy
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site, SiteCall
 from mhaviz.inputs.tokens import Tokens
@@ -19,6 +21,7 @@ from mhaviz.results.source import Source
 
 CLOSE = rounding()
 
+jensen_shannon = partial(difference.jensen_shannon, log1p=torch.log1p)
 SOURCE = Source("made by a test")
 
 
@@ -94,16 +97,21 @@ def test_beside_plain_loops(sentences, cuts, shuffle):
     order = list(range(len(sentences)))
     shuffle.shuffle(order)
     (kind,) = studied(sentences, cuts, order).result(SOURCE).kinds
+    number = kind.divergence
     rows = [scipy_bits(first.astype(float), second.astype(float)) for _, first, second in sentences]  # heads, queries
     each = np.array([bits.mean(axis=1) for bits in rows])
-    assert (kind.layers, kind.sentences, kind.queries) == ((0,), len(sentences), sum(len(ids) for ids, *_ in sentences))
-    np.testing.assert_allclose(kind.mean[0], each.mean(axis=0), rtol=1e-4, atol=CLOSE)
+    assert (kind.layers, number.sentences, number.queries) == (
+        (0,),
+        len(sentences),
+        sum(len(ids) for ids, *_ in sentences),
+    )
+    np.testing.assert_allclose(number.mean[0], each.mean(axis=0), rtol=1e-4, atol=CLOSE)
     spread = each.std(axis=0, ddof=1) if len(each) > 1 else np.full(each.shape[1], np.nan)
-    np.testing.assert_allclose(kind.spread[0], spread, rtol=1e-4, atol=CLOSE)
+    np.testing.assert_allclose(number.spread[0], spread, rtol=1e-4, atol=CLOSE)
     for head in range(each.shape[1]):
         largest = max(bits[head].max() for bits in rows)
-        where = rows[kind.sentence[0, head]][head, kind.query[0, head]]
-        assert kind.largest[0, head] == pytest.approx(largest, rel=1e-4, abs=CLOSE)
+        where = rows[number.sentence[0, head]][head, number.query[0, head]]
+        assert number.largest[0, head] == pytest.approx(largest, rel=1e-4, abs=CLOSE)
         assert where == pytest.approx(largest, rel=1e-4, abs=CLOSE)
 
 
@@ -117,9 +125,9 @@ def test_parts_join_in_any_number(sentences, parts):
         joined.join(DifferenceStudy().restore(arrays))
     (one,), (other,) = whole.result(SOURCE).kinds, joined.result(SOURCE).kinds
     for name in ("mean", "spread", "largest"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(getattr(one.divergence, name), getattr(other.divergence, name), rtol=1e-9, atol=1e-9)
     for name in ("sentence", "query"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        np.testing.assert_array_equal(getattr(one.divergence, name), getattr(other.divergence, name))
 
 
 def test_of_equal_rows_the_first_sentence_is_told():
@@ -127,9 +135,9 @@ def test_of_equal_rows_the_first_sentence_is_told():
     for order in ((0, 1, 2), (2, 0, 1)):
         for cuts in ((), (1, 2)):
             (kind,) = studied([([0, 1], p, q)] * 3, cuts, order).result(SOURCE).kinds
-            assert (kind.sentence.item(), kind.query.item()) == (0, 0)
+            assert (kind.divergence.sentence.item(), kind.divergence.query.item()) == (0, 0)
     (kind,) = studied([([0, 1], p, p)]).result(SOURCE).kinds
-    assert (kind.mean.item(), kind.sentence.item(), kind.query.item()) == (0, -1, -1)
+    assert (kind.divergence.mean.item(), kind.divergence.sentence.item(), kind.divergence.query.item()) == (0, -1, -1)
 
 
 def test_what_goes_to_a_sink_is_a_key_of_its_own():
@@ -140,8 +148,8 @@ def test_what_goes_to_a_sink_is_a_key_of_its_own():
     study.add_pair(*calls, [0])
     (kind,) = study.result(SOURCE).kinds
     expected = scipy_bits(np.array([0.5, 0, 0.5]), np.array([0.25, 0, 0.75]))
-    assert kind.largest.item() == pytest.approx(expected, rel=CLOSE)
-    assert kind.mean.item() == pytest.approx(expected / 2, rel=CLOSE)
+    assert kind.divergence.largest.item() == pytest.approx(expected, rel=CLOSE)
+    assert kind.divergence.mean.item() == pytest.approx(expected / 2, rel=CLOSE)
 
 
 def test_a_block_of_queries_at_a_time(monkeypatch):

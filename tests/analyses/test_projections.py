@@ -103,7 +103,9 @@ def test_divergence_is_the_mean_over_queries_and_pairs(inputs):
         for j in range(4):
             m = (A[i] + A[j]) / 2
             nats = sum(kl_div(m.log(), A[k], reduction="none").sum(-1) for k in (i, j)) / 2
-            assert c.divergence[i, j] == pytest.approx(nats.mean().item() / np.log(2), abs=1e-9)
+            assert c.divergence[i, j] == pytest.approx(
+                nats.mean().item() / np.log(2), abs=1e-7
+            )  # float32 sums to no more than nearly 1
     above = [c.divergence[i, j] for i in range(4) for j in range(i)]
     assert c.mean_divergence == pytest.approx(np.mean(above))
 

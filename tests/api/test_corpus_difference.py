@@ -49,15 +49,15 @@ def test_beside_eager_and_scipy(model_folder, family):
     record = of_models(*models)
     (kind,) = record.kinds
     each = np.array([bits.mean(axis=-1) for bits in rows])
-    np.testing.assert_allclose(kind.mean, each.mean(axis=0), rtol=2e-3, atol=1e-7)
-    np.testing.assert_allclose(kind.spread, each.std(axis=0, ddof=1), rtol=2e-3, atol=1e-7)
-    assert kind.sentences == 4
-    assert kind.queries == sum(bits.shape[-1] for bits in rows)
-    for place in np.ndindex(kind.mean.shape):
-        there = rows[kind.sentence[place]][(*place, kind.query[place])]
-        assert kind.largest[place] == pytest.approx(there, rel=2e-3, abs=1e-7)
+    np.testing.assert_allclose(kind.divergence.mean, each.mean(axis=0), rtol=2e-3, atol=1e-7)
+    np.testing.assert_allclose(kind.divergence.spread, each.std(axis=0, ddof=1), rtol=2e-3, atol=1e-7)
+    assert kind.divergence.sentences == 4
+    assert kind.divergence.queries == sum(bits.shape[-1] for bits in rows)
+    for place in np.ndindex(kind.divergence.mean.shape):
+        there = rows[kind.divergence.sentence[place]][(*place, kind.divergence.query[place])]
+        assert kind.divergence.largest[place] == pytest.approx(there, rel=2e-3, abs=1e-7)
         assert there == pytest.approx(max(bits[place].max() for bits in rows), rel=2e-3, abs=1e-7)
-    assert record.ranking[0].mean == kind.mean.max() > 1e-3
+    assert record.ranking[0]["mean"] == kind.divergence.mean.max() > 1e-3
 
 
 @pytest.mark.parametrize("family", ["bart", "convbert"])
@@ -66,8 +66,8 @@ def test_a_model_and_itself(model_folder, family):
     folder = model_folder(family)
     record = mhaviz.diff_models(folder, folder, TEXTS)
     assert {kind.kind for kind in record.kinds} >= {"self"}
-    assert all(kind.sentences == 4 and not kind.largest.any() for kind in record.kinds)
-    assert (record.kinds[0].sentence == -1).all()
+    assert all(kind.divergence.sentences == 4 and not kind.divergence.largest.any() for kind in record.kinds)
+    assert (record.kinds[0].divergence.sentence == -1).all()
 
 
 def test_few_layers_at_a_time_give_the_same(model_folder, monkeypatch):
@@ -75,26 +75,26 @@ def test_few_layers_at_a_time_give_the_same(model_folder, monkeypatch):
     at_once = of_models(*models)
     monkeypatch.setattr(corpus_difference, "_KEPT_BYTES", 0)
     (one,), (other,) = at_once.kinds, of_models(*models).kinds
-    np.testing.assert_array_equal(one.mean, other.mean)
-    np.testing.assert_array_equal(one.largest, other.largest)
+    np.testing.assert_array_equal(one.divergence.mean, other.divergence.mean)
+    np.testing.assert_array_equal(one.divergence.largest, other.divergence.largest)
 
 
 def test_layers_that_are_chosen(model_folder):
     models = shaken(model_folder("bert"))
     (whole,), (one,) = of_models(*models).kinds, of_models(*models, layer=1).kinds
     assert one.layers == (1,)
-    np.testing.assert_array_equal(one.mean, whole.mean[1:])
+    np.testing.assert_array_equal(one.divergence.mean, whole.divergence.mean[1:])
 
 
 def test_limits(model_folder):
     models = shaken(model_folder("bert"))
     free = of_models(*models)
-    means = sorted(head.mean for head in free.heads)
+    means = sorted(head["mean"] for head in free.ranking)
     strict = of_models(*models, fail_above=means[-3])
-    assert [head.mean for head in strict.above] == [means[-1], means[-2]]
-    assert not free.above
-    row = max(head.largest for head in free.heads)
-    assert len(replace(strict, limits=replace(strict.limits, row=row)).above) == 2
+    assert [head["mean"] for head in strict.ranking if head["above"]] == [means[-1], means[-2]]
+    assert "above" not in free.ranking[0]
+    row = max(head["largest"] for head in free.ranking)
+    assert sum(head["above"] for head in replace(strict, limits=replace(strict.limits, row=row)).ranking) == 2
     with pytest.raises(ArgumentError, match="expected bits from 0 to 1, got 2"):
         of_models(*models, fail_above_row=2)
 
@@ -130,10 +130,8 @@ MANY = [" ".join(["the cat", "a dog ran", "hello world"][i % 3 :] * (i % 5 + 1))
 
 def same(one, other):
     """Whether all numbers of both are those of the other, bit for bit."""
-    pairs = zip(one.kinds, other.kinds, strict=True)
-    return all(
-        np.array_equal(vars(a)[name], vars(b)[name], True) for a, b in pairs for name in vars(a) if name != "kind"
-    )
+    pairs = [(a.divergence, b.divergence) for a, b in zip(one.kinds, other.kinds, strict=True)]
+    return all(np.array_equal(vars(a)[name], vars(b)[name], True) for a, b in pairs for name in vars(a))
 
 
 def test_shards_join_to_the_whole(model_folder, tmp_path):
@@ -144,16 +142,18 @@ def test_shards_join_to_the_whole(model_folder, tmp_path):
     shards = [
         mhaviz.diff_models(*models, mhaviz.Corpus(MANY, shard=(i + 1, 3), part=path)) for i, path in enumerate(parts)
     ]
-    assert sum(shard.kinds[0].sentences for shard in shards) == whole.kinds[0].sentences == len(MANY)
+    assert (
+        sum(shard.kinds[0].divergence.sentences for shard in shards) == whole.kinds[0].divergence.sentences == len(MANY)
+    )
     assert shards[1].source.details["shard"] == [2, 3]
     merged = mhaviz.merge(parts[::-1])
     assert merged.source == whole.source
     (one,), (other,) = whole.kinds, merged.kinds
     for name in ("mean", "spread"):
-        np.testing.assert_allclose(vars(one)[name], vars(other)[name], rtol=1e-12)
+        np.testing.assert_allclose(vars(one.divergence)[name], vars(other.divergence)[name], rtol=1e-12)
     for name in ("largest", "sentence", "query"):
-        np.testing.assert_array_equal(vars(one)[name], vars(other)[name])
-    assert len(merged.limited(fail_above=0.0).above) == 8
+        np.testing.assert_array_equal(vars(one.divergence)[name], vars(other.divergence)[name])
+    assert sum(head["above"] for head in merged.limited(fail_above=0.0).ranking) == 8
     with pytest.raises(MhavizError, match="shard 2/3 is missing"):
         mhaviz.merge(parts[::2])
     swapped = tmp_path / "2.safetensors"

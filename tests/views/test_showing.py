@@ -25,7 +25,7 @@ from mhaviz.pages.blocks import Curves, Dots, Heads, Page, Panels, Table, Text, 
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput
-from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
+from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindDivergence
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.report import Report
 from mhaviz.results.result import Result
@@ -42,7 +42,7 @@ TERMS = (
     CostTerm("O", "H Wo", "projections", "8·N·d_model²", "4·N", (1000, 4000), (64, 256)),
     CostTerm("A", "softmax(S)", "attention", "5·n_heads·N²", "4·n_heads·N²", (500, 8000), (512, 8192)),
 )
-DIVERGENCES = *[np.array([[0.25, 0.5]])] * 3, *[np.array([[3, 4]])] * 2
+DIVERGENCE = Divergence(*[np.array([[0.25, 0.5]])] * 4, 5, 50, np.array([[0.25, 0.5]]), *[np.array([[3, 4]])] * 2)
 RECORDS = [
     Complexity(
         SOURCE,
@@ -91,7 +91,7 @@ def records(random_map, random_heads, random_effects):
         explain(*encoded(layer, ["the black cat"]), 1, 0),
         layer_matrices(*encoded(layer, ["the black cat"]), [0, 1]),
         Report(first, traced(layer, ["the black cat"]), scaled),
-        CorpusDifference(SOURCE, (KindDivergence("self", (2,), 5, 50, *DIVERGENCES),)),
+        CorpusDifference(SOURCE, (KindDivergence("self", (2,), DIVERGENCE),)),
     ]
     return {type(record).__name__: record for record in some}
 

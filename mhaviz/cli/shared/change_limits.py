@@ -76,11 +76,11 @@ def require_at_most(difference: "Difference", sides: Sides) -> None:
 
 def require_models_alike(difference: "CorpusDifference") -> None:
     """Raise ChangedError if a head of two models is above a limit."""
-    named = [(head, f"head {head.head} of layer {head.layer}, {head.kind}") for head in difference.ranking]
+    named = [(head, "head {head} of layer {layer}, {kind}".format(**head)) for head in difference.ranking]
     _require_below(
         difference.limits,
-        [(head.mean, name) for head, name in named],
-        [(head.largest, f"row {head.query} of sentence {head.sentence}, {name}") for head, name in named],
+        [(head["mean"], name) for head, name in named],
+        [(head["largest"], f"row {head['query']} of sentence {head['sentence']}, {name}") for head, name in named],
     )
 
 

@@ -12,7 +12,7 @@ from rounding import rounding
 
 from mhaviz.analyses.pooled_maps import pooled_maps
 from mhaviz.analyses.rollout import rollout
-from mhaviz.analyses.verification import require_alike, verify
+from mhaviz.analyses.verification import require_verified, verify
 from mhaviz.analyses.weights import without_special
 from mhaviz.attention import short_map, tiles
 from mhaviz.attention.call import AttentionCall
@@ -103,14 +103,14 @@ def test_the_outputs_of_the_model_itself(pretrained, name):
 def test_wrong_weights_give_other_outputs(pretrained, monkeypatch):
     model, inputs = encoded(pretrained("llama"), TEXTS[:1])
     right = verify(model, inputs)
-    assert require_alike(right, torch.float32) in right
+    assert require_verified(right, torch.float32) in right
     select = AttentionCall.select
     flipped = lambda call, heads: select(replace(call, key=call.key.flip(1)), heads)  # noqa: E731
     monkeypatch.setattr(AttentionCall, "select", flipped)  # groups of heads with one another's keys
     deviations = verify(model, inputs, range(4))
     assert all(d.difference > 1e-3 for d in deviations)
     with pytest.raises(MhavizError, match="not verified: the weights do not give the model's own outputs"):
-        require_alike(deviations, torch.float32)
+        require_verified(deviations, torch.float32)
 
 
 @pytest.mark.parametrize(("name", "length"), [*((name, 300) for name in FAMILIES), ("bart", 4096)])
