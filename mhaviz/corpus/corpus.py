@@ -1,11 +1,13 @@
 """A corpus, which may be larger than memory: all of it, a shard, or what a killed run has left."""
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from mhaviz._version import __version__
 from mhaviz.analyses.bootstrap import Bootstrap
@@ -13,9 +15,9 @@ from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
 from mhaviz.corpus.cutting import cut
-from mhaviz.corpus.merging import joined, require_same_study, result_of, study_of
+from mhaviz.corpus.merging import joined, require_same_study, source_of, study_of
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
-from mhaviz.files.parts import read_part, require_version, write_part
+from mhaviz.files.parts import read_part, write_part
 from mhaviz.inputs.probes import Probe, RandomRepeats
 from mhaviz.inputs.sentence import Sentence
 from mhaviz.inputs.tokens import Text, Tokens
@@ -157,7 +159,8 @@ class Corpus:
         if self.is_shared:
             connect()  # so that the end of one is seen by the others
         self.require_nothing_kept()
-        first, path = models[0], self.own_part
+        first, path, shard = models[0], self.own_part, self.own_shard
+        identities = cache(lambda: tuple(model.identity for model in models))  # a fingerprint takes a while
         options = {
             "kind": first.kind,
             "layers": None if first.layers is None else sorted(first.layers),
@@ -166,10 +169,14 @@ class Corpus:
             **({"zeroed": sorted(map(list, first.zeroed))} if first.zeroed else {}),
             **study.options,
         }
-        plain = json.loads(json.dumps(options))  # as they are read from a file again: with lists in place of tuples
-        part = CorpusPart(study.name, __version__, (), plain, self.own_shard, Progress(), source, {})
+        plain = msgspec.to_builtins(options)  # as they are read from a file again: with lists in place of tuples
+
+        def part_at(progress: Progress) -> CorpusPart:
+            return CorpusPart(study.name, __version__, identities(), plain, shard, progress, source, study.arrays())
+
+        after = Progress()
         if self.resume and path is not None:
-            part = _gone_on_from(path, _identified(part, models), study, on_notice)
+            after = _gone_on_from(path, part_at(after), study, on_notice)
         longest = min((one.max_length for one in models if one.max_length is not None), default=None)
         is_masked = all(site.kind != "self" for site in first.all_sites)
 
@@ -177,31 +184,27 @@ class Corpus:
             return () if longest is None else cut(_same_tokens(models, text), longest, self.overlap, is_masked)
 
         sentences, block = with_block_size(self.sentences)
-        block = part.progress.block or block  # what comes after what has been read may change, and be longer
-        batches = CorpusBatches(
-            sentences, first.lengths, longest, shard=part.shard, after=part.progress, block=block, cut=cut_up
-        )
+        block = after.block or block  # what comes after what has been read may change, and be longer
+        batches = CorpusBatches(sentences, first.lengths, longest, shard=shard, after=after, block=block, cut=cut_up)
         keeps, saved, patience = self.keeps_at_end, time.monotonic(), _SECONDS
         for batch in batches:
             study.read(models, batch.texts, batch.pieces, batch.numbers)
             on_progress(batch.done, batches.progress.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
-                part = replace(_identified(part, models), progress=batches.progress, arrays=study.arrays())
-                keeps = self._save(part, path, on_notice)
+                keeps = self._save(part_at(batches.progress), path, on_notice)
                 path = path if keeps else None
                 saved = time.monotonic()
                 patience = max(_SECONDS, _SHARE * (saved - start))
-        part = replace(part, progress=batches.progress, arrays=study.arrays())
+        progress = batches.progress
         if path is not None and keeps:
-            part = _identified(part, models)
-            self._save(part, path, on_notice)
-        parts = gathered(_identified(part, models)) if self.is_shared else None
-        if parts is not None:
-            part = joined([(f"process {number}", one) for number, one in enumerate(parts)])
+            self._save(part_at(progress), path, on_notice)
+        if self.is_shared and (parts := gathered(part_at(progress))) is not None:
+            whole = joined([(f"process {number}", one) for number, one in enumerate(parts)])
             if self.part is not None and not self.is_scratch:
-                write_part(part, Path(self.part))
-        tell_left_out(part.progress, longest, on_notice, self.overlap, part.shard.is_whole)
-        return result_of(part)
+                write_part(whole, Path(self.part))
+            study, progress, shard = study_of(whole), whole.progress, whole.shard
+        tell_left_out(progress, longest, on_notice, self.overlap, shard.is_whole)
+        return study.result(source_of(source, shard, progress), progress.too_long)
 
     def _save(self, part: CorpusPart, path: Path, on_notice: Notice) -> bool:
         """Write what has been added up; whether it could be."""
@@ -219,18 +222,16 @@ Texts = str | Iterable[str | Sentence] | Corpus
 """A sentence, or several, one after the other; or a corpus, with which part of it is read."""
 
 
-def _identified(part: CorpusPart, models: Sequence[CorpusModel]) -> CorpusPart:
-    """With the fingerprints of the models, which are computed only when a part is written, sent, or gone on from."""
-    return part if part.models else replace(part, models=tuple(model.identity for model in models))
+def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice) -> Progress:
+    """How far the part in the file has come, if there is one, which the study takes over. Raises MhavizError for
+    anything else.
 
-
-def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice) -> CorpusPart:
-    """What is in the file, if there is one, which the study takes over. Raises MhavizError for anything else."""
+    ``part``: what is asked for, of which nothing has been read.
+    """
     if not path.exists():
         on_notice(f"{path} is not there: reading from the first sentence")
-        return part
+        return part.progress
     kept, name = read_part(path), str(path)
-    require_version(kept, name)
     require_same_study(kept, name, part, "what is asked for")
     if kept.shard != part.shard:
         raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
@@ -238,7 +239,7 @@ def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice)
         study.join(study_of(kept))
     read = f"sentence {kept.progress.read:,}"
     on_notice(f"{name} is complete" if kept.progress.is_all else f"going on after {read}, where {name} has come to")
-    return replace(part, progress=kept.progress)
+    return kept.progress
 
 
 def _same_tokens(models: Sequence[CorpusModel], text: str) -> Tokens:
@@ -276,21 +277,21 @@ def tell_left_out(
     def were(number: int) -> str:
         return f"{number:,} {'sentence was' if number == 1 else 'sentences were'}"
 
-    said = []
+    notices = []
     if progress.too_long:
         why = f"expected at most {most:,} tokens, got up to {progress.longest:,}"
-        said.append(f"{were(progress.too_long)} left out: {why}")
+        notices.append(f"{were(progress.too_long)} left out: {why}")
     if progress.empty:
-        said.append(f"{were(progress.empty)} left out: the model's tokenizer finds no token")
+        notices.append(f"{were(progress.empty)} left out: the model's tokenizer finds no token")
     if not progress.read:
         raise ArgumentError("expected at least one sentence, got none")
     if not progress.taken and is_whole:
-        raise MhavizError(f"expected a sentence that the model can read: {'; '.join(said)}")
+        raise MhavizError(f"expected a sentence that the model can read: {'; '.join(notices)}")
     if progress.cut:
         shared = "a quarter of that" if overlap is None else f"{overlap:,}"
-        said.append(
+        notices.append(
             f"{were(progress.cut)} cut into pieces of {most:,} tokens that overlap by {shared}, as up to "
             f"{progress.longest:,} tokens are more than the model reads at once; each query counts once"
         )
-    for notice in said:
+    for notice in notices:
         on_notice(notice)

@@ -10,7 +10,7 @@ from typing import Any
 from mhaviz.analyses.sums import Study
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
-from mhaviz.results.corpus_part import CorpusPart, Shard
+from mhaviz.results.corpus_part import CorpusPart, Progress, Shard
 from mhaviz.results.source import Source
 
 _LISTED = 8  # shards that an error names
@@ -48,7 +48,7 @@ def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None =
 def result_of(part: CorpusPart) -> Any:
     """The result of a part. Raises MhavizError if its arrays cannot be."""
     with as_one_line(f"{part.study}: the part's numbers cannot be read"):
-        return study_of(part).result(source_of(part), part.progress.too_long)
+        return study_of(part).result(source_of(part.source, part.shard, part.progress), part.progress.too_long)
 
 
 def study_of(part: CorpusPart) -> Study:
@@ -59,10 +59,9 @@ def study_of(part: CorpusPart) -> Study:
     return study.restore(part.arrays)
 
 
-def source_of(part: CorpusPart) -> Source:
+def source_of(source: Source, shard: Shard, progress: Progress) -> Source:
     """Where the numbers of a part come from, which shard they are of, if it is not all, and how many texts were cut."""
-    source, shard, n_cut = part.source, part.shard, part.progress.cut
-    footnote, details = source.footnote, dict(source.details)
+    footnote, details, n_cut = source.footnote, dict(source.details), progress.cut
     if not shard.is_whole:
         footnote, details["shard"] = f"{footnote}, shard {shard}", [shard.number, shard.count]
     if n_cut:
@@ -94,7 +93,6 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     first_name, first = parts[0]
     by_shard: dict[int, tuple[str, CorpusPart]] = {}
     for name, part in parts:
-        require_version(part, name)
         require_same_study(part, name, first, first_name)
         if part.shard.number in by_shard:
             other, _ = by_shard[part.shard.number]
@@ -105,17 +103,10 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
         raise MhavizError(f"{_listed(missing, first.shard.count)}; give all {first.shard.count:,} shards")
     in_order = [by_shard[number] for number in sorted(by_shard)]
     for name, part in in_order:
-        _require_complete(part, name)
-        text, of_first = part.progress, in_order[0][1].progress
-        if (text.read, text.digest) != (of_first.read, of_first.digest):
+        if not part.progress.is_all:
             raise MhavizError(
-                f"{name} is of another text than {in_order[0][0]}: {text.read:,} sentences with the digest "
-                f"{text.digest[:12]}, and {of_first.read:,} with {of_first.digest[:12]}; read one text in all shards"
-            )
-        if text.block != of_first.block:
-            raise MhavizError(
-                f"{name} was divided otherwise than {in_order[0][0]}: by {text.block:,} sentences, and by "
-                f"{of_first.block:,}; read both by one version"
+                f"{name}, shard {part.shard}, is not complete: it has come to sentence {part.progress.read:,}; go on "
+                f"with {parameter('resume')}"
             )
     (name, whole), *others = in_order
     with as_one_line(f"cannot read {name}"):
@@ -133,41 +124,39 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
 
 
 def require_same_study(part: CorpusPart, name: str, other: CorpusPart, other_name: str) -> None:
-    """Raise MhavizError unless both are of the same study, models, options and number of shards."""
-    models, other_models = (tuple(model.fingerprint for model in one.models) for one in (part, other))
-    pairs = (
-        ("study", part.study, other.study),
-        ("model", models, other_models),
-        ("number of shards", part.shard.count, other.shard.count),
-    )
-    for what, mine, theirs in pairs:
-        if mine != theirs:
-            told = [shortened(_told(what, one)) for one in (part, other)]
+    """Raise MhavizError unless both are of this version, and of the same study, models, options, text and division.
+
+    The text, and how it was divided, are known of parts that are complete.
+    """
+    require_version(part, name)
+    mine, theirs = _made_from(part), _made_from(other)
+    if not (part.progress.is_all and other.progress.is_all):
+        mine, theirs = ({what: made for what, made in one.items() if what not in _OF_TEXTS} for one in (mine, theirs))
+    for what in [*mine, *theirs]:
+        (value, text), (other_value, other_text) = (one.get(what, (None, "None")) for one in (mine, theirs))
+        if value != other_value:
             raise MhavizError(
-                f"{name} is of another {what} than {other_name}: {told[0]}, and {told[1]}; only parts of the same "
-                f"{what} go together"
-            )
-    for option in sorted({*part.options, *other.options}):
-        values = [one.options.get(option) for one in (part, other)]
-        if values[0] != values[1]:
-            raise MhavizError(
-                f"{name} was made with other options than {other_name}: {shortened(option)} {quoted(values[0])}, and "
-                f"{quoted(values[1])}; only parts of the same options go together"
+                f"{name} and {other_name} differ in their {shortened(what)}: {shortened(text)}, and "
+                f"{shortened(other_text)}; only parts of the same {shortened(what)} go together"
             )
 
 
-def _told(what: str, part: CorpusPart) -> str:
-    if what == "model":
-        return " and ".join(f"{model.name[-30:]} ({model.fingerprint})" for model in part.models)
-    return part.study if what == "study" else f"{part.shard.count:,}"
+_OF_TEXTS = "text", "block"
 
 
-def _require_complete(part: CorpusPart, name: str) -> None:
-    if not part.progress.is_all:
-        raise MhavizError(
-            f"{name}, shard {part.shard}, is not complete: it has come to sentence {part.progress.read:,}; go on with "
-            f"{parameter('resume')}"
-        )
+def _made_from(part: CorpusPart) -> dict[str, tuple[object, str]]:
+    """What parts have in common: by its name what is compared, and how an error says it."""
+    fingerprints = [model.fingerprint for model in part.models]
+    models = " and ".join(f"{model.name[-30:]} ({model.fingerprint})" for model in part.models)
+    count, read, digest, block = part.shard.count, part.progress.read, part.progress.digest, part.progress.block
+    return {
+        "study": (part.study, part.study),
+        "model": (fingerprints, models),
+        "number of shards": (count, f"{count:,}"),
+        **{option: (value, quoted(value)) for option, value in sorted(part.options.items())},
+        "text": ((read, digest), f"{read:,} sentences with the digest {digest[:12]}"),
+        "block": (block, f"{block:,} sentences"),
+    }
 
 
 def _listed(missing: Sequence[int], count: int) -> str:

@@ -158,7 +158,7 @@ def test_shards_join_to_the_whole(model_folder, tmp_path):
         mhaviz.merge(parts[::2])
     swapped = tmp_path / "2.safetensors"
     mhaviz.diff_models(*models[::-1], mhaviz.Corpus(MANY, shard=(2, 3), part=swapped))
-    with pytest.raises(MhavizError, match="is of another model"):
+    with pytest.raises(MhavizError, match="differ in their model"):
         mhaviz.merge(parts)
 
 

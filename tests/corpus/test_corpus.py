@@ -134,11 +134,11 @@ def test_what_cannot_be_gone_on_with(model, model_folder, tmp_path, monkeypatch)
         go_on(["another", *FEW[1:]])
     with pytest.raises(MhavizError, match="got 3 sentences"):
         go_on(FEW[:3])
-    with pytest.raises(MhavizError, match=r"other options than what is asked for: kind None, and 'self'"):
+    with pytest.raises(MhavizError, match=r"what is asked for differ in their kind: None, and 'self'"):
         go_on(kind="self")
-    with pytest.raises(MhavizError, match="of another number of shards than what is asked for: 1, and 4"):
+    with pytest.raises(MhavizError, match="what is asked for differ in their number of shards: 1, and 4"):
         go_on(shard=(1, 4))
-    with pytest.raises(MhavizError, match="of another model than what is asked for"):
+    with pytest.raises(MhavizError, match="what is asked for differ in their model: "):
         go_on(of=mhaviz.load(model_folder("bert"), dtype="float32"))
     go_on([*FEW, "more"])  # what comes after what has been read may change
     with pytest.raises(MhavizError, match="expected all 41 sentences"):
@@ -169,14 +169,17 @@ def test_what_does_not_belong_together(model, tmp_path):
             {"progress": replace(progress, is_all=False)},
             r"changed.safetensors, shard 2/3, is not complete: .* sentence 40",
         ),
-        ({"progress": replace(progress, read=99)}, "changed.safetensors is of another text than"),
-        ({"progress": replace(progress, digest="0" * 64)}, "is of another text than"),
-        ({"models": (replace(part.models[0], fingerprint="x"),)}, r"of another model .*\(x\)"),
-        ({"options": {**part.options, "kind": "self"}}, "made with other options .* kind 'self'"),
+        (
+            {"progress": replace(progress, read=99)},
+            "changed.safetensors and .* differ in their text: 99 sentences with the digest",
+        ),
+        ({"progress": replace(progress, digest="0" * 64)}, "differ in their text"),
+        ({"models": (replace(part.models[0], fingerprint="x"),)}, r"differ in their model: .*\(x\)"),
+        ({"options": {**part.options, "kind": "self"}}, "differ in their kind: 'self'"),
         ({"version": "0.0"}, "changed.safetensors was made by mhaviz 0.0, and this is"),
-        ({"study": "diff"}, "of another study than .*: diff, and heads"),
+        ({"study": "diff"}, "differ in their study: diff, and heads"),
         ({"arrays": {"self.0.x": np.ones(3)}}, "cannot join .*changed.safetensors"),
-        ({"shard": replace(part.shard, count=10**15)}, "of another number of shards"),
+        ({"shard": replace(part.shard, count=10**15)}, "differ in their number of shards"),
     ):
         with pytest.raises(MhavizError, match=message):
             mhaviz.merge([one, changed(two, **changes), three])
@@ -347,7 +350,7 @@ def test_parts_that_were_divided_otherwise_do_not_belong_together(model, tmp_pat
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "with_block_size", lambda sentences: (iter(sentences), 8))
         model.head_statistics(mhaviz.Corpus(FEW, shard=(2, 2), part=other), replicates=0)
-    with pytest.raises(MhavizError, match=r"other.safetensors was divided otherwise than .*: by 8 sentences, and by 5"):
+    with pytest.raises(MhavizError, match=r"other.safetensors and .* differ in their block: 8 sentences, and 5"):
         mhaviz.merge([one, other])
     model.head_statistics(mhaviz.Corpus(FEW, shard=(2, 2), part=other), replicates=0)
     part = read_part(other)

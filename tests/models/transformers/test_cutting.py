@@ -112,7 +112,7 @@ def test_statistics_count_a_long_text_as_one_sentence(short):
         expected.append((entropy / len(ids), previous / queries))
         if copied:
             of_copies.append((copies / copied, copied))
-    heads = found.kinds[0]
+    heads = found.kinds[0].divergence
     assert heads.sentences == 3
     assert heads.queries == sum(len(words(text)["input_ids"]) for text in ("the cat", LONG, "a dog"))
     np.testing.assert_allclose(heads.entropy.mean, np.mean([one for one, _ in expected], axis=0), rtol=1e-9)
@@ -146,7 +146,7 @@ def test_two_models_are_compared_on_pieces(short):
                 largest[number, query + (read.piece.offset if read.piece else 0)] = bits[:, :, query]
         of_sentences.append(divergences / length)
         n_tokens += length
-    heads = found.kinds[0]
+    heads = found.kinds[0].divergence
     assert len(pieces) > 2
     assert (heads.sentences, heads.queries) == (2, n_tokens) == (2, len(largest))
     np.testing.assert_allclose(heads.mean, np.mean(of_sentences, axis=0), rtol=1e-9)
@@ -172,7 +172,7 @@ def test_shards_with_long_texts_join_to_the_whole(short, tmp_path):
         np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
         np.testing.assert_allclose(one.spread, other.spread, rtol=1e-9)
     loaded.head_statistics(mhaviz.Corpus(texts, overlap=3, shard=(2, 2), part=parts[1]))
-    with pytest.raises(MhavizError, match=r"was made with other options .*: overlap"):
+    with pytest.raises(MhavizError, match=r"differ in their overlap"):
         mhaviz.merge(parts)
 
 
