@@ -7,7 +7,7 @@ one of them is 0, and, in bits, at most 1.
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
-from mhaviz.results.difference import Change, Difference, Flaw, MapDifference, RowChange
+from mhaviz.results.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.results.source import Source
 
 _BLOCK = 2**20  # numbers that become float64 at a time
@@ -117,41 +117,25 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
         to_special=None,
         queries_and_keys=None,
     )
-    per_head = list(zip(before.weights, after.weights, strict=True))
+    heads = zip(after.heads, before.weights, after.weights, strict=True)
     has_rest = before.has_rest or after.has_rest
-    rows = [_compare_rows(change, a, b, has_rest) for a, b in per_head]
-    return MapDifference(
-        change,
-        np.array([of_head.divergence for of_head in rows]),
-        tuple(_largest(after, a, b) for a, b in per_head),
-        tuple(of_head.worst for of_head in rows),
-        tuple(of_head.flaw for of_head in rows),
-        tuple(of_head.zeros for of_head in rows),
-        (before, after),
-    )
+    return MapDifference(change, tuple(_head_difference(change, *head, has_rest) for head in heads), (before, after))
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The divergence of a head's rows before and after, in bits: see ``MapDifference``."""
-
-    divergence: float = math.nan
-    worst: RowChange | None = None
-    flaw: Flaw | None = None
-    zeros: int = 0
-
-
-def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32], has_rest: bool) -> _Rows:
+def _head_difference(
+    m: AttentionMap, head: int, A: NDArray[np.float32], B: NDArray[np.float32], has_rest: bool
+) -> HeadDifference:
     """The mean over the queries of JSD(A, B), and its largest; a row of cells counts as many times as it has queries.
 
     With ``has_rest`` what a row lacks to 1 counts as one more key: a head's sink, special tokens, or what a part of a
     map leaves out. The divergence of all keys is at least that.
     """
+    found = HeadDifference(m, head, _largest(m, A, B))
     if not m.quantity.rows_are_shares:
-        return _Rows()
+        return found
     sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])
     if (flaw := _flaw(m, sums, has_rest)) is not None:
-        return _Rows(flaw=flaw)
+        return replace(found, flaw=flaw)
     step = max(_BLOCK // A.shape[1], 1)
     blocks: list[NDArray[np.float64]] = []
     for start in range(0, len(A), step):
@@ -165,10 +149,11 @@ def _compare_rows(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32
     counts = np.diff(m.rows.edges)
     seen = np.ones(len(A), np.bool_) if has_rest else sums.any(axis=0)
     worst = int(bits.argmax())
-    return _Rows(
-        float(np.average(bits[seen], weights=counts[seen])) if seen.any() else math.nan,
-        RowChange(int(m.rows.edges[worst]), float(bits[worst])) if bits[worst] else None,
-        zeros=int((~seen).sum()),
+    return replace(
+        found,
+        divergence=float(np.average(bits[seen], weights=counts[seen])) if seen.any() else None,
+        worst=RowChange(int(m.rows.edges[worst]), float(bits[worst])) if bits[worst] else None,
+        zero_rows=int((~seen).sum()),
     )
 
 

@@ -157,7 +157,7 @@ def _notes(d: Difference) -> str:
         )
     if any(head.worst for head in d.ranking):
         parts.append("worst row: the largest of these divergences, and its query")
-    if zeros := sum(sum(m.zero_rows) for m in d.maps):
+    if zeros := sum(head.zero_rows for head in d.ranking):
         rows = "1 row that is zeros" if zeros == 1 else f"{zeros:,} rows that are zeros"
         parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
     if any(head.divergence is not None and not head.map.is_whole for head in d.ranking):

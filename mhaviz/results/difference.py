@@ -1,6 +1,5 @@
 """What is not the same in two attentions of the same tokens, and how much may differ."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,61 +70,54 @@ class Flaw:
 
 
 @dataclass(frozen=True)
-class HeadDifference:
-    """How one head of one map has changed: a row of ``Difference.ranking``."""
+class HeadDifference(Brief):
+    """How one head of one map has changed.
+
+    Attributes:
+        map: of the changes: ``MapDifference.change``.
+        head: its number.
+        largest: where its weights have changed most; None if no weight differs.
+        divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in bits, from 0 to 1; None
+            if some rows are no distributions. Rows that are zeros both before and after, as of padding, do not count;
+            None if no row does.
+        worst: the row with the largest divergence; None if none is above 0.
+        flaw: the row that sums least nearly to 1, if that is why there is no divergence.
+        zero_rows: how many rows are zeros before and after.
+    """
 
     map: AttentionMap
     head: int
-    divergence: float | None
     largest: Change | None
-    worst: RowChange | None
-    flaw: Flaw | None
+    divergence: float | None = None
+    worst: RowChange | None = None
+    flaw: Flaw | None = None
+    zero_rows: int = 0
 
 
 @dataclass(frozen=True)
 class MapDifference(Brief):
-    """How one map has changed; all but ``change`` is of each head.
+    """How one map has changed.
 
     Attributes:
         change: the second map, but its weights are those of the second minus those of the first: rows sum to 0.
-        divergence: float64, (n_heads,): the mean Jensen–Shannon divergence of the head's rows before and after, in
-            bits, from 0 to 1; NaN if some rows are no distributions. Rows that are zeros both before and after, as
-            of padding, do not count; NaN if no row does.
-        largest: where its weights have changed most; None if no weight differs.
-        worst: the row with the largest divergence; None if none is above 0.
-        flaws: the row that sums least nearly to 1, if that is why there is no divergence.
-        zero_rows: how many rows are zeros before and after.
+        heads: how each head has.
         sides: the map before, and that after; None: they are not kept.
     """
 
     change: AttentionMap
-    divergence: NDArray[np.float64]
-    largest: tuple[Change | None, ...]
-    worst: tuple[RowChange | None, ...]
-    flaws: tuple[Flaw | None, ...]
-    zero_rows: tuple[int, ...]
+    heads: tuple[HeadDifference, ...]
     sides: tuple[AttentionMap, AttentionMap] | None = None
 
     @property
-    def each_head(self) -> Iterator[HeadDifference]:
-        """Its heads, in their order."""
-        for i, head in enumerate(self.change.heads):
-            divergence = None if np.isnan(self.divergence[i]) else float(self.divergence[i])
-            yield HeadDifference(self.change, head, divergence, self.largest[i], self.worst[i], self.flaws[i])
+    def divergence(self) -> NDArray[np.float64]:
+        """That of each head, (n_heads,); NaN where there is none."""
+        return np.array([head.divergence for head in self.heads], np.float64)
 
     def select(self, heads: tuple[int, ...]) -> "MapDifference":
         """The same with only these heads. Raises ArgumentError if there is no such head."""
-        change = self.change.select(heads)
-        rows = [self.change.heads.index(head) for head in heads]
-        return MapDifference(
-            change,
-            self.divergence[rows],
-            tuple(self.largest[row] for row in rows),
-            tuple(self.worst[row] for row in rows),
-            tuple(self.flaws[row] for row in rows),
-            tuple(self.zero_rows[row] for row in rows),
-            self.sides and (self.sides[0].select(heads), self.sides[1].select(heads)),
-        )
+        change, own = self.change.select(heads), {one.head: one for one in self.heads}
+        chosen = tuple(replace(own[head], map=change) for head in heads)
+        return MapDifference(change, chosen, self.sides and (self.sides[0].select(heads), self.sides[1].select(heads)))
 
 
 @dataclass(frozen=True)
@@ -148,7 +140,7 @@ class Difference(Result):
     @property
     def ranking(self) -> tuple[HeadDifference, ...]:
         """Every head of every map: by divergence, the largest first, then those without one by their largest change."""
-        return tuple(sorted((head for m in self.maps for head in m.each_head), key=_unlike, reverse=True))
+        return tuple(sorted((head for m in self.maps for head in m.heads), key=_unlike, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; with the ranking, and the unit of divergences."""
@@ -158,9 +150,9 @@ class Difference(Result):
             describe(m.change)
             | {
                 "divergence": m.divergence,
-                "worst_row": m.worst,
-                "zero_rows": m.zero_rows,
-                "largest": m.largest,
+                "worst_row": tuple(head.worst for head in m.heads),
+                "zero_rows": tuple(head.zero_rows for head in m.heads),
+                "largest": tuple(head.largest for head in m.heads),
                 "change": m.change.weights,
             }
             for m in self.maps

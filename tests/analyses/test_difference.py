@@ -51,7 +51,10 @@ def test_by_hand():
     (m,) = difference.maps
     # disjoint rows: 1, equal ones: 0; m = (1/4, 3/4) of (0, 1) and (½, ½): ¾ log₂ 4/3
     np.testing.assert_allclose(m.divergence, [1 / 2, 0.75 * math.log2(4 / 3) / 2], atol=CLOSE)
-    assert [(c.query, c.key, c.before, c.after) for c in m.largest] == [(0, 0, 1, 0), (1, 0, 0, 0.5)]
+    assert [(c.query, c.key, c.before, c.after) for c in (head.largest for head in m.heads)] == [
+        (0, 0, 1, 0),
+        (1, 0, 0, 0.5),
+    ]
     assert [head.head for head in difference.ranking] == [0, 1]
 
 
@@ -61,20 +64,20 @@ def test_a_sink_is_one_more_key():
     expected = (jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) + jsd([0, 0, 1], [0.5, 0.5, 0])) / 2
     np.testing.assert_allclose(m.divergence, [expected], atol=CLOSE)
     (m,) = compare(attention(one([before])), attention(one([after]))).maps
-    assert m.flaws == (Flaw(0, 0.5, is_second=True),), "without a sink such rows are no distributions"
+    assert m.heads[0].flaw == Flaw(0, 0.5, is_second=True), "without a sink such rows are no distributions"
     assert np.isnan(m.divergence).all()
 
 
 def test_rows_with_a_sink_sum_to_1_at_most():
     whole, more = ([[[0.5, 0.25], [0, s]]] for s in (1, 1.25))
     (m,) = compare(attention(one(whole, sink=True)), attention(one(more, sink=True))).maps
-    assert m.flaws == (Flaw(1, 1.25, is_second=True),)
+    assert m.heads[0].flaw == Flaw(1, 1.25, is_second=True)
 
 
 def test_a_row_that_goes_to_the_sink_is_no_row_of_zeros():
     before, after = [[0.5, 0.25], [0, 0]], [[0.25, 0.25], [0, 0]]
     (m,) = compare(attention(one([before], sink=True)), attention(one([after], sink=True))).maps
-    assert m.zero_rows == (0,)
+    assert [head.zero_rows for head in m.heads] == [0]
     np.testing.assert_allclose(m.divergence, [jsd([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]) / 2], atol=CLOSE)
 
 
@@ -117,7 +120,7 @@ def test_rows_of_zeros():
     after = one([[[0, 0], [1, 0], [1, 0]], [[0, 0]] * 3])
     (m,) = compare(attention(before), attention(after)).maps
     np.testing.assert_allclose(m.divergence, [1 / 2, np.nan])
-    assert m.zero_rows == (1, 3)
+    assert [head.zero_rows for head in m.heads] == [1, 3]
 
 
 def test_many_rows_are_taken_in_blocks(random_map, monkeypatch):
@@ -167,7 +170,7 @@ def test_pooled_rows_count_as_many_times_as_they_have_queries():
     before, after = cells_of([[[1, 0], [1, 0]]]), cells_of([[[1, 0], [0, 1]]])
     (m,) = compare(attention(before), attention(after)).maps
     np.testing.assert_allclose(m.divergence, [3 / 4])
-    assert (m.largest[0].query, m.largest[0].key) == (5, 0)
+    assert (m.heads[0].largest.query, m.heads[0].largest.key) == (5, 0)
 
 
 def test_what_a_window_leaves_out_is_one_more_key():
@@ -259,11 +262,11 @@ def test_the_worst_row():
     after = one([[[1, 0], [0, 1], [0, 1]], [[1, 0]] * 3])
     difference = compare(attention(before), attention(after))
     (m,) = difference.maps
-    assert (m.worst[0].query, m.worst[0].divergence) == (1, pytest.approx(1))
+    assert (m.heads[0].worst.query, m.heads[0].worst.divergence) == (1, pytest.approx(1))
     assert m.divergence[0] == pytest.approx((1 + jsd((0.5, 0.5), (0, 1))) / 3)
-    assert (m.worst[1], m.largest[1]) == (None, None), "nothing has changed, in no place"
+    assert (m.heads[1].worst, m.heads[1].largest) == (None, None), "nothing has changed, in no place"
     (pooled,) = compare(attention(cells_of([[[1, 0], [1, 0]]])), attention(cells_of([[[1, 0], [0, 1]]]))).maps
-    assert (pooled.worst[0].query, pooled.worst[0].divergence) == (5, pytest.approx(1))
+    assert (pooled.heads[0].worst.query, pooled.heads[0].worst.divergence) == (5, pytest.approx(1))
 
 
 def test_a_bad_row_is_that_of_its_head_alone():
@@ -273,8 +276,8 @@ def test_a_bad_row_is_that_of_its_head_alone():
         difference = compare(*map(attention, pair))
         (m,) = difference.maps
         np.testing.assert_allclose(m.divergence, [1 / 2, np.nan, 0])
-        assert (m.flaws[0], m.flaws[2], m.worst[1]) == (None, None, None)
-        assert (m.flaws[1].query, m.flaws[1].sum, m.flaws[1].is_second) == (1, 0.75, is_second)
+        assert (m.heads[0].flaw, m.heads[2].flaw, m.heads[1].worst) == (None, None, None)
+        assert (m.heads[1].flaw.query, m.heads[1].flaw.sum, m.heads[1].flaw.is_second) == (1, 0.75, is_second)
         assert [head.head for head in difference.ranking] == [0, 2, 1]
 
 
@@ -285,6 +288,6 @@ def test_heads_can_be_chosen_afterwards(random_map):
     assert m.change.heads == (3, 1)
     np.testing.assert_array_equal(m.change.weights, of_all.change.weights[[3, 1]])
     np.testing.assert_array_equal(m.divergence, of_all.divergence[[3, 1]])
-    assert (m.worst, m.largest) == (of_all.worst[3::-2], of_all.largest[3::-2])
+    assert [(one.worst, one.largest) for one in m.heads] == [(one.worst, one.largest) for one in of_all.heads[3::-2]]
     with pytest.raises(MhavizError, match="there is no head 4; what is in both has heads 0 to 3"):
         whole.select((4,))

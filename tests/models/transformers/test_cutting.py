@@ -112,7 +112,7 @@ def test_statistics_count_a_long_text_as_one_sentence(short):
         expected.append((entropy / len(ids), previous / queries))
         if copied:
             of_copies.append((copies / copied, copied))
-    heads = found.kinds[0].divergence
+    heads = found.kinds[0]
     assert heads.sentences == 3
     assert heads.queries == sum(len(words(text)["input_ids"]) for text in ("the cat", LONG, "a dog"))
     np.testing.assert_allclose(heads.entropy.mean, np.mean([one for one, _ in expected], axis=0), rtol=1e-9)

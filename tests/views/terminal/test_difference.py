@@ -57,7 +57,7 @@ def test_every_number_is_there(show, difference, width, colour):
     for number in m.change.weights.ravel():
         text = f"{number:+z.2f}"
         assert (text.replace("+0.00", "0.00") in cells) == bool(float(text)), "what rounds to 0 is not written"
-    for divergence, change in zip(m.divergence, m.largest, strict=True):
+    for divergence, change in ((head.divergence, head.largest) for head in m.heads):
         for text in (f"{divergence:.4f}", f"{change.after - change.before:+.3f}", f"{change.after:.3f}"):
             assert text in shown
     assert "in bits" in words(shown)
