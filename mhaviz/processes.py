@@ -1,16 +1,11 @@
 """Which of several processes this is, that ``torchrun`` or a scheduler has started to do one thing together."""
 
 import os
-import platform
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
-from time import sleep
-from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from mhaviz.errors import MhavizError, as_one_line, reason
@@ -22,9 +17,6 @@ _T = TypeVar("_T")
 
 _PATIENCE = timedelta(days=30)
 """A process may wait for others that have far more to do; if one of them ends, torchrun ends all."""
-
-_others: list[tuple[str, int]] = []
-"""The machine and the number of each process, in the order of their ranks, this one's too; known once connected."""
 
 
 @dataclass(frozen=True)
@@ -114,23 +106,9 @@ def wait_for_others() -> None:
 @contextmanager
 def _with_others() -> Iterator[None]:
     try:
-        with told_who_has_ended():
-            yield
-    except RuntimeError as error:  # of a process elsewhere, or of nccl
-        raise MhavizError(f"another process has ended ({reason(error)})") from error
-
-
-@contextmanager
-def told_who_has_ended() -> Iterator[None]:
-    """Say of a RuntimeError, as gloo's and nccl's are, which process has ended. Raises MhavizError if one has."""
-    try:
         yield
-    except RuntimeError as error:
-        for _ in range(10):  # an end is seen by what it closes a moment before the process is gone
-            if who := _who_has_ended():
-                raise MhavizError(f"{who} ({reason(error)})") from error
-            sleep(0.02)
-        raise
+    except RuntimeError as error:  # gloo's
+        raise MhavizError(f"another process has ended ({reason(error)})") from error
 
 
 @cache
@@ -151,57 +129,6 @@ def connect() -> "distributed.ProcessGroup":
         if not distributed.is_initialized():
             distributed.init_process_group()
         group: distributed.ProcessGroup = distributed.new_group(backend="gloo", timeout=_PATIENCE)
-        _others.extend([("", 0)] * this_process().count)
-        distributed.all_gather_object(_others, (platform.node(), os.getpid()), group=group)
         return group
     except (RuntimeError, ValueError) as error:
         raise MhavizError(f"cannot reach the other processes ({reason(error)}); start them with torchrun") from error
-
-
-@contextmanager
-def ended_together() -> Iterator[None]:
-    """Say which process was killed when torchrun, which then ends all others by SIGTERM, ends this one.
-
-    It is for a program to say so: signals of a program that imports mhaviz are its own. Alone it does nothing.
-
-    Raises:
-        MhavizError: torchrun ends this process, as another has ended.
-    """
-    if this_process().is_alone:
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:
-        if who := _who_has_ended():
-            raise MhavizError(who)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _who_has_ended() -> str:
-    """Which other processes of this machine have ended; nothing if they all live, or are elsewhere."""
-    ranks = [str(rank) for rank, (node, pid) in enumerate(_others) if node == platform.node() and _is_dead(pid)]
-    if not ranks:
-        return ""
-    which = f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(ranks)}"
-    return f"{which} of {len(_others)} ended before the work was done"
-
-
-def _is_dead(process: int) -> bool:
-    """Whether a process of this machine is there no more, or waits to be forgotten; False where nobody tells."""
-    if os.name != "posix":  # elsewhere asking may kill it
-        return False
-    try:
-        os.kill(process, 0)
-        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-        return status.rpartition(")")[2].split()[0] == "Z"
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):  # it is somebody else's
-        return False

@@ -1,14 +1,7 @@
-import os
-import platform
-import signal
-import subprocess
-import sys
-
 import pytest
 
-from mhaviz import processes
 from mhaviz.errors import MhavizError
-from mhaviz.processes import Process, ended_together, this_process, told_who_has_ended
+from mhaviz.processes import Process, this_process
 
 
 @pytest.fixture
@@ -45,34 +38,3 @@ def test_devices():
     assert Process().device("auto") == "auto"
     several = Process(1, 2, 1)
     assert [several.device(name) for name in ("cpu", "cuda", "cuda:0")] == ["cpu", "cuda:1", "cuda:0"]
-
-
-@pytest.fixture
-def killed(started, monkeypatch):
-    """The third of three processes, which has been killed and waits to be forgotten."""
-    started(RANK="0", WORLD_SIZE="3")
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        here = [(platform.node(), os.getpid()), ("elsewhere", other.pid), (platform.node(), other.pid)]
-        monkeypatch.setattr(processes, "_others", here)
-        other.kill()
-        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-        yield other
-
-
-def test_who_was_killed_is_said_by_those_that_torchrun_then_ends(killed):
-    """Whether torchrun has already asked what became of it, or not."""
-    before = signal.getsignal(signal.SIGTERM)
-    for _ in range(2):
-        with pytest.raises(MhavizError, match="process 2 of 3 ended before the work was done"), ended_together():
-            os.kill(os.getpid(), signal.SIGTERM)
-        killed.wait()
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_who_was_killed_is_said_by_those_that_wait_for_it(killed, monkeypatch):
-    said = r"process 2 of 3 ended before the work was done \(Connection closed by peer\)"
-    with pytest.raises(MhavizError, match=said), told_who_has_ended():
-        raise RuntimeError("Connection closed by peer")
-    monkeypatch.setattr(processes, "_others", [(platform.node(), os.getpid())] * 3)
-    with pytest.raises(RuntimeError, match="no product of these shapes"), told_who_has_ended():
-        raise RuntimeError("no product of these shapes")

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +26,6 @@ from mhaviz.errors import (
     quoted,
     shortened,
 )
-from mhaviz.processes import ended_together
 
 _NEAR = 0.7  # of two names of options, from 0 to 1: one is the other mistyped
 
@@ -111,8 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = DONE
     try:
         _require_folder()
-        told = nullcontext() if words[:1] == ["record"] else ended_together()  # signals of a program are its own
-        with printing(), told:  # typer prints the help
+        with printing():  # typer prints the help
             status = _run(words)
     except MhavizError as error:
         return _fail(str(error), error.status)

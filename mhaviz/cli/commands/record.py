@@ -1,8 +1,7 @@
 """mhaviz record"""
 
 import os
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -113,7 +112,6 @@ def record(
     style.require_vmax()
     images.check(looks, needs_image=("query",))
     folder = Path.cwd()
-    images = images.in_folder(folder)
     program = _find(script, arguments or [], is_module)
     _warn_of_output(delivery, arguments or [])
 
@@ -135,9 +133,9 @@ def record(
     if ending.is_fork:
         raise typer.Exit(ending.status)
 
-    absolute = replace(delivery, output=[folder / path for path in delivery.paths])
+    os.chdir(folder)
     try:
-        _deliver(recording, ending, delivery if _is_here(folder) else absolute, style, images, show)
+        _deliver(recording, ending, delivery, style, images, show)
     except MhavizError as error:
         if not ending.status:
             raise
@@ -190,10 +188,3 @@ def _warn_of_output(delivery: Delivery, arguments: list[str]) -> None:
     for option, value in pairwise(arguments):
         if not delivery.paths and option in ("-o", "--output") and Path(value).suffix.lower() in MAP_SUFFIXES:
             delivery.tell(f"{option} {value} comes after the program, and is the program's; ours come before it")
-
-
-def _is_here(folder: Path) -> bool:
-    """Whether the program has left us in the folder in which it began."""
-    with suppress(OSError):
-        return os.path.samefile(folder, os.curdir)  # noqa: PTH121
-    return False

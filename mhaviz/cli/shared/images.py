@@ -55,10 +55,6 @@ class ImageOptions:
         """Those that are read."""
         return [self.image] if self.image else []
 
-    def in_folder(self, folder: Path) -> "ImageOptions":
-        """The same, wherever a program goes from this folder."""
-        return replace(self, image=folder / self.image) if self.image else self
-
     def check(self, looks: "MapOptions", needs_image: Sequence[str] = ("query", "grid")) -> None:
         """Find out before the work starts whether its options go together.
 

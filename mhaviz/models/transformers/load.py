@@ -3,7 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,6 @@ from torch import nn
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
-from mhaviz.processes import connect, told_who_has_ended
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 
@@ -110,8 +109,7 @@ class Loaded:
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:
-            others = told_who_has_ended() if self.processes > 1 else nullcontext()
-            with as_one_line(what, advice), others, _evaluating(self.model), _attending_by(self.model, self.attention):
+            with as_one_line(what, advice), _evaluating(self.model), _attending_by(self.model, self.attention):
                 yield
         finally:
             for part, attention_type in zip(parts, types, strict=True):
@@ -218,8 +216,6 @@ def load_checkpoint(
         if kind is not usual and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
             model, missing = _model(usual, folder, name, options, spread, processes)
         _require_weights(model, missing, name, writes)
-        if processes > 1:
-            connect()  # so that the end of one is seen by the others
         if spread is None and processes == 1:
             nn.Module.to(model, device)
         return Loaded(
