@@ -190,8 +190,6 @@ class AttentionCall:
         return (plain if bool(mask.all()) else replace(plain, mask=mask)), None
 
     def _exact(self, x: Tensor) -> Tensor:
-        if x.dtype == self.query.dtype == torch.float32:  # as nearly always: the rest takes longer than a few scores
-            return x
         return x.to(torch.promote_types(self.query.dtype, torch.float32))
 
     def _mask_of(self, start: int, end: int | None) -> Tensor | None:

@@ -42,7 +42,7 @@ def attention_map(
     received: bool = False,
     local: int | None = None,
     memory: int | None = None,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] = lambda done: None,
 ) -> PooledMap:
     """softmax(scale · Q Kᵀ), pooled to at most rows × columns cells, exactly, without ever holding it.
 
@@ -121,24 +121,19 @@ def pool(
     wanted: Pooling,
     key_mask: Tensor | None = None,
     memory: int | None = None,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] = lambda done: None,
 ) -> PooledMap:
     """``attention_map`` of what an attention of a model is called with, or of its weights."""
     if isinstance(call, AttentionWeights):
         A = call.weights(*wanted.span[:2])
         A, norms = (A, None) if call.value_norms is None else (A.clone(), call.value_norms)
         return pool_weights(A, wanted, value_norms=norms, has_sink=call.has_sink)
-    if is_short(call, memory):
-        is_whole = key_mask is None and wanted.span == (0, call.shape[2], 0, call.shape[3])
-        if not (is_whole and call.visible_everywhere and call.softcap is None):
-            _check_finite(call, key_mask)
-        found = short_map(call, key_mask, wanted)  # sees by itself what is not finite
-        if found is not None:
-            if on_progress is not None:
-                on_progress(1.0)
-            return found
     _check_finite(call, key_mask)
-    on_progress = on_progress or (lambda done: None)
+    if is_short(call, memory):
+        found = short_map(call, key_mask, wanted)
+        if found is not None:
+            on_progress(1.0)
+            return found
     result = empty_map(call.query, call.shape[3], wanted)
     TiledPass(call, key_mask, wanted, result, memory).run(on_progress)
     return result
