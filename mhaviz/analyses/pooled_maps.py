@@ -100,7 +100,7 @@ def pooled_of_call(seen: SiteCall, pooling: Pooling, keep: bool = False) -> list
 
 
 def _pooled(
-    seen: SiteCall, pooling: Pooling, keep: bool, on_progress: Callable[[float], None] | None = None
+    seen: SiteCall, pooling: Pooling, keep: bool, on_progress: Callable[[float], None] = lambda done: None
 ) -> tuple[PooledMap, list[AttentionMap]]:
     """The same, and all that was computed for it."""
     has_norms = seen.call.value_norms is not None

@@ -60,7 +60,7 @@ class CellReducer:
         # Cells are made equally wide by their last number, once more.
         places = edges[:-1] + torch.arange(self._width, device=edges.device)[:, None]  # width cells
         places = places.minimum(edges[1:] - 1).clamp(min=0)
-        largest = _joined(x.index_select(dim, places.flatten()).unflatten(dim, places.shape), dim, join)
+        largest = _joined(torch.unflatten(x.index_select(dim, places.flatten()), dim, places.shape), dim, join)
         return largest * (edges.diff() > 0).view(-1, *(1,) * (x.ndim - 1 - dim))
 
     def _side_by_side(self, x: Tensor, dim: int) -> Tensor:
@@ -68,7 +68,7 @@ class CellReducer:
         cells = min(-(-x.shape[dim] // self._width), self.number)
         missing = cells * self._width - x.shape[dim]
         x = nnf.pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, missing)) if missing > 0 else x
-        return x.narrow(dim, 0, cells * self._width).unflatten(dim, (cells, self._width))
+        return torch.unflatten(x.narrow(dim, 0, cells * self._width), dim, (cells, self._width))
 
 
 def _joined(x: Tensor, dim: int, join: Callable[..., Tensor]) -> Tensor:

@@ -4,13 +4,12 @@ Tensors: ``model.NAME``, and, so that training can go on, Adam's ``adam.exp_avg.
 Metadata: one key, ``mhaviz``, with JSON. ``loading`` reads it again.
 """
 
-import hashlib
 import json
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from safetensors.torch import save
@@ -173,19 +172,14 @@ class Checkpoint:
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
         )
 
-    def save(self, path: Path, resumable: bool = True) -> None:
-        """Write the file, whole or not at all; a third as large if training need not go on from it.
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all.
 
         Raises:
             MhavizError: it cannot be written.
         """
-        contents = self._bytes(resumable)
-        write_whole([(path, lambda stream: stream.write(contents))])
-
-    def _bytes(self, resumable: bool) -> bytes:
         tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in self.model.state_dict().items()}
-        if resumable:
-            tensors |= {f"adam.{name}": t.cpu().contiguous() for name, t in self.optimizer.items()}
+        tensors |= {f"adam.{name}": t.cpu().contiguous() for name, t in self.optimizer.items()}
         about = {
             "mhaviz": __version__,
             "checkpoint": FORMAT,
@@ -197,8 +191,8 @@ class Checkpoint:
             "corpus": {"name": self.corpus, "fingerprint": self.fingerprint, "sentences": self.sentences},
             "milestones": [asdict(milestone) for milestone in self.milestones],
         }
-        about["sha256"] = checksum(about, tensors)
-        return save(tensors, {"mhaviz": json.dumps(about)})
+        contents = save(tensors, {"mhaviz": json.dumps(about)})
+        write_whole([(path, lambda stream: stream.write(contents))])
 
 
 def build(sizes: Sizes, source_size: int, target_size: int) -> Translator:
@@ -211,12 +205,3 @@ def _require_memory(sizes: Sizes, words: int) -> None:
     float32, copies, attentions, feed_forwards = 4, 4, 3, 2
     parameters = sizes.d_model * (attentions * 4 * sizes.d_model + feed_forwards * 2 * sizes.d_ff + words)
     require_memory(float32 * copies * parameters, torch.device("cpu"), "the training")
-
-
-def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the metadata and of every number, in the order of their names."""
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)} ".encode())
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +17,6 @@ MOST_WORDS = 200
 
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 500
 """How much of a corpus is kept from training."""
-
-_SHORT = 10  # words of a sentence whose map anybody can read
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,6 @@ class Corpus:
     name: str
     training: tuple[Pair, ...]
     held_out: tuple[Pair, ...]
-    repeated: int = 0
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -69,15 +66,6 @@ class Corpus:
         return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def known_sentence(corpus: Corpus, known: Container[str]) -> str:
-    """A sentence to look at, of known words alone, not long and best held out."""
-    pairs = corpus.held_out + corpus.training
-    sentences = [pair.source for pair in pairs if all(word in known for word in pair.source)]
-    short = (words for words in sentences if len(words) <= _SHORT and "".join(words).isprintable())
-    shortest = min(sentences, key=len)
-    return " ".join(next(short, shortest))
-
-
 def read_pairs(path: Path, seed: int = 0) -> Corpus:
     """Read ``source⇥target`` lines, with an optional third column of ``i-j`` links between their words.
 
@@ -88,13 +76,11 @@ def read_pairs(path: Path, seed: int = 0) -> Corpus:
             cannot be read or leads nowhere (the message names the line); or nothing could be held out.
     """
     pairs: dict[tuple[tuple[str, ...], tuple[str, ...]], Pair] = {}
-    repeated = 0
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip() or "\t" in line:
             pair = _parse_pair(line.rstrip("\r"), f"{path}, line {number}")
-            repeated += (pair.source, pair.target) in pairs
             pairs.setdefault((pair.source, pair.target), pair)
-    return _hold_out(path, tuple(pairs.values()), seed, repeated)
+    return _hold_out(path, tuple(pairs.values()), seed)
 
 
 def _parse_pair(line: str, where: str) -> Pair:
@@ -140,7 +126,7 @@ def _parse_alignment(text: str, sides: Sequence[Sequence[Sequence[str]]], where:
     return tuple(links)
 
 
-def _hold_out(path: Path, pairs: Sequence[Pair], seed: int, repeated: int) -> Corpus:
+def _hold_out(path: Path, pairs: Sequence[Pair], seed: int) -> Corpus:
     """Keep some sentences from training, with all their translations."""
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
@@ -158,4 +144,4 @@ def _hold_out(path: Path, pairs: Sequence[Pair], seed: int, repeated: int) -> Co
     def of(sentences: Iterable[tuple[str, ...]]) -> tuple[Pair, ...]:
         return tuple(pair for sentence in sentences for pair in groups[sentence])
 
-    return Corpus(path.name, of(order[n_held_out:]), of(order[:n_held_out]), repeated)
+    return Corpus(path.name, of(order[n_held_out:]), of(order[:n_held_out]))

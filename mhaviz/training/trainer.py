@@ -113,23 +113,12 @@ class Trainer:
         pairs = [self._corpus.training[i] for i in self._order.at(step)]
         gpus = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices=gpus), cpu_threads(self._threads):
-            self._seed(self.checkpoint.plan.seed + step)
+            torch.manual_seed(self.checkpoint.plan.seed + step)
             loss = self._loss(pairs)
             self._adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self._adam.step()
             return loss.item()
-
-    def _seed(self, seed: int) -> None:
-        """Of all that is drawn where the model is.
-
-        For every kind of GPU, torch.manual_seed would keep a note of who has called it: a twentieth of a step, and more
-        memory with each.
-        """
-        if self._device.type == "cpu":
-            torch.default_generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seed)
 
     def _loss(self, pairs: Sequence[Pair]) -> Tensor:
         """Mean cross-entropy of every word given those before it, in nats. Padding does not count."""

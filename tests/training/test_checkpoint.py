@@ -1,16 +1,14 @@
-import hashlib
 import json
-import struct
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes, checksum
+from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views.data import safetensors_bytes
@@ -30,13 +28,11 @@ def saved(train, corpus, tmp_path):
 
 
 def rewritten(path, change):
-    """The same file with other metadata and tensors, its checksum made to fit."""
+    """The same file with other metadata and tensors."""
     with safe_open(path, framework="pt") as file:
         about = json.loads(file.metadata()["mhaviz"])
     tensors = load_file(path)
     change(about, tensors)
-    about.pop("sha256", None)
-    about["sha256"] = checksum(about, tensors)
     save_file(tensors, path, {"mhaviz": json.dumps(about)})
 
 
@@ -55,48 +51,10 @@ def test_what_is_saved_comes_back(train, corpus, tmp_path):
     assert not loaded.model.training
 
 
-def test_a_checkpoint_to_look_at_is_a_third_as_large(saved, train, corpus, tmp_path):
-    checkpoint = load_checkpoint(str(saved))
-    checkpoint.save(tmp_path / "small.safetensors", resumable=False)
-    small = load_file(tmp_path / "small.safetensors")
-    assert {name.split(".")[0] for name in small} == {"model"}
-    assert 3 * sum(t.numel() for t in small.values()) == sum(t.numel() for t in load_file(saved).values())
-
-
 def test_the_same_training_writes_the_same_bytes(train, corpus, tmp_path):
     for name in ("a", "b"):
         train(corpus).save(tmp_path / f"{name}.safetensors")
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
-
-
-def test_thechecksum_is_sha256_of_everything(saved):
-    with safe_open(saved, framework="numpy") as file:
-        about = json.loads(file.metadata()["mhaviz"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    checksum = about.pop("sha256")
-    content = json.dumps(about, sort_keys=True).encode()
-    for name in sorted(tensors):
-        content += f"{name} torch.float32 {tensors[name].shape} ".encode() + tensors[name].astype("<f4").tobytes()
-    assert hashlib.sha256(content).hexdigest() == checksum
-
-
-@settings(max_examples=25)  # each loads a model, or two
-@given(st.data())
-def test_an_altered_byte_is_noticed(saved, data):
-    """Wherever it is. In the header it may also lead to a file that says the same in other characters."""
-    content = bytearray(saved.read_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] ^= data.draw(st.integers(1, 255))
-    altered = saved.with_name("altered.safetensors")
-    altered.write_bytes(content)
-    (header,) = struct.unpack("<Q", saved.read_bytes()[:8])
-    try:
-        loaded = load_checkpoint(str(altered))
-    except MhavizError:
-        return
-    assert place < 8 + header
-    for name, tensor in load_checkpoint(str(saved)).model.state_dict().items():
-        assert torch.equal(tensor, loaded.model.state_dict()[name])
 
 
 @given(share=st.floats(0, 1, exclude_max=True))
@@ -106,14 +64,6 @@ def test_a_truncated_file_is_noticed(saved, share):
     cut.write_bytes(content[: int(share * len(content))])
     with pytest.raises(MhavizError, match=r"cannot read .*cut\.safetensors: "):
         load_checkpoint(str(cut))
-
-
-def test_a_number_that_was_altered(saved):
-    content = bytearray(saved.read_bytes())
-    content[-1] ^= 1
-    saved.write_bytes(content)
-    with pytest.raises(MhavizError, match="has been altered or damaged: its checksum does not fit"):
-        load_checkpoint(str(saved))
 
 
 def test_another_format(saved):
@@ -175,7 +125,7 @@ def resize(field, value):
     ],
 )
 def test_parts_that_do_not_fit_together(saved, change):
-    """Even if the checksum fits. The sizes are believed only if the tensors have them: nothing large is allocated."""
+    """The sizes are believed only if the tensors have them: nothing large is allocated."""
     rewritten(saved, change)
     with pytest.raises(MhavizError, match="is not understood: its parts do not fit together") as caught:
         load_checkpoint(str(saved))

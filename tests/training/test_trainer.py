@@ -165,6 +165,7 @@ def test_what_cannot_be_resumed(train, corpus, tmp_path):
     half = train(corpus, until=2)
     with pytest.raises(ArgumentError, match="its sentences are others than those of a test now"):
         Trainer(half, replace(corpus, held_out=corpus.held_out[1:]), CPU)
-    half.save(tmp_path / "c.safetensors", resumable=False)
+    half.optimizer = {}
+    half.save(tmp_path / "c.safetensors")
     with pytest.raises(ArgumentError, match="holds no state of its optimizer"):
         Trainer(load_checkpoint(str(tmp_path / "c.safetensors")), corpus, CPU)

@@ -99,7 +99,6 @@ def train(
     from mhaviz.devices import resolve_device
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
-    from mhaviz.training.corpus import known_sentence
     from mhaviz.training.loading import load_checkpoint
     from mhaviz.training.trainer import Trainer
 
@@ -117,10 +116,6 @@ def train(
         checkpoint = Checkpoint.untrained(learnt_from, Sizes(**asked(sizes)), chosen_plan)
     trainer = Trainer(checkpoint, learnt_from, chosen_device, threads)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
-    if learnt_from.repeated:
-        several = learnt_from.repeated > 1
-        what = "sentences that occur more than once are" if several else "sentence that occurs more than once is"
-        delivery.tell(f"{learnt_from.repeated:,} {what} taken once")
     if not resume and path.exists():
         delivery.tell(f"{path} will be replaced; --resume would go on from it")
     _train(trainer, path, film, delivery.quiet)
@@ -129,7 +124,7 @@ def train(
         delivery.tell(f"saved {animate}")
     deliver_beside_part(checkpoint.record(chosen_device), delivery)
     if not delivery.json:
-        delivery.tell(_next_command(path, known_sentence(learnt_from, checkpoint.source_vocabulary)))
+        delivery.tell(_next_command(path, " ".join(filmed_pair(learnt_from).source)))
 
 
 def _next_command(path: Path, sentence: str) -> str:
