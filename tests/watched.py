@@ -12,7 +12,7 @@ CLOSE = rounding()
 
 
 class Seen(list):
-    """What a watch has observed: (place, observed) each, with the watch."""
+    """What a watch has observed, with the watch."""
 
     def __init__(self, watch=None):
         super().__init__()
@@ -20,7 +20,7 @@ class Seen(list):
 
     @property
     def names(self):
-        return [place.name for place, _ in self]
+        return [one.place.name for one in self]
 
     @property
     def missed(self):
@@ -28,11 +28,11 @@ class Seen(list):
 
     def only(self):
         assert len(self) == 1, f"{self.names}, missed {self.missed}"
-        return self[0][1]
+        return self[0]
 
     def weights(self, number=None):
         """Of the only attention, or of one of several, as float32."""
-        observed = self.only() if number is None else self[number][1]
+        observed = self.only() if number is None else self[number]
         return observed.call.weights()
 
 
@@ -40,11 +40,11 @@ def watch(function, *args, model=None, **kwargs):
     """What is observed while a function runs, and what the function returns."""
     seen = Seen()
 
-    def on_observed(place, observed):
+    def on_observed(observed):
         call = observed.call
         kept = {name: x.clone() for name, x in vars(call).items() if isinstance(x, torch.Tensor)}
         output = None if observed.output is None else observed.output.clone()
-        seen.append((place, replace(observed, call=replace(call, **kept), output=output)))
+        seen.append(replace(observed, call=replace(call, **kept), output=output))
 
     seen.watch = Watch(on_observed, model)
     with seen.watch.watching():

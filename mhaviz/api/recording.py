@@ -30,7 +30,7 @@ from mhaviz.observe.handlers import VisitorError, one_line, unseen
 from mhaviz.observe.mode import Watch
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
-from mhaviz.observe.sites import MOST_AT_A_LINE, Run, SeenSite, Sites
+from mhaviz.observe.sites import MOST_AT_A_LINE, SeenSite, Sites
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.source import Source
@@ -380,19 +380,19 @@ class Recording(ContextDecorator):
     def _is_drawn(self, site: SeenSite) -> bool:
         return self._options.wants(site) and self._options.passes.wants(site.passes - 1)
 
-    def _on_observed(self, place: Place, observed: ObservedCall) -> int | None:
+    def _on_observed(self, observed: ObservedCall) -> int | None:
         """Take what the program's attention computes with, while it is there; returns the number of its site."""
         with self._lock:
             if not self._follows_caches and may_crop():
                 self._follows_caches = True
                 self._watch.until_last.enter_context(crops_followed(self._on_crop))
                 self._watch.until_last.callback(setattr, self, "_follows_caches", False)
-            run = self._sites.run(place, observed)
-            if run is None:
+            if (run := self._sites.run(observed)) is None:
                 return None
-            if self._options.wants(run.site) and not run.site.is_part:
-                self._take(run, place)
-            return run.site.number
+            site, observed = run
+            if self._options.wants(site) and not site.is_part:
+                self._take(site, observed)
+            return site.number
 
     def _on_merged(self, numbers: Iterable[int]) -> None:
         with self._lock:
@@ -402,73 +402,73 @@ class Recording(ContextDecorator):
         if self._is_drawn(self._sites.all[number]):
             self._remarks["weights are those before a gate or a sink that multiplies the outputs of some heads"] = None
 
-    def _take(self, run: Run, place: Place) -> None:
-        is_wanted = self._options.passes.wants(run.pass_number)
+    def _take(self, site: SeenSite, observed: ObservedCall) -> None:
+        is_wanted = self._options.passes.wants(site.pass_number)
         if not is_wanted and self._study is None:
             return
-        self._note_form(run)
-        self._device = str(run.observed.call.device)
-        call, (batch_size, n_heads, q_length, k_length) = run.observed.call, run.observed.call.shape
+        self._note_form(site, observed)
+        self._device = str(observed.call.device)
+        call, (batch_size, n_heads, q_length, k_length) = observed.call, observed.call.shape
         d_key = call.query.shape[3] if isinstance(call, AttentionCall) else 1
-        heads = tuple(sorted(run.observed.heads or run.site.heads)) or tuple(range(n_heads))
-        self._heads[run.site.number] = heads
-        is_unplaced = run.pass_number in run.site.unplaced
-        kind: Kind = "other" if is_unplaced else run.site.kind
-        site = Site(kind, run.site.order, n_heads, d_key, run.site.number, run.site.full_name)
-        name = f"{run.site.full_name}, pass {run.pass_number}"
-        padding = self._padding(run, place)
-        if self._is_no_padding(run, place, padding):
+        heads = tuple(sorted(observed.heads or site.heads)) or tuple(range(n_heads))
+        self._heads[site.number] = heads
+        is_unplaced = site.pass_number in site.unplaced
+        kind: Kind = "other" if is_unplaced else site.kind
+        named = Site(kind, site.order, n_heads, d_key, site.number, site.full_name)
+        name = f"{site.full_name}, pass {site.pass_number}"
+        padding = self._padding(site, observed)
+        if self._is_no_padding(site, observed, padding):
             return
-        looks_around = run.observed.order.windows > 1 and q_length != k_length  # and pads the first window
-        rows = ("row", "row") if is_unplaced or looks_around else _rows_called(run.observed)
+        looks_around = observed.order.windows > 1 and q_length != k_length  # and pads the first window
+        rows = ("row", "row") if is_unplaced or looks_around else _rows_called(observed)
         # The queries of a masked map are the last keys, whatever stands before them: a prefix, or a cache's tokens.
-        first = run.site.k_length - q_length if run.site.kind == "masked" else run.first_query
+        first = site.k_length - q_length if site.kind == "masked" else site.first_query
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
-                place.forward, call.shape, places, first, run.site.kind == "cross", rows, run.observed.order.tokens
+                observed.place.forward, call.shape, places, first, site.kind == "cross", rows, observed.order.tokens
             )
-            if not run.first_query and not rows[1]:
-                parts = run.observed.order.tokens.parts
-                several = [_placed(one, parts, run.site.kind) for one in zip(queries, keys, strict=True)]
+            if not site.first_query and not rows[1]:
+                parts = observed.order.tokens.parts
+                several = [_placed(one, parts, site.kind) for one in zip(queries, keys, strict=True)]
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             of_places = None if padding is None else padding.of_examples(places)
-            return SiteCall(site, of.call, heads, queries, keys, of.output, padding=of_places)
+            return SiteCall(named, of.call, heads, queries, keys, of.output, padding=of_places)
 
         try:
             if is_wanted and self._on_attention is not None:
-                self._visit(seen_of(range(batch_size), run.observed))
-            is_whole = run.site.kind not in OF_ONE_TEXT or q_length == k_length
-            is_whole = is_whole and run.first_query == 0 and k_length > 1
-            if self._study is not None and run.site.heads:
-                self._watch.miss(f"{run.site.name}: a softmax for each of its heads, which statistics do not count")
-            elif self._study is not None and (part := run.observed.order.tokens.parts[1]) is not None and not part.step:
-                self._watch.miss(f"{run.site.name}: which tokens its keys are is not known; statistics count no such")
+                self._visit(seen_of(range(batch_size), observed))
+            is_whole = site.kind not in OF_ONE_TEXT or q_length == k_length
+            is_whole = is_whole and site.first_query == 0 and k_length > 1
+            if self._study is not None and site.heads:
+                self._watch.miss(f"{site.name}: a softmax for each of its heads, which statistics do not count")
+            elif self._study is not None and (part := observed.order.tokens.parts[1]) is not None and not part.step:
+                self._watch.miss(f"{site.name}: which tokens its keys are is not known; statistics count no such")
             elif self._study is not None and is_whole:
-                whole = seen_of(range(batch_size), run.observed)
+                whole = seen_of(range(batch_size), observed)
                 # The kind may change while the program runs; the number does not.
-                whole = replace(whole, site=replace(site, layer=site.number))
+                whole = replace(whole, site=replace(named, layer=named.number))
                 self._count(self._study, whole)
-            elif run.first_query:
-                self._steps[run.site.number] += batch_size * q_length
+            elif site.first_query:
+                self._steps[site.number] += batch_size * q_length
             elif self._study is not None and q_length != k_length:
-                self._watch.miss(f"{run.site.full_name}: begins with fewer queries than keys; statistics count no such")
+                self._watch.miss(f"{site.full_name}: begins with fewer queries than keys; statistics count no such")
             if is_wanted:
-                self._keep(run, seen_of, name, batch_size)
+                self._keep(site, observed, seen_of, name)
         except MhavizError as error:
             self._watch.miss(f"{name}: {error}")
 
-    def _padding(self, run: Run, place: Place) -> Padding | None:
+    def _padding(self, site: SeenSite, observed: ObservedCall) -> Padding | None:
         """What the mask of a run tells; of steps, and of blocks of an input, it hides what is out of reach as well.
 
         The mask of a decoder's self-attention tells which queries of its cross-attention are padding.
         """
-        call, (own, of_keys) = run.observed.call, run.observed.order.tokens.parts
+        call, (own, of_keys) = observed.call, observed.order.tokens.parts
         batch_size, _, q_length, k_length = call.shape
-        reads_itself, is_cross = run.site.kind in OF_ONE_TEXT and q_length == k_length, run.site.kind == "cross"
-        if run.first_query or not (reads_itself or is_cross or place.batch_size in (None, batch_size)):
+        reads_itself, is_cross = site.kind in OF_ONE_TEXT and q_length == k_length, site.kind == "cross"
+        if site.first_query or not (reads_itself or is_cross or observed.place.batch_size in (None, batch_size)):
             return None
-        padding = padding_of(call, reads_itself, run.observed.visible)
+        padding = padding_of(call, reads_itself, observed.visible)
         if reads_itself and padding is not None and of_keys is not None and of_keys.is_first:
             self._padded_tokens.append((of_keys, padding.queries))
         elif is_cross:
@@ -477,20 +477,20 @@ class Recording(ContextDecorator):
                 every = torch.ones_like(of_queries)
                 padding = padding or Padding(every, every.new_ones(batch_size, k_length), every)
                 padding = replace(padding, queries=of_queries)
-        if padding is not None and run.site.kind == "other":
+        if padding is not None and site.kind == "other":
             why = "no query may see some keys; whether they are padding, and which queries are, is not known"
-            self._watch.miss(f"{run.site.full_name}: {why}")
+            self._watch.miss(f"{site.full_name}: {why}")
         return padding
 
-    def _is_no_padding(self, run: Run, place: Place, padding: Padding | None) -> bool:
+    def _is_no_padding(self, site: SeenSite, observed: ObservedCall, padding: Padding | None) -> bool:
         """Whether a mask hides keys that another softmax sees, in the same call of a module or without modules.
 
         Those that hide some are left out; the others hide nothing, and are what they are.
         """
-        if place.call != self._hidden[0]:
-            self._hidden = place.call, []
-        key, hidden = run.observed.order.tokens.parts[1], self._hidden[1]
-        hidden.append((run.site, key, None if padding is None else padding.keys))
+        if observed.place.call != self._hidden[0]:
+            self._hidden = observed.place.call, []
+        key, hidden = observed.order.tokens.parts[1], self._hidden[1]
+        hidden.append((site, key, None if padding is None else padding.keys))
         del hidden[:-MOST_AT_A_LINE]
         same = [one for one in hidden if key is not None and one[1] == key]
         known = [keys for _, _, keys in same if keys is not None]
@@ -531,8 +531,13 @@ class Recording(ContextDecorator):
         self._queries[number] += len(whole.queries) * whole.call.shape[2] - n_padded
 
     def _keep(
-        self, run: Run, seen_of: Callable[[Sequence[int], ObservedCall], SiteCall], name: str, batch_size: int
+        self,
+        site: SeenSite,
+        observed: ObservedCall,
+        seen_of: Callable[[Sequence[int], ObservedCall], SiteCall],
+        name: str,
     ) -> None:
+        batch_size, _, q_length, k_length = observed.call.shape
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
         there = [place for place in wanted if place < batch_size]
         if len(there) < batch_size:
@@ -545,23 +550,22 @@ class Recording(ContextDecorator):
             )
             return
         for place in there:
-            output = None if run.observed.output is None else run.observed.output[place : place + 1]
-            one = seen_of([place], ObservedCall(example(run.observed.call, place), output))
+            output = None if observed.output is None else observed.output[place : place + 1]
+            one = seen_of([place], ObservedCall(example(observed.call, place), output))
             try:
-                grows = run.site.kind in OF_ONE_TEXT
-                self._maps.add(one, run.pass_number, place, batch_size, run.first_query, grows)
+                grows = site.kind in OF_ONE_TEXT
+                self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
                 if one.padding is not None and not bool(one.padding.keys.all()):
-                    _, _, q_length, k_length = run.observed.call.shape
                     # Keys of others may be of a cache that is not full yet, or come later: what they are is not known.
-                    is_own = run.site.kind in OF_ONE_TEXT and q_length == k_length
+                    is_own = site.kind in OF_ONE_TEXT and q_length == k_length
                     what = "tokens that masks hide from all queries are left out, as padding"
                     self._remarks[what if is_own else "keys that no query may see are left out"] = None
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._watch.miss(f"{name}{of}: {error}")
                 continue
-            if not self._options.passes.keeps(run.pass_number - 1):  # it was the last one, and is no more
-                self._maps.forget(run.site.number, run.pass_number - 1, place)
+            if not self._options.passes.keeps(site.pass_number - 1):  # it was the last one, and is no more
+                self._maps.forget(site.number, site.pass_number - 1, place)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None
@@ -570,25 +574,25 @@ class Recording(ContextDecorator):
         except BaseException as error:
             raise VisitorError(error) from error
 
-    def _note_form(self, run: Run) -> None:
+    def _note_form(self, site: SeenSite, observed: ObservedCall) -> None:
         """Say so where the rows and columns of a map are no tokens of one input."""
-        batch_size, n_heads, q_length, k_length = run.observed.call.shape
-        name = run.site.full_name
-        if isinstance(run.observed.call, AttentionCall) and run.observed.output is None:
+        batch_size, n_heads, q_length, k_length = observed.call.shape
+        name = site.full_name
+        if isinstance(observed.call, AttentionCall) and observed.output is None:
             self._remarks["some weights are those before dropout"] = None
-        if any(run.observed.are_fixed):
+        if any(observed.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
-        if run.observed.order.is_taken and isinstance(run.observed.call, AttentionWeights):
+        if observed.order.is_taken and isinstance(observed.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
             self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
-        if not run.observed.order.is_numbered:
+        if not observed.order.is_numbered:
             self._remarks["some heads are numbered as they stand in the softmax"] = None
-        keys = run.observed.order.tokens.parts[1]
-        if run.site.kind == "masked" and keys is not None and keys.step and keys.start < 0:
+        keys = observed.order.tokens.parts[1]
+        if site.kind == "masked" and keys is not None and keys.step and keys.start < 0:
             before = f"{-keys.start:,} key{'s' * (keys.start < -1)}"
             self._remarks[f"numbers count {before} that stand before the tokens, such as learned ones"] = None
-        windows = run.observed.order.windows
+        windows = observed.order.windows
         if windows > 1:
             lengths, why = f"{q_length:,} tokens", ""
             if q_length != k_length:
@@ -596,13 +600,13 @@ class Recording(ContextDecorator):
                 why = "; which tokens these are is not known, and they are called rows"
             self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
             self._remarks["of inputs that are cut into windows, a map is of one window"] = None
-        if run.observed.order.called == "head":
+        if observed.order.called == "head":
             self._watch.miss(
                 f"{name}: its queries and keys are the {k_length:,} heads of one token, not tokens; before the product "
                 "a transpose of tokens and heads may be missing"
             )
             self._remarks["some rows and columns are heads of one token, not tokens"] = None
-        if q_length == k_length and _rows_called(run.observed) == ("channel", "channel"):
+        if q_length == k_length and _rows_called(observed) == ("channel", "channel"):
             self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
             self._remarks["some rows and columns are channels, not tokens"] = None
 

@@ -1,6 +1,6 @@
 """Sees what every attention of a transformers model is called with, while the model runs on its fast kernel.
 
-transformers finds attention functions by name (``AttentionInterface``). While there is a listener, ``attend`` replaces
+transformers finds attention functions by name (``AttentionInterface``). While there is a hook, ``attend`` replaces
 ``sdpa``: the output is the same, and its inputs are shown. It keeps that name, as some models build their masks by it.
 Models that SDPA cannot run, with soft-capping or sinks, have it under ``eager``, where it calls their own eager
 function in blocks of queries.
@@ -19,6 +19,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from mhaviz.attention.call import BLOCK, AttentionCall
+from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.zeroing import zero_in_output
 
@@ -26,26 +27,26 @@ SDPA, EAGER = "sdpa", "eager"
 """What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others. Under
 another name some would leave out the masks that they make themselves (HYV4's of the keys that it has chosen)."""
 
-Listener = Callable[[ObservedCall], None]
-"""Is called with each attention as it has run, with its module."""
+OnObserved = Callable[[ObservedCall], object]
+"""Is called with each attention as it has run."""
 
 one_at_a_time = RLock()
 """Held while a model runs: its modes, and what ``AttentionInterface`` holds, are those of all threads."""
 
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_hook: ContextVar[OnObserved | None] = ContextVar("hook", default=None)
 _runs_eagerly: ContextVar[bool] = ContextVar("runs_eagerly", default=False)
 
 
 @contextmanager
-def listening(listener: Listener, eagerly: bool = False) -> Iterator[None]:
-    """Let ``listener`` see each attention of models that are run within, in the order in which they run.
+def hooked(hook: OnObserved, eagerly: bool = False) -> Iterator[None]:
+    """Let ``hook`` see each attention of models that are run within, in the order in which they run.
 
     ``eagerly``: all run their own eager function.
     """
     functions = AttentionInterface._global_mapping
     with one_at_a_time:
         before = {name: functions[name] for name in (SDPA, EAGER) if name in functions}
-        tokens = _listener.set(listener), _runs_eagerly.set(eagerly)
+        tokens = _hook.set(hook), _runs_eagerly.set(eagerly)
         functions.update(dict.fromkeys((SDPA, EAGER), attend))
         try:
             yield
@@ -53,7 +54,7 @@ def listening(listener: Listener, eagerly: bool = False) -> Iterator[None]:
             for name in (SDPA, EAGER):
                 del functions[name]
             functions.update(before)
-            _listener.reset(tokens[0])
+            _hook.reset(tokens[0])
             _runs_eagerly.reset(tokens[1])
 
 
@@ -68,7 +69,7 @@ def attend(
         attention_mask: bool, or numbers to be added; None where nothing is hidden but by ``is_causal``.
         given: what else it is called with; see ``_call_of``.
     """
-    if (listener := _listener.get()) is None:  # a model that another thread runs meanwhile
+    if (hook := _hook.get()) is None:  # a model that another thread runs meanwhile
         config: Any = module.config
         own = _eager_of(module) if config._attn_implementation == EAGER else sdpa_attention_forward
         return own(module, query, key, value, attention_mask, **given)
@@ -78,7 +79,7 @@ def attend(
     else:
         output = _by_own_rule(module, query, key, value, attention_mask, **given)
     heads = output.transpose(1, 2)
-    listener(ObservedCall(call, heads, zero=zero_in_output(heads), module=module))
+    hook(ObservedCall(call, heads, zero=zero_in_output(heads), place=Place(module=module)))
     return output, None
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.observed import OnRan, Ran
+from mhaviz.observe.observed import ObservedCall, OnRan
+from mhaviz.observe.zeroing import zero_in_output
 
 _ROUNDING = 1e-5
 """So much may a bias, and what is added by ``score_mod``, differ, as a share of a score and beside it."""
@@ -28,9 +29,9 @@ def follow_flex(on_ran: OnRan, done: Done) -> None:
     """Show what the operator was called with."""
     query, key, value, score_mod, block_mask, scale = done.args[:6]
 
-    def read(place: str) -> Ran:
+    def read(place: str) -> ObservedCall:
         call, visible = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
-        return Ran(call, done.result[0], is_kept=True, visible=visible)
+        return ObservedCall(call, done.result[0], zero=zero_in_output(done.result[0]), visible=visible)
 
     on_ran((query, key, value), read, (query.shape[2], key.shape[2]))
 

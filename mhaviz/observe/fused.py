@@ -13,8 +13,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.observe.handlers import Done, Handler, guarded, unseen
-from mhaviz.observe.observed import OnRan, Ran
+from mhaviz.observe.observed import ObservedCall, OnRan
 from mhaviz.observe.replacing import replaced
+from mhaviz.observe.zeroing import zero_in_output
 
 SDPA = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
@@ -75,8 +76,9 @@ class Fused:
         dropout = done.argument(4, "dropout_p")
         given = done.given("query", "key", "value")[:3]
 
-        def read(place: str) -> Ran:
-            return Ran(call_of_sdpa(*done.args, **done.kwargs), None if dropout else done.result, not within)
+        def read(place: str) -> ObservedCall:
+            zero = None if dropout or within else zero_in_output(done.result)
+            return ObservedCall(call_of_sdpa(*done.args, **done.kwargs), None if dropout else done.result, zero=zero)
 
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 

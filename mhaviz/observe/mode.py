@@ -23,7 +23,6 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.observe.axes import Axis, Summed, cuts_along, origins_of
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled, scripted_followed
 from mhaviz.observe.descent import FixedRows, Sides
@@ -35,17 +34,14 @@ from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.merging import Merging
 from mhaviz.observe.modules import Place, RunningModules
-from mhaviz.observe.observed import Mixed, ObservedCall, Ran, observed_call, observed_weights, order_by_sizes
+from mhaviz.observe.observed import ObservedCall, order_by_sizes
 from mhaviz.observe.operators import Operators
-from mhaviz.observe.order import OWN_KEYS, Order, axes_at, order_of, place_of_queries
-from mhaviz.observe.parts import Parts
-from mhaviz.observe.products import Weighing
+from mhaviz.observe.order import OWN_KEYS, Order, order_of, place_of_queries
 from mhaviz.observe.replacing import scripted_as_written
 from mhaviz.observe.threads import threads_followed
-from mhaviz.observe.weights import NO_PRODUCT, Meeting, WeightsByHand
-from mhaviz.observe.zeroing import zero_in_weights
+from mhaviz.observe.weights import WeightsByHand
 
-OnObserved = Callable[[Place, ObservedCall], int | None]
+OnObserved = Callable[[ObservedCall], int | None]
 """Called with each attention. The tensors are the program's own, only valid during the call. The result numbers the
 attention for ``on_merged``."""
 
@@ -90,7 +86,9 @@ class Watch:
         self._axes = Layouts(self.inputs, self.fixed)
         self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
         self._merging = Merging(on_merged, on_weighed, self._axes)
-        weights = WeightsByHand(self._observed_weights, self._unmet, self._unseen, self.fixed, self._axes, self._module)
+        weights = WeightsByHand(
+            self._show, self._unmet, self._unseen, self.fixed, self._axes, self._module, self._refuse_unless_asked
+        )
         self._by_hand = ByHand(weights, self._merging.add_sums, self._failed)
         self._fused = Fused(self._observed_call, self._is_passed_over, self._failed)
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
@@ -215,11 +213,11 @@ class Watch:
             self.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
 
     def _observed_call(
-        self, given: Sequence[Tensor], read: Callable[[str], Ran], lengths: tuple[int, int] | None
+        self, given: Sequence[Tensor], read: Callable[[str], ObservedCall], lengths: tuple[int, int] | None
     ) -> None:
         def arranged(place: Place) -> ObservedCall:
             ran = read(place.name)
-            return observed_call(ran, self._order_of_call(ran.call, place, given))
+            return ran.in_order(self._order_of_call(ran.call, place, given))
 
         self._show(given, arranged, lengths, self.fixed.sides(*given))
 
@@ -281,48 +279,6 @@ class Watch:
 
         return forget
 
-    def _observed_weights(self, met: Meeting) -> None:
-        A, how, made = met.weights, met.how, met.made
-        scores = Summed(((),), False) if met.layout is None or met.layout.scores is None else met.layout.scores
-        if met.sides.are_fixed[0] and any(one.maker and one.added for one in origins_of(*scores.summed)):
-            met = replace(met, sides=replace(met.sides, are_fixed=(None, met.sides.are_fixed[1]), why=NO_PRODUCT))
-
-        def arranged(place: Place) -> ObservedCall:
-            if met.why_unknown:
-                raise MhavizError(met.why_unknown)
-            order = order_of(met.layout, how.places, how.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
-            may_lack_heads = scores.are_pairs or met.sides.why or met.sides.are_fixed[0] is not False
-            if may_lack_heads and not order.is_split:
-                axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"
-                raise MhavizError(f"whether one of its {axes} is of heads is not known; not shown")
-            query, key = axes_at(met.layout, how.places[-2:])
-            if isinstance(how, Weighing) and not met.sides.why and self._are_labels(how, key):
-                self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
-            order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
-            observed = observed_weights(A, order)
-            if met.is_changed and isinstance(observed.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
-                observed = replace(observed, call=replace(observed.call, has_sink=False))
-            if met.visible is not None and not (met.is_changed and _has_hidden(A, met.visible)):
-                observed = replace(observed, visible=order.arrange(met.visible))
-            if isinstance(how, Parts):
-                return observed
-
-            def mixed() -> Mixed | None:
-                with unseen():
-                    V = how.values()
-                    if V is None:
-                        return None
-                    V = order.arrange_keys(V).repeat_interleave(order.n_sharing, dim=1)
-                    return Mixed(V, met.output, lambda x: order.arrange(how.as_mixed(x)), lambda: made.has_met_again)
-
-            observed = replace(observed, mixed=mixed)
-            if met.multiply_again is None:
-                return observed
-            zero = zero_in_weights(how.weights, lambda x: order.arrange(how.as_weights(x)), met.multiply_again)
-            return replace(observed, zero=zero)
-
-        self._show((A,), arranged, A.shape[-2:], met.sides)
-
     def _show(
         self,
         tensors: Sequence[Tensor],
@@ -343,23 +299,14 @@ class Watch:
                 if sides.why:
                     self._refuse_unless_asked(place, sides.why)
                 observed = arranged(place)
-                observed = replace(observed, are_fixed=sides.are_fixed)
-                self.here.attention = self._on_observed(place, observed)
+                observed = replace(observed, are_fixed=sides.are_fixed, place=place)
+                self.here.attention = self._on_observed(observed)
         except VisitorError:
             raise
         except MhavizError as error:
             self.miss(f"{place.name}: {error}")
         except Exception as error:
             self.miss(f"{place.name}: not shown, {one_line(error)}")
-
-    def _are_labels(self, how: Weighing, key: Axis) -> bool:
-        """Whether each row of values holds one 1 and zeros otherwise, and these are not the tokens that keys are."""
-        V = how.values()
-        if V is None or V.shape[-1] < 2 or int(V[(0,) * (V.ndim - 1)].count_nonzero()) != 1:  # of most, one row tells
-            return False
-        own = how.product.axes[1 - how.which].index(how.product.axes[how.which][how.axis])
-        is_same = cuts_along(self._axes.of(how.product.factors[1 - how.which]).axes[own]) == cuts_along(key)
-        return not is_same and bool(((V == 0) | (V == 1)).all() and (V.sum(-1) == 1).all())
 
     def _refuse_unless_asked(self, place: Place, why: str) -> None:
         if not self._is_asked(place):
@@ -390,14 +337,6 @@ class Watch:
         if tensors[0].is_meta or not all(x.numel() for x in tensors):
             return "computes with tensors that hold nothing"
         return None
-
-
-def _has_hidden(A: Tensor, visible: Tensor) -> bool:
-    """Whether keys that a mask had hidden have weight all the same, as after a second softmax; (…, q_length, k_length).
-
-    A row that sees no key has any weights.
-    """
-    return bool(((A != 0) & ~visible & visible.any(dim=-1, keepdim=True)).any())
 
 
 _MOST_LINES = 1000

@@ -33,23 +33,28 @@ class Place:
     Attributes:
         name: the module's qualified name, "blocks.0.attn", or "model 2.blocks.0.attn", as two models may have modules
             of the same name; of no module, "train.py:12, attend".
+        module: the innermost one that has a name; None: no module runs.
         root: what the name begins at.
         forward: counts the forward passes of outermost modules; 0: no module runs.
         batch_size: of the first tensor that a module around it was called with; None: not known.
         length: of what the innermost module was called with: of the axes between the first and the last.
-        is_module: whether the name is a module's.
         call: counts the calls of all modules: that of the innermost one; 0: no module runs.
         read: the tensor that the innermost module was called with, and its version; None: not known.
     """
 
-    name: str
-    root: int
-    forward: int
+    name: str = ""
+    module: nn.Module | None = None
+    root: int = -1
+    forward: int = 0
     batch_size: int | None = None
     length: int | None = None
-    is_module: bool = True
     call: int = 0
     read: "tuple[ref[Tensor], int] | None" = None
+
+    @property
+    def is_module(self) -> bool:
+        """Whether the name is a module's."""
+        return self.module is not None
 
 
 class _Running(NamedTuple):  # one is made whenever a module begins: of a frozen dataclass it takes thrice as long
@@ -109,14 +114,15 @@ class RunningModules:
         """Where the program is; None: outside the model that is looked at."""
         stack = self._stack()
         if not stack:
-            return None if self._model is not None else Place(self.line(), -1, 0, is_module=False)
+            return None if self._model is not None else Place(self.line())
         known = self._known(stack)
         if known is None:
             return None
-        name, root = known
+        name, module, root = known
         read, shape = stack[-1].read, stack[-1].shape
         return Place(
             name,
+            module,
             root,
             self._local.forward,
             next((one.shape[0] for one in stack if one.shape), None),
@@ -167,8 +173,8 @@ class RunningModules:
                 del stack[place:]
                 return
 
-    def _known(self, stack: Sequence[_Running]) -> tuple[str, int] | None:
-        """The name of the innermost module that has one, and a number for what it begins at."""
+    def _known(self, stack: Sequence[_Running]) -> tuple[str, nn.Module, int] | None:
+        """The name of the innermost module that has one, the module, and a number for what the name begins at."""
         if self._model is not None:
             roots, modules = [self._model], [one.module for one in reversed(stack)]
         else:
@@ -177,7 +183,7 @@ class RunningModules:
             names = self._names_of(root)
             for module in modules:
                 if (name := names.of(module)) is not None:
-                    return self._called(name or type(module).__name__, names.serial), names.serial
+                    return self._called(name or type(module).__name__, names.serial), module, names.serial
         return None
 
     def _called(self, name: str, root: int) -> str:

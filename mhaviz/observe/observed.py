@@ -2,36 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
+from mhaviz.observe.modules import Place
 from mhaviz.observe.order import NO_ORDER, Order
 from mhaviz.observe.zeroing import Arrange, Zero, zero_in_output
-
-
-class Ran(NamedTuple):
-    """What one function of a program that is attention computes with.
-
-    Attributes:
-        call: in the program's own axes, (…, length, features).
-        output: None of one that dropout has changed.
-        is_kept: whether the output is the tensor with which the program goes on.
-        visible: of weights, bool, of their shape: False where a mask hides a key; None: not known.
-    """
-
-    call: AttentionCall | AttentionWeights
-    output: Tensor | None = None
-    is_kept: bool = False
-    visible: Tensor | None = None
-
-
-OnRan = Callable[[Sequence[Tensor], Callable[[str], Ran], tuple[int, int] | None], None]
-"""Called with the queries, keys and values, with a reader of the rest, which takes the place's name and may raise
-MhavizError, and with (q_length, k_length), if known."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +44,7 @@ class ObservedCall:
             is not known.
         visible: of weights, bool, of their shape: False where a mask hides a key, or its score did; None: not known.
         order: of the program's own axes.
-        module: of a checkpoint, in which it ran.
+        place: where it ran.
     """
 
     call: AttentionCall | AttentionWeights
@@ -75,7 +54,12 @@ class ObservedCall:
     mixed: Callable[[], Mixed | None] | None = None
     visible: Tensor | None = None
     order: Order = NO_ORDER
-    module: nn.Module | None = None
+    place: Place = Place()  # noqa: RUF009
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module in which it ran."""
+        return self.place.module
 
     @property
     def heads(self) -> frozenset[int]:
@@ -86,6 +70,43 @@ class ObservedCall:
         """
         first, n_heads = self.order.heads or (0, 0)
         return frozenset(range(first, first + self.call.shape[1])) if n_heads > self.call.shape[1] else frozenset()
+
+    def in_order(self, order: Order) -> "ObservedCall":
+        """The same of one whose axes are the program's own. The mask broadcasts to (…, q_length, k_length)."""
+        call, output, visible, zero = self.call, self.output, self.visible, self.zero
+        if isinstance(call, AttentionCall):
+            call = _in_order(call, order)
+        else:
+            call = replace(call, given=order.arrange(call.given))
+            visible = None if visible is None else order.arrange(visible)
+        if output is not None and not order.is_plain:
+            zero = None if zero is None else zero_in_output(output, order.arrange)
+            output = order.arrange(output)
+        return replace(self, call=call, output=output, visible=visible, zero=zero, order=order)
+
+
+def _in_order(call: AttentionCall, order: Order) -> AttentionCall:
+    query, key, value, mask = call.query, call.key, call.value, call.mask
+    if any(n == 1 < n_keys for n, n_keys in zip(query.shape[:-2], key.shape[:-2], strict=False)):
+        raise MhavizError(
+            f"its queries, {tuple(query.shape)}, are broadcast to its keys, {tuple(key.shape)}; expand them to show it"
+        )
+    if not order.is_plain:
+        before = query.shape[:-2]
+        key, value = (order.arrange_keys(x.expand(*before, *x.shape[-2:])) for x in (key, value))
+        mask = None if mask is None else order.arrange(mask.expand(*before, query.shape[-2], mask.shape[-1]))
+        query = order.arrange(query)
+    elif key.shape[0] != query.shape[0] or query.shape[1] % key.shape[1]:
+        key, value = (x.expand(*query.shape[:2], *x.shape[-2:]) for x in (key, value))
+    if mask is not None:
+        mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+        mask = mask.expand(*mask.shape[:3], key.shape[2])
+    return replace(call, query=query, key=key, value=value, mask=mask)
+
+
+OnRan = Callable[[Sequence[Tensor], Callable[[str], ObservedCall], tuple[int, int] | None], None]
+"""Called with the queries, keys and values, with a reader of the rest in the program's axes, which takes the place's
+name and may raise MhavizError, and with (q_length, k_length), if known."""
 
 
 def observed_weights(A: Tensor, order: Order) -> ObservedCall:
@@ -102,39 +123,6 @@ def observed_weights(A: Tensor, order: Order) -> ObservedCall:
 
 _ROUNDING = 2**-6
 """How far rows of weights of half precision may be from a sum of 1."""
-
-
-def observed_call(ran: Ran, order: Order) -> ObservedCall:
-    """A call in the program's own axes. The mask broadcasts to (…, q_length, k_length)."""
-    call, output = ran.call, ran.output
-    zero = (
-        zero_in_output(output, None if order.is_plain else order.arrange)
-        if ran.is_kept and output is not None
-        else None
-    )
-    if isinstance(call, AttentionWeights):
-        visible = None if ran.visible is None else order.arrange(ran.visible)
-        return ObservedCall(
-            replace(call, given=order.arrange(call.given)), output, zero=zero, visible=visible, order=order
-        )
-    query, key, value, mask = call.query, call.key, call.value, call.mask
-    if any(n == 1 < n_keys for n, n_keys in zip(query.shape[:-2], key.shape[:-2], strict=False)):
-        raise MhavizError(
-            f"its queries, {tuple(query.shape)}, are broadcast to its keys, {tuple(key.shape)}; expand them to show it"
-        )
-    if not order.is_plain:
-        before = query.shape[:-2]
-        key, value = (order.arrange_keys(x.expand(*before, *x.shape[-2:])) for x in (key, value))
-        if mask is not None:
-            mask = order.arrange(mask.expand(*before, query.shape[-2], mask.shape[-1]))
-        query, output = order.arrange(query), None if output is None else order.arrange(output)
-    elif key.shape[0] != query.shape[0] or query.shape[1] % key.shape[1]:
-        key, value = (x.expand(*query.shape[:2], *x.shape[-2:]) for x in (key, value))
-    if mask is not None:
-        mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
-        mask = mask.expand(*mask.shape[:3], key.shape[2])
-    call = replace(call, query=query, key=key, value=value, mask=mask)
-    return ObservedCall(call, output, zero=zero, order=order)
 
 
 def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:

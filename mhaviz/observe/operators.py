@@ -18,7 +18,7 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import MhavizError
 from mhaviz.observe.handlers import Done, Handler, guarded
-from mhaviz.observe.observed import OnRan, Ran
+from mhaviz.observe.observed import ObservedCall, OnRan
 
 
 class Operators:
@@ -66,7 +66,7 @@ class Operators:
 
         return guarded(follow, self._on_error)
 
-    def _read(self, name: str, form: "_Form", given: "_Given", output: Tensor, place: str) -> Ran:
+    def _read(self, name: str, form: "_Form", given: "_Given", output: Tensor, place: str) -> ObservedCall:
         unread = [argument for argument in _UNREAD if isinstance(x := given(argument), Tensor) or x]
         if unread:
             raise MhavizError(f"{name} runs with {', '.join(unread)}, and is not recorded so")
@@ -97,7 +97,7 @@ class Operators:
             given("softcap") or None,
             given("s_aux", "sinks", "sink"),
         )
-        return Ran(call, None if given("dropout_p", "p_dropout", "p") else output)
+        return ObservedCall(call, None if given("dropout_p", "p_dropout", "p") else output)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,6 @@ class Parts:
         numbers: of all weights, in the program's own axes.
     """
 
-    alone: tuple[int, ...] = ()
-    """See ``Weighing``: which axes the values lack is not known."""
-
     def __init__(
         self,
         shape: Sequence[int],

@@ -90,6 +90,16 @@ class SeenSite:
     read: "tuple[ref[Tensor], int] | None" = None
 
     @property
+    def pass_number(self) -> int:
+        """Which of its passes goes on, counted from 0."""
+        return self.passes - 1
+
+    @property
+    def first_query(self) -> int:
+        """Where the queries of its last run begin: above 0 of a step that has gone on with its pass."""
+        return self.length - self.n_step
+
+    @property
     def full_name(self) -> str:
         """With the number of its run within a forward pass, from the second on: "attn #2"."""
         name = f"{self.heads_of}.*" if self.heads_of else self.name
@@ -112,23 +122,6 @@ class _Pass:
 
     repeats: dict[tuple[int, str], int] = field(default_factory=dict)
     joined: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of an attention.
-
-    Attributes:
-        site: which.
-        pass_number: which of its passes, counted from 0.
-        first_query: where its queries begin: above 0 of a step that goes on with its pass.
-        observed: what it computed with, without keys that are not there yet (of a cache that is filled bit by bit).
-    """
-
-    site: SeenSite
-    pass_number: int
-    first_query: int
-    observed: ObservedCall
 
 
 class Sites:
@@ -224,17 +217,20 @@ class Sites:
             del self._passes[next(iter(self._passes))]
         return now
 
-    def run(self, place: Place, observed: ObservedCall) -> Run | None:
-        """Which attention this is; None: there are too many."""
+    def run(self, observed: ObservedCall) -> tuple[SeenSite, ObservedCall] | None:
+        """Which attention this is, and the same without keys that are not there yet, of a cache that is filled bit by
+        bit; None: there are too many, or it is left out.
+        """
+        place = observed.place
         repeats, name = self._pass(place).repeats, (place.root, place.name)
         keys = takewhile(self._sites.__contains__, ((*name, repeat) for repeat in range(MOST_REPEATS)))
         sites = [self._sites[key] for key in keys]
         beside = [one for one in sites if (one.call, one.forward) == (place.call, place.forward)]
         repeat = repeats.get(name, 0)
         for one in sites:  # one module may be the attention of all layers: each has a site
-            if (step := self._step(one, place, observed)) is not None:
+            if (step := self._step(one, observed)) is not None:
                 repeats[name] = max(repeat, one.repeat + 1)
-                return step
+                return one, step
         repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
         observed = _without_unfilled(observed, observed.call.shape[2])
@@ -252,7 +248,7 @@ class Sites:
             site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
             self._join_heads(site, beside, observed)
-            self._join_list(site, place, observed)
+            self._join_list(site, observed)
         was_drawn = self._is_drawn(site)
         site.passes, site.forward = site.passes + 1, place.forward
         self._note_other_keys(site, observed, was_drawn)
@@ -262,10 +258,10 @@ class Sites:
         site.last, site.call = observed.order, place.call
         own, others = site.may_be_fixed
         site.may_be_fixed = own or observed.are_fixed[0] is None, others or observed.are_fixed[1] is None
-        self._note_blocks(site, beside, place, observed)
+        self._note_blocks(site, beside, observed)
         if self._is_some_examples(site, place) or self._is_slice(site, beside, observed):
             return None
-        return Run(site, site.passes - 1, 0, observed)
+        return site, observed
 
     def _note_other_keys(self, site: SeenSite, observed: ObservedCall, was_drawn: bool) -> None:
         """Note of a pass that begins with more keys than queries, others than those of the pass before; say so.
@@ -278,7 +274,7 @@ class Sites:
         is_known = own is not None and keys is not None and keys.is_first and own.of == keys.of
         if site.kind not in OF_ONE_TEXT or k_length - q_length in (0, site.n_before) or is_known:
             return
-        site.unplaced.add(site.passes - 1)
+        site.unplaced.add(site.pass_number)
         if was_drawn or self._is_drawn(site):
             self._miss(
                 f"{site.name}: reads keys that are not known as those of the steps before, as of a cache that has lost "
@@ -300,11 +296,12 @@ class Sites:
         if not site.heads & frozenset().union(*there):
             site.joins, site.order = first, first.order
 
-    def _join_list(self, site: SeenSite, place: Place, observed: ObservedCall) -> None:
+    def _join_list(self, site: SeenSite, observed: ObservedCall) -> None:
         """Note of single heads in a list of modules, which read the same tensor, that these are heads of one attention.
 
         Layers read what others have made. Several softmaxes of one module are no heads of a list.
         """
+        place = observed.place
         parent, _, number = place.name.rpartition(".")
         if place.read is None or site.heads or observed.call.shape[1] > 1 or not number.isdigit():
             return
@@ -374,13 +371,13 @@ class Sites:
             if self._is_drawn(site):
                 self._miss(f"{site.name}: {why}; not shown")
 
-    def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], place: Place, observed: ObservedCall) -> None:
+    def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:
         """Note of attentions that run within one call of a module with the same keys that their queries are not known.
 
         They may be blocks of the queries in any order; queries as long as the module's input are all of them.
         """
         is_known = observed.order.tokens.parts[0] is not None and observed.order.tokens.parts[0].step
-        if is_known or site.length == (place.length or site.k_length):
+        if is_known or site.length == (observed.place.length or site.k_length):
             return
         for one in before:
             if one.length == site.length and one.k_length == site.k_length in _ends(one.keys, site.keys, site.k_length):
@@ -391,12 +388,13 @@ class Sites:
                 f"queries are is not known, and they are called rows"
             )
 
-    def _step(self, site: SeenSite, place: Place, observed: ObservedCall) -> Run | None:
+    def _step(self, site: SeenSite, observed: ObservedCall) -> ObservedCall | None:
         """The run as a step of the pass that goes on, if it is known to be one."""
+        place = observed.place
         _, _, q_length, k_length = observed.call.shape
         if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
             return None
-        if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, place, observed)) is not None:
+        if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, observed)) is not None:
             return step
         is_in_call = place.is_module and site.call == place.call
         has_same_keys = (
@@ -416,21 +414,21 @@ class Sites:
             site.keys = torch.cat([site.keys, now[:, n_before:]], dim=1)
         site.kind, self._pass(place).joined = "masked", (q_length, site.length)
         site.k_length += q_length
-        return self._go_on(site, place, q_length, observed)
+        return self._go_on(site, observed)
 
-    def _cross_step(self, site: SeenSite, place: Place, observed: ObservedCall) -> Run | None:
+    def _cross_step(self, site: SeenSite, observed: ObservedCall) -> ObservedCall | None:
         """The same of an attention to other tokens: its queries are those of the step that came before."""
         _, _, q_length, k_length = observed.call.shape
-        if self._pass(place).joined != (q_length, site.length) or k_length != site.k_length:
+        if self._pass(observed.place).joined != (q_length, site.length) or k_length != site.k_length:
             return None
         if site.is_followed and not _ends(site.keys, _known_by(observed, k_length), k_length):
             return None
-        return self._go_on(site, place, q_length, observed)
+        return self._go_on(site, observed)
 
-    def _go_on(self, site: SeenSite, place: Place, q_length: int, observed: ObservedCall) -> Run:
-        run = Run(site, site.passes - 1, site.length, observed)
-        site.length, site.forward, site.n_step = site.length + q_length, place.forward, q_length
-        return run
+    def _go_on(self, site: SeenSite, observed: ObservedCall) -> ObservedCall:
+        site.forward, site.n_step = observed.place.forward, observed.call.shape[2]
+        site.length += site.n_step
+        return observed
 
 
 _SAME_KEY = 0.1

@@ -8,7 +8,7 @@ Where values meet a part of the weights, the parts are joined. Nothing is drawn 
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -16,49 +16,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.attention.call import AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.observe.axes import Layout
+from mhaviz.observe.axes import Axis, Layout, Summed, cuts_along, origins_of
 from mhaviz.observe.descent import UNKNOWN, FixedRows, Sides, are_rows_fixed, why_none
 from mhaviz.observe.functions import COPIES, DROPOUTS, RESHAPES, VIEWS, axis_after, functions
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.marks import Marks
-from mhaviz.observe.order import place_of_queries
+from mhaviz.observe.modules import Place
+from mhaviz.observe.observed import Mixed, ObservedCall, observed_weights, order_by_sizes
+from mhaviz.observe.order import axes_at, order_of, place_of_queries
 from mhaviz.observe.parts import Parts
 from mhaviz.observe.products import Product, Weighing
 from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
+from mhaviz.observe.zeroing import zero_in_weights
 
-
-@dataclass(frozen=True)
-class Meeting:
-    """How weights have met values.
-
-    Attributes:
-        weights: what is drawn, (…, q_length, k_length).
-        output: what came of them.
-        how: by which product, or part by part.
-        made: what the softmax has made.
-        layout: of the axes of all weights; None: not known.
-        sides: what of it is fixed.
-        is_changed: whether the program has changed what the softmax made: rows sum to anything.
-        visible: bool, as weights: False where the softmax was given the score of a hidden key; None: not known.
-        why_unknown: it is not known which of their keys are which; "" if it is.
-        multiply_again: computes what came of them once more, in its place; None: it would be added to what there is.
-    """
-
-    weights: Tensor
-    output: Tensor
-    how: Weighing | Parts
-    made: Made
-    layout: Layout | None
-    sides: Sides
-    is_changed: bool
-    visible: Tensor | None
-    why_unknown: str
-    multiply_again: Callable[[], None] | None
-
-
-OnWeights = Callable[[Meeting], None]
+OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequence[int], Sides], None]
+"""Called with the weights, with a reader of the rest, which takes the place where they have met values, with (q_length,
+k_length), and with what is fixed."""
 
 OnUnmet = Callable[[str], Callable[[], None]]
 """Is told, in a line, what is so of weights until they have met values; what it returns is called when they have."""
@@ -68,12 +44,13 @@ class WeightsByHand:
     """Follows weights, function by function.
 
     Args:
-        on_weights: is called with each attention.
+        on_weights: see ``OnWeights``.
         on_unmet: see ``OnUnmet``.
         on_unseen: is told, in a line, what looks like attention and is not shown.
         fixed: knows which tensors are no activations.
         layouts: of the program's tensors.
         module: gives the name of the module that runs; "" if none does.
+        refuse_unless_asked: raises MhavizError, for this reason, unless what runs there was asked for by its name.
 
     Attributes:
         marks: of the program's tensors.
@@ -87,7 +64,9 @@ class WeightsByHand:
         fixed: FixedRows,
         layouts: Layouts,
         module: Callable[[], str],
+        refuse_unless_asked: Callable[[Place, str], None],
     ) -> None:
+        self._refuse_unless_asked = refuse_unless_asked
         self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
@@ -220,29 +199,92 @@ class WeightsByHand:
         if how.is_mixing or (mark.query not in (None, axis) and not how.keeps(mark.query)):
             unclear = _POOLED
 
-        def multiply_again() -> None:
-            result.copy_(multiply())
-
         with unseen():
-            why, met = made.why_unknown or unclear, how.as_weights(A)
-            shown: Weighing | Parts = how
+            self._show(mark, how, layout, sides, made.why_unknown or unclear, result, None if adds else multiply)
+
+    def _show(
+        self,
+        mark: Weights,
+        how: Weighing,
+        layout: Layout | None,
+        sides: Sides,
+        why_unknown: str,
+        output: Tensor,
+        multiply: Callable[[], Tensor] | None,
+    ) -> None:
+        """Show weights that have met values, once each part of them has.
+
+        Args:
+            mark: theirs.
+            how: by which product.
+            layout: of their axes; None: not known.
+            sides: what is fixed.
+            why_unknown: it is not known which of their keys are which; "" if it is.
+            output: what came of them.
+            multiply: computes that once more; None: it was added to what there was.
+        """
+        made, A, places, alone = mark.made, how.as_weights(how.weights), how.places, how.alone
+        if mark.is_part:
+            self._add_part(mark, how, A, why_unknown)
+            assert made.parts is not None
+            if (joined := made.parts.joined()) is None:
+                return
+            A, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
+            layout, places, alone = made.layout, made.parts.places, []
+        else:
+            visible = None if (seen := mark.visible()) is None else how.as_weights(seen)
+            if made.parts is not None:
+                made.parts.on_complete()
+        made.met_in, made.parts, made.visible = "" if sides.why else self._module(), None, None
+        made.forget_unmet()
+        is_changed = made.is_changed or mark.drops
+        scores = Summed(((),), False) if layout is None or layout.scores is None else layout.scores
+        if sides.are_fixed[0] and any(one.maker and one.added for one in origins_of(*scores.summed)):
+            sides = Sides((None, sides.are_fixed[1]), NO_PRODUCT)
+
+        def read(place: Place) -> ObservedCall:
+            if why_unknown:
+                raise MhavizError(why_unknown)
+            order = order_of(layout, places, alone) or order_by_sizes(A.shape[:-2], place.batch_size)
+            may_lack_heads = scores.are_pairs or sides.why or sides.are_fixed[0] is not False
+            if may_lack_heads and not order.is_split:
+                axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"
+                raise MhavizError(f"whether one of its {axes} is of heads is not known; not shown")
+            query, key = axes_at(layout, places[-2:])
+            if not mark.is_part and not sides.why and self._are_labels(how, key):
+                self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
+            order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
+            observed = observed_weights(A, order)
+            if is_changed and isinstance(observed.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
+                observed = replace(observed, call=replace(observed.call, has_sink=False))
+            if visible is not None and not (is_changed and _has_hidden(A, visible)):
+                observed = replace(observed, visible=order.arrange(visible))
             if mark.is_part:
-                self._add_part(mark, how, met, why)
-                assert made.parts is not None
-                joined = made.parts.joined()
-                if joined is None:
-                    return
-                met, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
-                layout, shown = made.layout, made.parts
-            else:
-                visible = mark.visible()
-                visible = None if visible is None else how.as_weights(visible)
-                if made.parts is not None:
-                    made.parts.on_complete()
-            made.met_in, made.parts, made.visible = "" if sides.why else self._module(), None, None
-            made.forget_unmet()
-            changed, again = made.is_changed or mark.drops, None if adds else multiply_again
-            self._on_weights(Meeting(met, result, shown, made, layout, sides, changed, visible, why, again))
+                return observed
+
+            def mixed() -> Mixed | None:
+                with unseen():
+                    V = how.values()
+                    if V is None:
+                        return None
+                    V = order.arrange_keys(V).repeat_interleave(order.n_sharing, dim=1)
+                    return Mixed(V, output, lambda x: order.arrange(how.as_mixed(x)), lambda: made.has_met_again)
+
+            zero = multiply and zero_in_weights(
+                how.weights, lambda x: order.arrange(how.as_weights(x)), lambda: output.copy_(multiply())
+            )
+            return replace(observed, mixed=mixed, zero=zero)
+
+        self._on_weights((A,), read, A.shape[-2:], sides)
+
+    def _are_labels(self, how: Weighing, key: Axis) -> bool:
+        """Whether each row of values holds one 1 and zeros otherwise, and these are not the tokens that keys are."""
+        V = how.values()
+        if V is None or V.shape[-1] < 2 or int(V[(0,) * (V.ndim - 1)].count_nonzero()) != 1:  # of most, one row tells
+            return False
+        own = how.product.axes[1 - how.which].index(how.product.axes[how.which][how.axis])
+        is_same = cuts_along(self.layouts.of(how.product.factors[1 - how.which]).axes[own]) == cuts_along(key)
+        return not is_same and bool(((V == 0) | (V == 1)).all() and (V.sum(-1) == 1).all())
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:
         """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""
@@ -298,6 +340,14 @@ MULTIPLIES = frozenset(functions("mul multiply"))
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))
+
+
+def _has_hidden(A: Tensor, visible: Tensor) -> bool:
+    """Whether keys that a mask had hidden have weight all the same, as after a second softmax; (…, q_length, k_length).
+
+    A row that sees no key has any weights.
+    """
+    return bool(((A != 0) & ~visible & visible.any(dim=-1, keepdim=True)).any())
 
 
 def _are_sampled(mark: Mark | None) -> bool:

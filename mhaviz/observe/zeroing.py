@@ -35,7 +35,7 @@ def zero_in_output(output: Tensor, arrange: Arrange | None = None) -> Zero:
     return zero
 
 
-def zero_in_weights(weights: Tensor, arrange: Arrange, multiply_again: Callable[[], None]) -> Zero:
+def zero_in_weights(weights: Tensor, arrange: Arrange, multiply_again: Callable[[], object]) -> Zero:
     """For weights that have just met values: they are zeroed where they are, as they may meet others, too.
 
     Args:

@@ -233,7 +233,7 @@ def test_sequence_first(batch_size):
     seen, (_, weights) = watch(layer, x, x, x, average_attn_weights=False)
     torch.testing.assert_close(seen.weights(), weights)
     seen, _ = watch(nn.TransformerDecoderLayer(3 * SIZE, 3, 8).eval(), x, x)
-    assert [tuple(observed.call.shape) for _, observed in seen] == 2 * [(batch_size, 3, LENGTH, LENGTH)]
+    assert [tuple(observed.call.shape) for observed in seen] == 2 * [(batch_size, 3, LENGTH, LENGTH)]
 
 
 class OfEachHead(nn.Module):
@@ -385,7 +385,7 @@ def test_heads_that_share_keys_stand_anywhere(way, batch_size, n_heads):
     with torch.no_grad():
         seen, _ = watch(layer, x)
         if way == "a loop over examples":
-            maps = torch.cat([observed.call.weights() for _, observed in seen])
+            maps = torch.cat([observed.call.weights() for observed in seen])
         else:
             maps = seen.weights()
         torch.testing.assert_close(maps.double(), layer.expected(x), rtol=0, atol=1e-5)
@@ -541,7 +541,7 @@ def test_grouped_heads_that_write_under_a_mask(case):
     model.set_attn_implementation("eager")
     eager = model.generate(ids, **asked, output_attentions=True, return_dict_in_generate=True).attentions
     assert seen.missed == []
-    steps = [(observed, A) for (_, observed), (A,) in zip(seen, eager, strict=True) if A.shape[2] == 1]
+    steps = [(observed, A) for observed, (A,) in zip(seen, eager, strict=True) if A.shape[2] == 1]
     assert len(steps) == 3
     for observed, A in steps:
         torch.testing.assert_close(observed.call.weights(), A, rtol=0, atol=1e-5)

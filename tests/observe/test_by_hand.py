@@ -568,4 +568,4 @@ def test_a_product_and_its_sum_are_seen_in_inference_too(mode):
     model = BySum()
     with mode():
         seen, _ = watch(model, torch.randn(2, 5, 8))
-    torch.testing.assert_close(seen[0][1].call.weights()[:, 0], model.A)
+    torch.testing.assert_close(seen[0].call.weights()[:, 0], model.A)

@@ -311,7 +311,7 @@ def test_one_head_of_changed_weights_is_zeroed():
 
     model, zeroed = Attending(), renormalised()
     zeroed[:, 1] = 0
-    with torch.no_grad(), Watch(lambda place, observed: observed.zero([1]), model).watching():
+    with torch.no_grad(), Watch(lambda observed: observed.zero([1]), model).watching():
         output = model(*qkv())
     torch.testing.assert_close(output, zeroed @ qkv()[2])
 

@@ -68,7 +68,7 @@ def met(function):
     """What was met, weights, the values, and what came of them: (…, rows, columns)."""
     found = []
 
-    def on_observed(place, observed):
+    def on_observed(observed):
         mixed = observed.mixed()
         found.append((mixed, observed.call.weights(), *((mixed.value, mixed.arrange(mixed.made)) if mixed else ())))
 

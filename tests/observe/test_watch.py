@@ -103,7 +103,7 @@ def test_names():
     assert watch(nn.Sequential(nn.Identity(), model), X)[0].names == [f"1.{name}" for name in NAMES]
     seen, _ = watch(lambda: [model(X), model(X)], model=model.blocks[1])
     assert seen.names == ["attn", "attn"]
-    assert [place.forward for place, _ in seen] == [1, 2]
+    assert [one.place.forward for one in seen] == [1, 2]
     refuses = _RefusesToBe(2, 2)
     assert watch(lambda: [refuses(X), refuses(X)])[0].names == ["_RefusesToBe"] * 2
     assert watch(nn.ModuleList([_RefusesToBe(2, 2)])[0], X)[0].names == ["_RefusesToBe"]
@@ -144,12 +144,12 @@ def test_modules_that_raise_have_ended():
 
     seen, _ = watch(program)
     assert seen.names[-2:] == NAMES
-    assert [place.forward for place, _ in seen] == [1, 2, 3, 3]
+    assert [one.place.forward for one in seen] == [1, 2, 3, 3]
 
 
 def test_exceptions_pass_through_and_everything_is_put_back():
     before = _state()
-    with pytest.raises(KeyboardInterrupt), Watch(lambda place, observed: None).watching():
+    with pytest.raises(KeyboardInterrupt), Watch(lambda observed: None).watching():
         raise KeyboardInterrupt
     assert _state() == before
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
@@ -159,10 +159,10 @@ def test_exceptions_pass_through_and_everything_is_put_back():
 
 
 def test_what_the_visitor_raises():
-    def ours(place, observed):
+    def ours(observed):
         raise ValueError("a bug of ours")
 
-    def theirs(place, observed):
+    def theirs(observed):
         raise VisitorError(ValueError("a visitor's"))
 
     watching = Watch(ours)
@@ -182,8 +182,8 @@ def test_nested_watches_both_see_all_and_nothing_of_each_other():
     outer, inner = Seen(), Seen()
 
     def taking(seen):
-        def take(place, observed):
-            seen.append((place, observed))
+        def take(observed):
+            seen.append(observed)
             observed.call.weights() @ torch.ones(5, 3)  # what a visitor computes is seen by nobody
 
         return Watch(take)
@@ -196,7 +196,7 @@ def test_nested_watches_both_see_all_and_nothing_of_each_other():
 
 def test_a_watch_that_is_entered_again_sees_each_once():
     seen, model = Seen(), Blocks()
-    watching = Watch(lambda place, observed: seen.append((place, observed)))
+    watching = Watch(lambda observed: seen.append(observed))
     with watching.watching():
         with watching.watching():
             model(X)
@@ -209,7 +209,7 @@ def test_a_watch_that_is_entered_again_sees_each_once():
 
 def test_watches_that_overlap_and_end_in_any_order():
     before = _state()
-    first, second = Watch(lambda place, observed: None), Watch(lambda place, observed: None)
+    first, second = Watch(lambda observed: None), Watch(lambda observed: None)
     one, other = first.watching(), second.watching()
     barrier = threading.Barrier(2)
 
@@ -391,7 +391,7 @@ def test_no_memory_is_kept():
             freed.extend(weakref.ref(one) for one in (S, A, dropped))
             return (dropped @ v).flatten(1)
 
-    model, watching = Keeps(), Watch(lambda place, observed: None)
+    model, watching = Keeps(), Watch(lambda observed: None)
     with watching.watching():
         out = model(X)
         del out
@@ -403,7 +403,7 @@ def test_no_memory_is_kept():
 def test_many_passes_grow_nothing():
     model = Attend(width=4)
     x = torch.randn(1, 3, 4)
-    watching = Watch(lambda place, observed: None)
+    watching = Watch(lambda observed: None)
 
     def run(n):
         for _ in range(n):
@@ -422,7 +422,7 @@ def test_many_passes_grow_nothing():
 
 
 def test_new_models_all_the_time_grow_nothing():
-    watching = Watch(lambda place, observed: None)
+    watching = Watch(lambda observed: None)
     with watching.watching():
         for _ in range(1200):
             Attend(width=2, n_heads=1)(X[..., :2])
@@ -433,7 +433,7 @@ def test_new_models_all_the_time_grow_nothing():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks():
     seen = Seen()
-    watching = Watch(lambda place, observed: seen.append((place, observed)))
+    watching = Watch(lambda observed: seen.append(observed))
 
     with watching.watching():
         X.sum()
@@ -520,7 +520,7 @@ def fails():
 kept = []
 from mhaviz.observe.mode import Watch
 try:
-    with Watch(lambda place, observed: kept.append(place.name)).watching():
+    with Watch(lambda observed: kept.append(observed.place.name)).watching():
         fails()
 except ValueError:
     pass

@@ -14,10 +14,9 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.sharing import gather_heads
-from mhaviz.observe.attention_functions import Listener, listening
+from mhaviz.observe.attention_functions import OnObserved, hooked
 from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.mode import Watch
-from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 
 Hook = Callable[[int, ObservedCall], None]
@@ -56,7 +55,7 @@ def run_hooked(
     numbers = count()
     raised: list[Exception] = []
 
-    def listen(observed: ObservedCall) -> None:
+    def on_observed(observed: ObservedCall) -> None:
         number = next(numbers)
         try:
             hook(number, gather_heads(observed) if observed.module in loaded.shared else observed)
@@ -67,7 +66,7 @@ def run_hooked(
 
     length = fields["input_ids"].shape[1]
     try:
-        with listening(listen) if loaded.by_interface else _recording(loaded, length, listen, on_missed):
+        with hooked(on_observed) if loaded.by_interface else _watching(loaded, length, on_observed, on_missed):
             return run(loaded, fields, whole)
     except SeenEnoughError:
         if raised:
@@ -76,16 +75,16 @@ def run_hooked(
 
 
 @contextmanager
-def _recording(loaded: Loaded, length: int, listener: Listener, on_missed: OnMissed) -> Iterator[None]:
-    """Let ``listener`` see each attention of the model, however it is written; ``length``: tokens that it reads."""
+def _watching(loaded: Loaded, length: int, hook: OnObserved, on_missed: OnMissed) -> Iterator[None]:
+    """Let ``hook`` see each attention of the model, however it is written; ``length``: tokens that it reads."""
     added = field_of(loaded.config, "prompt_length") or 0  # tokens that CPM-Ant puts before every text
 
-    def on_observed(place: Place, observed: ObservedCall) -> None:
+    def on_observed(observed: ObservedCall) -> None:
         call = observed.call
         if added and isinstance(call, AttentionWeights) and call.shape[2:] == (length + added, length + added):
             call = AttentionWeights(call.given[..., added:, added:], has_sink=True)
             observed = replace(observed, call=call, mixed=None)
-        listener(replace(observed, module=loaded.model.get_submodule(place.name)))
+        hook(observed)
 
     watch = Watch(on_observed, loaded.model)
     with watch.watching():

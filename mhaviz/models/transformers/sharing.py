@@ -44,7 +44,7 @@ def gather_heads(observed: ObservedCall) -> ObservedCall:
     call = observed.call
     output = None if observed.output is None else _gathered(observed.output, 1)
     if isinstance(call, AttentionWeights):
-        return ObservedCall(replace(call, given=_gathered(call.given, 1)), output, module=observed.module)
+        return ObservedCall(replace(call, given=_gathered(call.given, 1)), output, place=observed.place)
     mask = call.mask
     gathered = replace(
         call,
@@ -54,7 +54,7 @@ def gather_heads(observed: ObservedCall) -> ObservedCall:
         mask=_gathered(mask, 1) if mask is not None and mask.shape[1] > 1 else mask,
         sinks=None if call.sinks is None else _gathered(call.sinks, 0),
     )
-    return ObservedCall(gathered, output, module=observed.module)
+    return ObservedCall(gathered, output, place=observed.place)
 
 
 def whole_weight(weight: Tensor) -> Tensor:

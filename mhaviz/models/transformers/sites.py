@@ -23,7 +23,7 @@ from mhaviz.models.transformers.run import (
     run,
     run_hooked,
 )
-from mhaviz.observe.attention_functions import EAGER, SDPA, listening
+from mhaviz.observe.attention_functions import EAGER, SDPA, hooked
 from mhaviz.observe.observed import ObservedCall
 
 LENGTHS = ((4, 3), (7, 5))
@@ -207,7 +207,7 @@ def _follows_eager(loaded: Loaded) -> bool:
         assert observed.output is not None
         differences.append((observed.call.output() - observed.output).abs().max() / observed.output.abs().max())
 
-    with listening(compare, eagerly=True):
+    with hooked(compare, eagerly=True):
         run(loaded, few_tokens(loaded, *LENGTHS[0]))
     same = max(_SAME, _ROUNDINGS * torch.finfo(loaded.model.dtype).eps)
     return not any(bool(difference > same) for difference in differences)

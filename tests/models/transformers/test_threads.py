@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import torch
 
-from mhaviz.observe.attention_functions import listening
+from mhaviz.observe.attention_functions import hooked
 
 
 def test_models_in_several_threads_have_their_own_weights(pretrained):
@@ -48,7 +48,7 @@ def test_a_model_of_the_programs_own_runs_as_it_is_meanwhile(pretrained):
     begun, ended, found = threading.Event(), threading.Event(), []
 
     def other():
-        with listening(lambda observed: None):
+        with hooked(lambda observed: None):
             begun.set()
             ended.wait(60)
 
