@@ -16,12 +16,12 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.padding import HIDES
 from mhaviz.observe.descent import UNKNOWN, Axes
-from mhaviz.observe.functions import COPIES, VIEWS, axis_after, functions
+from mhaviz.observe.functions import COPIES, MULTIPLIES, VIEWS, axis_after, functions
 from mhaviz.observe.handlers import Done, Follow, Handler, guarded, unseen
 from mhaviz.observe.marks import Marks
 from mhaviz.observe.products import PRODUCTS, Product, product_by_elements, product_of
 from mhaviz.observe.stages import SAMPLED, Mark, Scores, Weights
-from mhaviz.observe.weights import MULTIPLIES, WeightsByHand
+from mhaviz.observe.weights import WeightsByHand
 
 
 class ByHand:

@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from torch import Tensor
 
-from mhaviz.observe.replacing import followed
+from mhaviz.observe.handlers import Done
+from mhaviz.observe.replacing import calls_followed
 
 OnCrop = Callable[[Sequence[tuple[Tensor, Tensor]]], None]
 """Is called with the keys and the values that are left in each layer, (batch_size, n_heads, k_length, features)."""
@@ -22,15 +22,9 @@ def may_crop() -> bool:
 
 def crops_followed(on_crop: OnCrop) -> AbstractContextManager[None]:
     """Tell of each cache from which keys were taken back."""
-    return followed(sys.modules[_CACHES].Cache, "crop", _followed, on_crop)
 
+    def follow(done: Done) -> None:
+        pairs = ((getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in done.args[0].layers)
+        on_crop([(keys, values) for keys, values in pairs if isinstance(keys, Tensor) and isinstance(values, Tensor)])
 
-def _followed(crop: Callable[..., None], followers: list[OnCrop]) -> Callable[..., None]:
-    def crop_followed(cache: Any, *args: Any, **kwargs: Any) -> None:
-        crop(cache, *args, **kwargs)
-        pairs = ((getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in cache.layers)
-        layers = [(keys, values) for keys, values in pairs if isinstance(keys, Tensor) and isinstance(values, Tensor)]
-        for follower in list(followers):
-            follower(layers)
-
-    return crop_followed
+    return calls_followed(sys.modules[_CACHES].Cache, "crop", follow)

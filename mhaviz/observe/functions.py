@@ -17,6 +17,7 @@ def functions(names: str) -> list[Any]:
     return [getattr(home, name) for home in _HOMES for name in every if hasattr(home, name)]
 
 
+MULTIPLIES = frozenset(functions("mul multiply"))
 DROPOUTS = frozenset(functions("dropout alpha_dropout feature_dropout feature_alpha_dropout"))
 
 COPIES = frozenset(

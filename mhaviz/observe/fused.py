@@ -2,8 +2,8 @@
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.attention.call import AttentionCall
 from mhaviz.observe.handlers import Done, Handler, guarded, unseen
 from mhaviz.observe.observed import ObservedCall, OnRan
-from mhaviz.observe.replacing import replaced
+from mhaviz.observe.replacing import calls_followed
 from mhaviz.observe.zeroing import zero_in_output
 
 SDPA = F.scaled_dot_product_attention
@@ -88,53 +88,33 @@ class Fused:
         It calls SDPA where nobody needs weights. If they are needed, it is called a second time without, for the inputs
         alone.
         """
-        heard: list[Done] = []
+        calls: list[Done] = []
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _hearing(heard):
+            with _sdpa_followed(calls):
                 return func(*args, **kwargs)
 
-        return guarded(partial(self._show_multi_head, heard), self._on_error)(run, args, kwargs)
+        return guarded(partial(self._show_multi_head, calls), self._on_error)(run, args, kwargs)
 
-    def _show_multi_head(self, heard: list[Done], done: Done) -> None:
+    def _show_multi_head(self, calls: list[Done], done: Done) -> None:
         given = _MULTI_HEAD_SIGNATURE.bind(*done.args, **done.kwargs)
         tensors = query, key, _ = [given.arguments[name] for name in ("query", "key", "value")]
         drops = bool(given.arguments["dropout_p"] and given.arguments.get("training", True))
-        if not heard:
+        if not calls:
             if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
                 return
             # PyTorch takes is_causal for a hint that it need not read the mask; where it gives weights, it reads it.
             given.arguments |= {"need_weights": False, "is_causal": False, "training": False, "dropout_p": 0.0}
-            with unseen(), _hearing(heard):
+            with unseen(), _sdpa_followed(calls):
                 MULTI_HEAD(*given.args, **given.kwargs)
-        for one in heard:
+        for one in calls:
             self._sdpa(one._replace(result=None) if drops else one, tensors)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)
 
-_here = threading.local()
 
-
-def _heard_of(sdpa: Callable[..., Any]) -> Callable[..., Any]:
-    """SDPA, of which those hear that do so in this thread."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        result = sdpa(*args, **kwargs)
-        for heard in getattr(_here, "hearing", ()):
-            heard.append(Done(SDPA, args, kwargs, result))
-        return result
-
-    return run
-
-
-@contextmanager
-def _hearing(heard: list[Done]) -> Iterator[None]:
-    """Hear of SDPA in this thread, beside those that already do; PyTorch's own layers find it by its name."""
-    before: tuple[list[Done], ...] = getattr(_here, "hearing", ())
-    with replaced(F, "scaled_dot_product_attention", _heard_of):
-        _here.hearing = (*before, heard)
-        try:
-            yield
-        finally:
-            _here.hearing = before
+def _sdpa_followed(calls: list[Done]) -> AbstractContextManager[None]:
+    """Add the calls of SDPA in this thread; PyTorch's own layers find it by its name."""
+    own = threading.get_ident()
+    return calls_followed(F, SDPA.__name__, lambda done: calls.append(done) if threading.get_ident() == own else None)

@@ -35,7 +35,7 @@ from mhaviz.observe.axes import (
 )
 from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, put_layout, slice_of
 from mhaviz.observe.descent import FixedRows, are_rows_fixed
-from mhaviz.observe.functions import functions, keeps_places
+from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import Marks
@@ -292,7 +292,7 @@ def _replacing(func: Any, args: Sequence[Any], result: Tensor) -> list[tuple[Any
     if func in _LERPS:
         share = torch.as_tensor(rest[0])
         return [(x, other, lambda: share == 1), (other, x, lambda: share == 0)]
-    if func in _TIMES:
+    if func in MULTIPLIES:
         length = result.shape[-2]
         pairs = [(x, other), (other, x)]
         factors = [(one, by) for one, by in pairs if isinstance(by, Tensor) and by.ndim > 1 and by.shape[-2] == length]
@@ -361,10 +361,10 @@ def _stays(own: Part, written: Part) -> bool:
 
 _SET_ITEM = Tensor.__setitem__
 _WHERES, _LERPS = frozenset(functions("where")), frozenset(functions("lerp"))
-_TIMES, _INDEX_FILLS = frozenset(functions("mul multiply")), frozenset(functions("index_fill"))
+_INDEX_FILLS = frozenset(functions("index_fill"))
 _SUMS = frozenset(functions("add sub"))
 _FILLS = {Tensor.fill_, Tensor.zero_}
-_REPLACES = _WHERES | _LERPS | _TIMES | _INDEX_FILLS | frozenset(functions("masked_fill masked_scatter"))
+_REPLACES = _WHERES | _LERPS | MULTIPLIES | _INDEX_FILLS | frozenset(functions("masked_fill masked_scatter"))
 _SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in functions(name)}
 _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.by_hand import SOFTMAXES
-from mhaviz.observe.functions import functions
+from mhaviz.observe.functions import MULTIPLIES, functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.marks import Marks
@@ -89,7 +89,7 @@ class Merging:
 _LAYERS = {*PRODUCTS, *functions("linear bilinear conv1d conv2d conv3d")}
 """Functions that make something else of outputs."""
 
-_WEIGH = {*PRODUCTS, *functions("mul multiply div divide true_divide truediv lerp addcmul addcdiv")}
+_WEIGH = {*PRODUCTS, *MULTIPLIES, *functions("div divide true_divide truediv lerp addcmul addcdiv")}
 """Functions by which sums may weigh outputs."""
 
 _NORMALISE = {*SOFTMAXES, *functions("sum logsumexp log_softmax")}

@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.observe.by_hand import ByHand
-from mhaviz.observe.compiled import run_uncompiled, scripted_followed
+from mhaviz.observe.compiled import run_uncompiled
 from mhaviz.observe.descent import FixedRows, Sides
 from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
@@ -37,7 +37,7 @@ from mhaviz.observe.modules import Place, RunningModules
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
 from mhaviz.observe.operators import Operators
 from mhaviz.observe.order import OWN_KEYS, Order, order_of, place_of_queries
-from mhaviz.observe.replacing import scripted_as_written
+from mhaviz.observe.replacing import calls_followed, scripted_as_written
 from mhaviz.observe.threads import threads_followed
 from mhaviz.observe.weights import WeightsByHand
 
@@ -82,7 +82,7 @@ class Watch:
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
         self._has_model, self.inputs = model is not None, SeenInputs()
-        self.fixed = FixedRows(lambda: bool(self._modules.running()[0]))
+        self.fixed = FixedRows(lambda: self._modules.is_running)
         self._axes = Layouts(self.inputs, self.fixed)
         self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
         self._merging = Merging(on_merged, on_weighed, self._axes)
@@ -127,7 +127,8 @@ class Watch:
             stack.enter_context(self._modules.followed())
             stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._axes.take))
             stack.enter_context(run_uncompiled())
-            stack.enter_context(scripted_followed(safely(self._scripted, self._failed)))
+            scripted = safely(self._scripted, self._failed)
+            stack.enter_context(calls_followed(torch.jit.ScriptFunction, "__call__", scripted))
             stack.enter_context(threads_followed(self._in_thread))
             stack.callback(self.end)
             self.until_last = stack.pop_all()
@@ -198,10 +199,11 @@ class Watch:
             self.here.is_seen = False
 
     def _scripted(self, done: Done) -> None:
-        graph = done.func.inlined_graph if getattr(self.here, "is_seen", False) else None
+        function = done.args[0]
+        graph = function.inlined_graph if getattr(self.here, "is_seen", False) else None
         for name in ("softmax", "scaled_dot_product_attention"):
             if graph is not None and graph.findNode(f"aten::{name}") is not None:
-                self._unseen(f"{name} in {done.func.name}, a function compiled by torch.jit")
+                self._unseen(f"{name} in {function.name}, a function compiled by torch.jit")
 
     def _module(self) -> str:
         place = self._modules.place()
@@ -341,6 +343,9 @@ class Watch:
 
 _MOST_LINES = 1000
 
+_NO_TENSORS = frozenset({torch.Size, int, bool, float, str, torch.device, torch.dtype})
+"""What functions return that nobody follows, as those that tell a tensor's shape."""
+
 _OPTIMIZERS = f"{Path(torch.optim.__file__).parent}/"
 """Where functions are called from that take no part in a forward pass: recorded training takes half as long so."""
 
@@ -380,6 +385,8 @@ class _Mode(TorchFunctionMode):
         except KeyError:
             handler = watch.handler_for(func)
         result = func(*args, **kwargs) if handler is None else handler(func, args, kwargs)
+        if type(result) in _NO_TENSORS:
+            return result
         attention = watch.here.__dict__.pop("attention", None)
         for may_follow, follow in self._followers:
             if attention is not None or may_follow(func, args, kwargs):

@@ -102,6 +102,11 @@ class RunningModules:
             for hook in hooks:
                 hook.remove()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether any module runs in this thread."""
+        return bool(self._stack())
+
     def running(self) -> tuple[tuple[_Running, ...], int]:
         """What runs in this thread, for one that it starts: see ``go_on``."""
         return tuple(self._stack()), getattr(self._local, "forward", 0)

@@ -5,49 +5,64 @@ PyTorch as it is.
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 
+from mhaviz.observe.handlers import Done, Follow
 
-@dataclass
-class _Replaced:
+
+class _Replaced(NamedTuple):
     owner: Any
     name: str
     before: Any
     ours: Any
-    recordings: int = 1
 
 
 _lock = threading.RLock()
-_replaced: dict[tuple[int, str], _Replaced] = {}
-_followers: dict[tuple[int, str], list[Any]] = {}
+_held: dict[Hashable, tuple[int, ExitStack]] = {}
+_replaced: dict[Hashable, _Replaced] = {}
+_followers: dict[Hashable, list[Any]] = {}
 
 
 @contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace what ``owner`` has of this name by what ``make`` makes of it, until the last recording ends."""
-    key = id(owner), name
+def held_once(key: Hashable, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Hold what ``make`` gives until the last of several recordings lets it go."""
     with _lock:
-        if key in _replaced:
-            _replaced[key].recordings += 1
-        else:
-            before = getattr(owner, name)
-            one = _replaced[key] = _Replaced(owner, name, before, make(before))
-            setattr(owner, name, one.ours)
+        n, stack = _held.get(key, (0, ExitStack()))
+        if not n:
+            stack.enter_context(make())
+        _held[key] = n + 1, stack
     try:
         yield
     finally:
         with _lock:
-            one = _replaced[key]
-            one.recordings -= 1
-            if not one.recordings:
-                del _replaced[key]
-                if getattr(owner, name) is one.ours:  # else the program has replaced it, too
-                    setattr(owner, name, one.before)
+            n, stack = _held.pop(key)
+            if n > 1:
+                _held[key] = n - 1, stack
+            else:
+                stack.close()
+
+
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Replace what ``owner`` has of this name by what ``make`` makes of it, until the last recording ends."""
+    key = id(owner), name
+    return held_once(key, lambda: _replacement(key, owner, name, make))
+
+
+@contextmanager
+def _replacement(key: Hashable, owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    before = getattr(owner, name)
+    one = _replaced[key] = _Replaced(owner, name, before, make(before))
+    setattr(owner, name, one.ours)
+    try:
+        yield
+    finally:
+        del _replaced[key]
+        if getattr(owner, name) is one.ours:  # else the program has replaced it, too
+            setattr(owner, name, before)
 
 
 @contextmanager
@@ -60,6 +75,21 @@ def followed(owner: Any, name: str, make: Callable[[Any, list[Any]], Any], follo
             yield
         finally:
             followers.remove(follower)
+
+
+def calls_followed(owner: Any, name: str, follow: Follow) -> AbstractContextManager[None]:
+    """Let ``follow`` see each call of a function that ``owner`` has, once it has run."""
+    return followed(owner, name, _called, follow)
+
+
+def _called(func: Callable[..., Any], followers: list[Follow]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = func(*args, **kwargs)
+        for follow in list(followers):
+            follow(Done(func, args, kwargs, result))
+        return result
+
+    return run
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.observe.axes import Axis, Layout, Summed, cuts_along, origins_of
 from mhaviz.observe.descent import UNKNOWN, FixedRows, Sides, are_rows_fixed, why_none
-from mhaviz.observe.functions import COPIES, DROPOUTS, RESHAPES, VIEWS, axis_after, functions
+from mhaviz.observe.functions import COPIES, DROPOUTS, MULTIPLIES, RESHAPES, VIEWS, axis_after, functions
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.marks import Marks
@@ -336,7 +336,6 @@ _REORDERED = "reorders its keys or queries after the softmax, and it is not know
 
 _CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"
 
-MULTIPLIES = frozenset(functions("mul multiply"))
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))
