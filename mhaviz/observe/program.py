@@ -6,8 +6,8 @@ is by then. See https://docs.python.org/3/using/cmdline.html for what Python doe
 """
 
 import builtins
-import importlib.util
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -70,7 +70,7 @@ class Program:
         is_module: whether it is a module, as after ``python -m``.
 
     Raises:
-        MhavizError: there is no such program, or it cannot be read.
+        MhavizError: there is no such script, or it cannot be read.
         SyntaxError: it cannot be parsed.
     """
 
@@ -82,7 +82,6 @@ class Program:
         self._code: CodeType | None = None
         if is_module:
             self._folder = str(Path.cwd())
-            self._require_module()
         else:
             self._folder = self._find_script()
 
@@ -93,7 +92,7 @@ class Program:
         when this process ends.
 
         Raises:
-            MhavizError: a module that is not there, which its package had to be imported to know.
+            MhavizError: there is no such module.
         """
         process, threads = os.getpid(), threading.enumerate()
         _ended.append(self._main)
@@ -123,7 +122,7 @@ class Program:
         try:
             spec = PathFinder.find_spec("__main__", [absolute])
             if spec is not None and spec.loader is not None:
-                self._take(spec)
+                self._take(spec, spec.loader.get_code(spec.name))  # type: ignore[attr-defined]
                 return absolute
             if path.is_dir():
                 raise _NoProgramError(f"expected a script, or a folder with a __main__.py; {path} is a folder without")
@@ -143,37 +142,17 @@ class Program:
         self._main.__dict__["__cached__"] = None
         return str(Path(absolute).resolve().parent)
 
-    def _take(self, spec: ModuleSpec) -> None:
+    def _take(self, spec: ModuleSpec, code: CodeType) -> None:
         """Take the code of a module, and tell ``__main__`` where it is from."""
-        assert spec.loader is not None
-        self._code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
-        if self._code is None:
-            raise _NoProgramError(f"{spec.name} is not written in Python, and cannot be run as a program")
+        self._code = code
         self._main.__loader__, self._main.__package__, self._main.__spec__ = spec.loader, spec.parent, spec
         self._main.__file__ = spec.origin
         self._main.__dict__["__cached__"] = spec.cached
 
-    def _require_module(self) -> None:
-        """Find out whether there is the module, as far as nothing has to be imported for that."""
-        first = self.name.partition(".")[0]
-        advice = _module_advice(self.name)
-        if not self.name or self.name.startswith(".") or first == "__main__":
-            raise _NoProgramError(f"expected the name of a module, such as package.module, got {self.name!r:.60}")
-        with self._in_place():
-            spec = _spec_of(first, advice)
-            if self.name == first and spec.submodule_search_locations is None:
-                self._take(spec)
-
     def _find_module(self) -> None:
         """Find the code of a module, whose packages are imported for that: an error of theirs is the program's."""
-        if self._code is None:
-            advice = _module_advice(self.name)
-            spec = _spec_of(self.name, advice)
-            if spec.submodule_search_locations is not None:
-                spec = _spec_of(f"{self.name}.__main__", "; a package runs by its __main__.py")
-            if spec.loader is None:
-                raise _NoProgramError(f"{self.name} is a folder without Python code; name a module in it")
-            self._take(spec)
+        _, spec, code = runpy._get_module_details(self.name, _NoProgramError)  # type: ignore[attr-defined]
+        self._take(spec, code)
         sys.argv[0] = self._main.__file__ or sys.argv[0]
 
     @contextmanager
@@ -310,30 +289,6 @@ def _begins_with_own_folder() -> bool:
     script = file is not None and getattr(main, "__spec__", None) is None
     own = Path(file).resolve().parent if script and file else Path.cwd()
     return bool(sys.path) and (sys.path[0] == "" or Path(sys.path[0]) == own)
-
-
-def _spec_of(name: str, advice: str) -> ModuleSpec:
-    """Where a module is. What its packages raise is the program's own error; one that is not there is ours to tell."""
-    package = name.rpartition(".")[0]
-    if package:
-        try:
-            __import__(package)
-        except ImportError as error:
-            if error.name is None or not f"{package}.".startswith(f"{error.name}."):
-                raise
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, AttributeError, TypeError, ValueError):
-        spec = None
-    if spec is None:
-        raise _NoProgramError(f"there is no module {shortened(name)}{advice}")
-    return spec
-
-
-def _module_advice(name: str) -> str:
-    if name.endswith(".py"):
-        return f"; leave out -m to run a script, or leave out .py: -m {shortened(name[:-3].replace('/', '.'))}"
-    return ""
 
 
 def _forget_ours(error: BaseException, seen: set[int]) -> None:
