@@ -43,41 +43,26 @@ if TYPE_CHECKING:
     from mhaviz.layer.tokens import tokenize as tokenize
     from mhaviz.views.figure.display import display_attention as display_attention
 
-_HOMES = {
-    "ArgumentError": "errors",
-    "Corpus": "corpus.corpus",
-    "Embeddings": "layer.embedding",
-    "LoadedModel": "api.loaded",
-    "MhavizError": "errors",
-    "MultiHeadAttention": "layer.attention",
-    "Needle": "inputs.probes",
-    "PositionalEncoding": "layer.embedding",
-    "RandomRepeats": "inputs.probes",
-    "Recording": "api.recording",
-    "ablate": "api.studies",
-    "attend": "api.studies",
-    "attention_map": "attention.map",
-    "compare_implementations": "api.random_layer",
-    "compare_projections": "api.random_layer",
-    "compare_scaling": "api.studies",
-    "complexity": "api.random_layer",
-    "diff": "api.saved_maps",
-    "diff_models": "api.corpus_difference",
-    "display_attention": "views.figure.display",
-    "embeddings": "api.studies",
-    "evaluate": "api.evaluation",
-    "explain": "api.studies",
-    "head_statistics": "api.studies",
-    "load": "api.loaded",
-    "masks": "api.studies",
-    "matrices": "api.studies",
-    "merge": "corpus.merging",
-    "read": "api.saved_maps",
-    "record": "api.recording",
-    "sinusoids": "api.studies",
-    "tokenize": "layer.tokens",
-    "trace_shapes": "api.studies",
+_NAMES = {
+    "api.corpus_difference": "diff_models",
+    "api.evaluation": "evaluate",
+    "api.loaded": "LoadedModel load",
+    "api.random_layer": "compare_implementations compare_projections complexity",
+    "api.recording": "Recording record",
+    "api.saved_maps": "diff read",
+    "api.studies": "ablate attend compare_scaling embeddings explain head_statistics masks matrices sinusoids "
+    "trace_shapes",
+    "attention.map": "attention_map",
+    "corpus.corpus": "Corpus",
+    "corpus.merging": "merge",
+    "errors": "ArgumentError MhavizError",
+    "inputs.probes": "Needle RandomRepeats",
+    "layer.attention": "MultiHeadAttention",
+    "layer.embedding": "Embeddings PositionalEncoding",
+    "layer.tokens": "tokenize",
+    "views.figure.display": "display_attention",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = ["__version__", *_HOMES]
 

@@ -75,15 +75,8 @@ def counted(number: int) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Somebody else's error in one line, without its traceback.
-
-    Python's own advice on digits and depth is for programmers, and a KeyError says no more than the key.
-    """
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+    """Somebody else's error in one line, without its traceback; a KeyError says no more than the key."""
     text = " ".join(str(error).split())
-    if "set_int_max_str_digits" in text:
-        return "a number in it has thousands of digits"
     if not text:
         return type(error).__name__
     if isinstance(error, KeyError):

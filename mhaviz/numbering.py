@@ -14,7 +14,7 @@ def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str
 
     Args:
         what: they are: "head".
-        owner: has them: "the model".
+        owner: has them: "the model has".
 
     Raises:
         ArgumentError: one is not there, or none is named.
@@ -26,22 +26,11 @@ def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str
         numbers = tuple(dict.fromkeys(map(operator.index, several)))  # numpy's whole numbers, too
     except TypeError:
         raise ArgumentError(f"{parameter(what)}: expected a whole number, or several, got {quoted(wanted)}") from None
-    if not numbers:
-        raise ArgumentError(
-            f"{parameter(what)}: expected at least one {what}, got none; {owner} {_has(owner)} "
-            f"{listed_numbers(what, there)}"
-        )
-    missing = [number for number in numbers if number not in there]
-    if missing:
-        raise ArgumentError(
-            f"{parameter(what)}: there is no {what} {counted(missing[0])}; {owner} {_has(owner)} "
-            f"{listed_numbers(what, there)}"
-        )
+    missing = [f"there is no {what} {counted(number)}" for number in numbers if number not in there]
+    if missing or not numbers:
+        wrong = missing[0] if missing else f"expected at least one {what}, got none"
+        raise ArgumentError(f"{parameter(what)}: {wrong}; {owner} {listed_numbers(what, there)}")
     return numbers
-
-
-def _has(owner: str) -> str:
-    return "have" if owner.endswith("s") else "has"
 
 
 def listed_numbers(what: str, there: Sequence[int]) -> str:

@@ -1,14 +1,12 @@
 """Which of several processes this is, that ``torchrun`` or a scheduler has started to do one thing together."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from mhaviz.errors import MhavizError, as_one_line, reason
+from mhaviz.errors import as_one_line
 
 if TYPE_CHECKING:
     from torch import distributed
@@ -88,7 +86,7 @@ def gathered(own: _T) -> list[_T] | None:
         return [own]
     group = connect()
     found: list[_T] | None = [own] * process.count if process.is_first else None
-    with _with_others():
+    with as_one_line("another process has ended"):
         distributed.gather_object(own, found, group=group)
         distributed.barrier(group)  # nobody ends before the first has all
     return found
@@ -99,16 +97,8 @@ def wait_for_others() -> None:
     from torch import distributed
 
     group = connect()
-    with _with_others():
+    with as_one_line("another process has ended"):
         distributed.barrier(group)
-
-
-@contextmanager
-def _with_others() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:  # gloo's
-        raise MhavizError(f"another process has ended ({reason(error)})") from error
 
 
 @cache
@@ -125,10 +115,8 @@ def connect() -> "distributed.ProcessGroup":
     """
     from torch import distributed
 
-    try:
+    with as_one_line("cannot reach the other processes", "start them with torchrun"):
         if not distributed.is_initialized():
             distributed.init_process_group()
         group: distributed.ProcessGroup = distributed.new_group(backend="gloo", timeout=_PATIENCE)
         return group
-    except (RuntimeError, ValueError) as error:
-        raise MhavizError(f"cannot reach the other processes ({reason(error)}); start them with torchrun") from error

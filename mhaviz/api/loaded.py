@@ -562,7 +562,7 @@ class LoadedModel:
         whole = self._whole.writing(generate) if generate else self._whole
         if layer is None and kind is None:
             return whole
-        layers = None if layer is None else require_numbers("layer", layer, self.layers, "the model")
+        layers = None if layer is None else require_numbers("layer", layer, self.layers, "the model has")
         return whole.select(layers, kind)
 
     def _usually(self, **options: Any) -> "LoadedModel":
@@ -608,7 +608,7 @@ def _is_in_one_run(model: Model, inputs: Inputs) -> bool:
 
 def _heads_of(model: Model, head: Numbers) -> tuple[int, ...]:
     """The heads that are wanted. Raises ArgumentError if the model lacks one."""
-    return require_numbers("head", head, range(model.n_heads), "the layer")
+    return require_numbers("head", head, range(model.n_heads), "the layer has")
 
 
 def _verified(

@@ -70,18 +70,12 @@ class Given:
             raise ArgumentError(f"{parameter(instead[0])} takes the place of a sentence; leave out one of them")
         if instead and self.pair is not None:
             raise ArgumentError(f"{parameter('pair')} goes with a sentence, got {parameter(instead[0])}; leave out one")
-        if self.pair is not None and not isinstance(self.pair, str):
-            raise ArgumentError(f"{parameter('pair')}: expected a text, got {type(self.pair).__name__}")
         if self.pair is not None and len(self.sentences) != 1:
             raise ArgumentError(f"{parameter('pair')} goes with one sentence, got {len(self.sentences)}")
         if self.pair is not None and not self.pair.strip():
             raise ArgumentError(f"{parameter('pair')}: expected a text, got an empty one")
         if self.target is not None and self.ids is not None and len(self.ids) > 1:
             raise ArgumentError(f"a target goes with one sequence of ids, got {len(self.ids)}; give one of them")
-        for name in ("source_language", "target_language"):
-            code = getattr(self, name)
-            if code is not None and not (isinstance(code, str) and code):
-                raise ArgumentError(f"{parameter(name)}: expected a code such as eng_Latn, got {quoted(code)}")
 
     @classmethod
     def of(

@@ -284,11 +284,11 @@ class Attention(Result):
         Raises:
             ArgumentError: there is no such layer, or no such head in any of its maps.
         """
-        layers = require_numbers("layer", layer, sorted({m.layer for m in self.maps}), "the maps")
+        layers = require_numbers("layer", layer, sorted({m.layer for m in self.maps}), "the maps have")
         maps = tuple(m for m in self.maps if m.layer in layers)
         if head is None:
             return replace(self, maps=maps)
-        heads = require_numbers("head", head, sorted({number for m in maps for number in m.heads}), "the maps")
+        heads = require_numbers("head", head, sorted({number for m in maps for number in m.heads}), "the maps have")
         chosen = [(m, tuple(number for number in heads if number in m.heads)) for m in maps]
         return replace(self, maps=tuple(m if m.heads == those else m.select(those) for m, those in chosen if those))
 

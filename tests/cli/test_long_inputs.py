@@ -326,9 +326,3 @@ def test_many_heads_have_the_cells_of_the_largest_picture(monkeypatch):
     assert planned(asked, 512, 12 * 12, cpu, in_cells=True) is None
     assert planned(asked, 60, 32 * 32, cpu, in_cells=True) is None
     assert planned(asked, 512, 300 * 100, cpu, in_cells=True).size == 32
-
-
-def test_the_size_of_a_long_csv_is_said_before_it_is_written(mhaviz, tmp_path, monkeypatch):
-    monkeypatch.setattr("mhaviz.cli.shared.delivery._MANY_LINES", 71)
-    result = mhaviz("heatmap", "a b c", "-o", str(tmp_path / "x.csv"))
-    assert (result.status, "the CSV has 72 lines, about 4.5 KiB; Ctrl-C stops it" in result.err) == (0, True)

@@ -1,18 +1,16 @@
 """mhaviz compare-implementations"""
 
-from typing import Annotated, Any
-
 from mhaviz.cli.command import asked
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, lengths_option
+from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
 
 
 def compare_implementations(
     sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
-    lengths: Annotated[Any, lengths_option("16,32,64,128,256,512,1024,2048")] = None,
+    lengths: Lengths = "16,32,64,128,256,512,1024,2048",
 ) -> None:
     """Compute the same attention in five ways, from a loop over queries and keys to a fused kernel.
 
@@ -28,9 +26,8 @@ def compare_implementations(
 
     from mhaviz.api import random_layer
 
-    chosen = {"lengths": lengths} if lengths else {}
     with progress(delivery.quiet) as on_progress:
         comparison = random_layer.compare_implementations(
-            **asked(sizes), **vars(bench), **chosen, on_progress=on_progress
+            lengths, **asked(sizes), **vars(bench), on_progress=on_progress
         )
     delivery.deliver(comparison)

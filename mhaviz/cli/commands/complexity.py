@@ -1,18 +1,16 @@
 """mhaviz complexity"""
 
-from typing import Annotated, Any
-
 from mhaviz.cli.command import asked
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, lengths_option
+from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
 
 
 def complexity(
     sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
-    lengths: Annotated[Any, lengths_option("64,128,256,512,1024,2048,4096")] = None,
+    lengths: Lengths = "64,128,256,512,1024,2048,4096",
 ) -> None:
     """Count what attention costs, N²·d_model + N·d_model², and measure it.
 
@@ -29,7 +27,6 @@ def complexity(
 
     from mhaviz.api import random_layer
 
-    chosen = {"lengths": lengths} if lengths else {}
     with progress(delivery.quiet) as on_progress:
-        measured = random_layer.complexity(**asked(sizes), **vars(bench), **chosen, on_progress=on_progress)
+        measured = random_layer.complexity(lengths, **asked(sizes), **vars(bench), on_progress=on_progress)
     delivery.deliver(measured)

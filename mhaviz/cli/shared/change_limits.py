@@ -19,8 +19,6 @@ Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 _Measured = tuple[float, str]
 """A divergence in bits, and what it is of."""
 
-_MOST_FLAWS = 3  # that are told one by one
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LimitOptions:
@@ -46,10 +44,9 @@ class LimitOptions:
 def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:
     """Which heads have no divergence, and why."""
     flawed = [head for head in difference.ranking if head.flaw]
-    for head in flawed[:_MOST_FLAWS]:
-        yield _flaw_text(head, sides)
-    if len(flawed) > _MOST_FLAWS:
-        yield f"{len(flawed) - _MOST_FLAWS:,} more heads have no divergence, as some of their rows do not sum to 1"
+    if flawed:
+        more = f"; {len(flawed) - 1:,} more heads have none, either" if len(flawed) > 1 else ""
+        yield f"{_flaw_text(flawed[0], sides)}{more}"
 
 
 def _flaw_text(head: "HeadDifference", sides: Sides) -> str:

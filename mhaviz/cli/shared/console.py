@@ -3,9 +3,9 @@
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from mhaviz.errors import MhavizError
@@ -14,10 +14,10 @@ from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.progress import ProgressColumn
 
 
 _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: of a path, and of what anybody reads
-_PATIENCE = 2.0  # seconds; what is done by then needs no word
 
 
 _OTHER_NAMES = {
@@ -93,23 +93,11 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
 
     ``time_left``: say how long it will take, for work that is even.
     """
-    if quiet or not sys.stderr.isatty() or not this_process().is_first:
-        yield lambda done, what: None
-        return
+    from rich.progress import TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.table import Column
-
-    from mhaviz.views.terminal.safe_console import SafeConsole
-
-    columns = [BarColumn(20), TaskProgressColumn()]
-    columns += [TimeRemainingColumn(), TextColumn("left")] if time_left else []
-    # What is too long for the terminal is cut at the end of the words, not everywhere.
-    rest = Column(no_wrap=True, overflow="crop", ratio=1)
-    columns += [TextColumn("{task.description}", markup=False, table_column=rest)]
-    with Progress(*columns, console=SafeConsole(stderr=True), transient=True, expand=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda done, what: bar.update(task, completed=done, description=what)
+    left = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
+    with _bar(quiet, "", 1.0, TaskProgressColumn(), *left) as update:
+        yield lambda done, what: update(completed=done, description=what)
 
 
 @contextmanager
@@ -121,29 +109,27 @@ def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
 
 @contextmanager
 def working(what: str, quiet: bool = False) -> Iterator[None]:
-    """Say what is being done, and for how long already, while work that cannot be counted takes more than a moment."""
+    """Say what is being done, and for how long already, while work that cannot be counted goes on."""
+    from rich.progress import TimeElapsedColumn
+
+    with _bar(quiet, what, None, TimeElapsedColumn()):
+        yield
+
+
+@contextmanager
+def _bar(quiet: bool, what: str, total: float | None, *columns: "ProgressColumn") -> Iterator[Callable[..., None]]:
+    """A bar on a terminal, with what it says of its task; it is called with what has changed."""
     if quiet or not sys.stderr.isatty() or not this_process().is_first:
-        yield
-        return
-    done = threading.Event()
-    thread = threading.Thread(target=_show_until, args=(done, what), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def _show_until(done: threading.Event, what: str) -> None:
-    if done.wait(_PATIENCE):
+        yield lambda **changed: None
         return
 
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
 
     from mhaviz.views.terminal.safe_console import SafeConsole
 
-    columns = BarColumn(20), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
-        bar.add_task(what, total=None)
-        done.wait()
+    # What is too long for the terminal is cut at the end of the words, not everywhere.
+    rest = Column(no_wrap=True, overflow="crop", ratio=1)
+    shown = [BarColumn(20), *columns, TextColumn("{task.description}", markup=False, table_column=rest)]
+    with Progress(*shown, console=SafeConsole(stderr=True), transient=True, expand=True) as bar:
+        yield partial(bar.update, bar.add_task(what, total=total))

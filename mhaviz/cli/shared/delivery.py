@@ -13,7 +13,6 @@ from mhaviz.cli.shared.console import print_view, printing, say, working
 from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import FIGURE_SUFFIXES, RESULT_SUFFIXES
 from mhaviz.processes import this_process
-from mhaviz.units import readable_bytes
 from mhaviz.views.formats import check_outputs, save_all
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST_MAPS = 4_000
 """No more of them are drawn; a picture has room for fewer, and says so."""
-_MANY_LINES = 10**7  # which take some ten seconds to write
-_CSV_LINE = 64  # bytes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,13 +84,10 @@ class Delivery:
         """
         if not this_process().is_first:
             return
-        maps = getattr(result, "maps", ())
-        self.require_drawable(len(maps))
+        self.require_drawable(len(getattr(result, "maps", ())))
         from mhaviz.views.showing import fitted_style, view_of
 
         style = style or fitted_style(result)
-        if ".csv" in self.suffixes and (lines := sum(m.weights.size for m in maps)) > _MANY_LINES:
-            self.tell(f"the CSV has {lines:,} lines, about {readable_bytes(_CSV_LINE * lines)}; Ctrl-C stops it")
         with self.working("writing"):
             notices = save_all(self.paths, result, style, **details)
         saved = [f"saved {path}" for path in self.paths]

@@ -8,14 +8,14 @@ import typer
 from mhaviz.cli.shared.models import DModel, NHeads, PlainDevice, Seed
 from mhaviz.cli.shared.parsing import parsed, wholes
 
-
-def lengths_option(usual: str) -> Any:
-    """The option for the lengths that are measured."""
-    return typer.Option(
+Lengths = Annotated[
+    Any,
+    typer.Option(
         metavar="N,N,…",
         parser=parsed(wholes, "numbers of tokens such as 16,64,256"),
-        help=f"Lengths of the inputs, in tokens. \\[default: {usual}]",
-    )
+        help="Lengths of the inputs, in tokens.",
+    ),
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
