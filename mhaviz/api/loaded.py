@@ -60,7 +60,6 @@ def load(
     tokenizer: "PreTrainedTokenizerBase | None" = None,
     *,
     device: str = "auto",
-    writes: bool = False,
     predicts: bool = False,
     on_notice: Notice = lambda notice: None,
     d_model: int | None = None,
@@ -84,8 +83,7 @@ def load(
             transformers, a hub id; or a model of transformers that is in memory, with its ``tokenizer``.
         tokenizer: of a model that is in memory.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps"; a model that is in memory stays where it is.
-        writes: load what writing text needs. Otherwise reloaded on first use.
-        predicts: load what predicting tokens needs. Otherwise reloaded by ``ablate``.
+        predicts: load what predicting and writing tokens needs, if it is there. Otherwise reloaded on first use.
         on_notice: is told, in a line, what has been assumed.
         d_model: of random weights.
         n_heads, seed, causal: of random weights, and of a file of parameters.
@@ -108,31 +106,25 @@ def load(
 
         if options:
             raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")
-        return LoadedModel(lambda *_: model_in_memory(model, tokenizer), writes, predicts=True)
+        return LoadedModel(lambda predicts: model_in_memory(model, tokenizer), predicts=True)
     if tokenizer is not None:
         raise ArgumentError(f"{parameter('tokenizer')} goes with a model that is in memory; a folder brings its own")
 
-    def make(writes: bool, predicts: bool) -> Model:
-        return load_model(str(model), device, writes, on_notice, predicts, **options)
+    def make(predicts: bool) -> Model:
+        return load_model(str(model), device, predicts, on_notice, **options)
 
-    return LoadedModel(make, writes, predicts, options)
+    return LoadedModel(make, predicts, options)
 
 
 class LoadedModel:
     """A model, as ``mhaviz.load`` returns it.
 
-    ``make``: loads it, with what writing text and predicting tokens need. ``said``: the options that a user has given.
+    ``make``: loads it, and what predicts tokens if that is asked for. ``said``: the options that a user has given.
     """
 
-    def __init__(
-        self,
-        make: Callable[[bool, bool], Model],
-        writes: bool = False,
-        predicts: bool = False,
-        said: Collection[str] = (),
-    ) -> None:
-        self._make, self._writes, self._predicts, self._said = make, writes, predicts or writes, frozenset(said)
-        self._whole = make(writes, predicts)
+    def __init__(self, make: Callable[[bool], Model], predicts: bool = False, said: Collection[str] = ()) -> None:
+        self._make, self._predicts, self._said = make, predicts, frozenset(said)
+        self._whole = make(predicts)
 
     def __repr__(self) -> str:
         sites = self._whole.all_sites
@@ -536,8 +528,7 @@ class LoadedModel:
             ArgumentError: the model has no such head, or its heads cannot be zeroed; a bootstrap that cannot be.
             MhavizError: it can read none of the texts; NaN or infinity.
         """
-        if not self._predicts:
-            self._whole, self._predicts = self._make(self._writes, True), True
+        self._require_predicting()
         model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
         return ablation(model, texts, heads, Bootstrap(replicates, seed), on_notice, on_progress, probe)
@@ -555,10 +546,15 @@ class LoadedModel:
             )
         return model
 
+    def _require_predicting(self) -> None:
+        """Load what predicts tokens, unless it is there."""
+        if not self._predicts:
+            self._whole, self._predicts = self._make(True), True
+
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """The model, of which these attentions are looked at."""
-        if generate and self._whole.can_write and not self._writes:
-            self._whole, self._writes, self._predicts = self._make(True, False), True, True
+        if generate and self._whole.can_write:
+            self._require_predicting()
         whole = self._whole.writing(generate) if generate else self._whole
         if layer is None and kind is None:
             return whole
@@ -571,7 +567,7 @@ class LoadedModel:
         if not isinstance(self._whole, SingleLayer) or not unsaid:
             return self
         layer: Any = replace(self._whole, **unsaid)
-        return LoadedModel(lambda writes, predicts: layer, said=self._said)
+        return LoadedModel(lambda predicts: layer, said=self._said)
 
     def _or_example(self, sentences: Sequence[str], given: Given, **sizes: int) -> "tuple[LoadedModel, Given]":
         """The model and what it reads: a layer with random weights that is given nothing reads these sentences."""

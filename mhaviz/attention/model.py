@@ -171,7 +171,7 @@ class Model(ABC):
 
     Attributes:
         layers, kind: the attentions that are looked at; None: all.
-        can_write: whether it may go on writing a text, if it has been loaded for that.
+        can_write: whether it may go on writing a text, if it has been loaded with what predicts.
         norms: whether calls know the norms of their values.
         device_name: see ``resolve_device``.
         seed: of what it draws.

@@ -35,8 +35,8 @@ class ModelKind:
 
     Attributes:
         called: what messages call such a model.
-        load: imports what the kind needs, and makes the model of its name, its device, whether it must write and
-            predict, who is told what was assumed, and the options given.
+        load: imports what the kind needs, and makes the model of its name, its device, whether it must predict, who is
+            told what was assumed, and the options given.
         options: what may be asked of it beside its device; it brings all else with it.
         name: names a model of this kind, unless there is a file of that name; "random" always does.
         expected, is_of_kind: of kinds that are files or folders: what messages call them, and whether there is one of
@@ -88,7 +88,6 @@ def _has_parameters(name: str) -> bool:
 def _load_parameters(
     name: str,
     device: str,
-    writes: bool,
     predicts: bool,
     on_notice: Notice,
     prefix: str | None = None,
@@ -137,7 +136,6 @@ def require_transformers(what: str) -> None:
 def _load_transformers(
     name: str,
     device: str,
-    writes: bool,
     predicts: bool,
     on_notice: Notice,
     revision: str | None = None,
@@ -167,7 +165,7 @@ def _load_transformers(
     from mhaviz.models.transformers.spread import Spread
 
     spread = Spread.of(device_map or "auto", max_memory) if is_spread else None
-    loaded = load_checkpoint(name, where, dtype, writes, predicts, folder, spread, process.count, on_notice)
+    loaded = load_checkpoint(name, where, dtype, predicts, folder, spread, process.count, on_notice)
     for remark in loaded.remarks:
         on_notice(remark)
     with silence(1, 2):
@@ -227,9 +225,8 @@ def kind_of(name: str) -> ModelKind:
 def load_model(
     name: str,
     device: str = "auto",
-    writes: bool = False,
-    on_notice: Notice = lambda notice: None,
     predicts: bool = False,
+    on_notice: Notice = lambda notice: None,
     **asked: Any,
 ) -> "Model":
     """The model of this name.
@@ -238,9 +235,8 @@ def load_model(
         name: "random", "translation", a file saved by mhaviz train, a file with the parameters of an attention
             (.safetensors, or of torch.save), a folder of transformers, or a hub id.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        writes: whether it must be able to continue a text.
-        on_notice: is called with a line about what has been assumed.
         predicts: with what predicts tokens, of a model of transformers whose files have that.
+        on_notice: is called with a line about what has been assumed.
         asked: options of its kind; see ``KINDS``. None: as usual.
 
     Raises:
@@ -253,4 +249,4 @@ def load_model(
         if key not in kind.options:
             owners = " or ".join(other.called for other in KINDS if key in other.options)
             raise ArgumentError(f"{parameter(key)} is for {owners}; {shortened(name)} is {kind.called}")
-    return kind.load(name, device, writes, predicts, on_notice, **given)
+    return kind.load(name, device, predicts, on_notice, **given)

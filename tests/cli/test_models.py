@@ -309,7 +309,7 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--dtype", "int8"], 2, "--dtype: expected auto, float32, bfloat16, float16, float64, got 'int8'"),
         (["--kind", "cross"], 2, "--kind: expected a kind of attention that"),
         (["--generate", "-1"], 2, "--generate: Input should be greater than or equal to 0"),
-        (["--generate", "3"], 1, "random, and so would what it writes; leave out --generate"),
+        (["--generate", "3"], 2, "sees later tokens, so that it cannot write; leave it out"),
         (["--target", "a b"], 2, "--target is for an encoder with a decoder"),
         (["--d-model", "8"], 2, "--d-model is for a layer with random weights; "),
         (["--show", "rollout", "--head", "1"], 2, "a rollout goes through all heads; leave out --head"),

@@ -110,7 +110,7 @@ class ModelOptions:
         return load(
             name,
             on_notice=on_notice,
-            writes=given.generate > 0,
+            predicts=given.generate > 0,
             dtype=self.dtype,
             tensor_parallel=shares or None,
             **part,

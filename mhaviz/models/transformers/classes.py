@@ -15,17 +15,16 @@ from transformers import (
 from mhaviz.errors import MhavizError
 
 
-def usual_class(config: PreTrainedConfig, name: str, writes: bool) -> type[PreTrainedModel]:
-    """The class that writes text; or the model without what stands on top, an encoder with its decoder and their top.
+def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
+    """The model without what stands on top; of an encoder with a decoder, with their top.
 
     Raises MhavizError if there is none.
     """
-    first = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM if writes else AutoModel
-    found = _classes(first, config) or (() if writes else _classes(AutoModel, config))
+    found = _classes(AutoModelForSeq2SeqLM, config) if config.is_encoder_decoder else ()
+    found = found or _classes(AutoModel, config)
     if not found:
-        which = "model that writes text" if writes else "model"
-        raise MhavizError(f"{name}: transformers has no {which} of the type {config.model_type}")
-    encoders = () if writes else _classes(AutoModelForTextEncoding, config)  # such as T5EncoderModel
+        raise MhavizError(f"{name}: transformers has no model of the type {config.model_type}")
+    encoders = _classes(AutoModelForTextEncoding, config)  # such as T5EncoderModel
     named = config.architectures or ()
     return next((kind for kind in (*encoders, *found) if kind.__name__ in named), found[0])
 

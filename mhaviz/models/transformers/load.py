@@ -167,7 +167,6 @@ def load_checkpoint(
     name: str,
     device: torch.device,
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
-    writes: bool = False,
     predicts: bool = False,
     folder: Path | None = None,
     spread: Spread | None = None,
@@ -180,7 +179,6 @@ def load_checkpoint(
         name: which model; see ``find_folder``.
         device: where it will run.
         dtype: of its numbers; see ``DTYPES``.
-        writes: whether it must be able to continue a text.
         predicts: with what predicts tokens, next or masked ones, if its files have that.
         folder: where it is, if that has been found out.
         spread: how it is spread over several devices; None: it is on ``device``.
@@ -188,7 +186,7 @@ def load_checkpoint(
         on_notice: is told the memory that a large model takes, before it is loaded.
 
     Raises:
-        ArgumentError: an unknown dtype, a model that cannot write.
+        ArgumentError: an unknown dtype.
         MhavizError: there is no such model, it cannot be read, or does not fit into memory.
     """
     if dtype not in DTYPES:
@@ -203,9 +201,8 @@ def load_checkpoint(
         config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
         config.return_dict = True  # transformers itself goes by it
         tokenizer = _tokenizer(folder, name)
-        kind = usual = usual_class(config, name, writes)
-        if predicts and not writes:
-            kind = predicting_class(config) or usual
+        usual = usual_class(config, name)
+        kind = (predicting_class(config) or usual) if predicts else usual
         attention = attention_functions.SDPA if kind._supports_sdpa else attention_functions.EAGER
         there = replace(there, is_packed=_is_quantised(config, name))
         needed = there.bytes_of(sizes.require_model(kind, config, attention, there, name), config.dtype, dtype)
@@ -215,7 +212,7 @@ def load_checkpoint(
         model, missing = _model(kind, folder, name, options, spread, processes)
         if kind is not usual and any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
             model, missing = _model(usual, folder, name, options, spread, processes)
-        _require_weights(model, missing, name, writes)
+        _require_weights(model, missing, name)
         if spread is None and processes == 1:
             nn.Module.to(model, device)
         return Loaded(
@@ -289,12 +286,10 @@ def _model(
     return model, sorted(loading["missing_keys"])
 
 
-def _require_weights(model: PreTrainedModel, missing: list[str], name: str, writes: bool) -> None:
+def _require_weights(model: PreTrainedModel, missing: list[str], name: str) -> None:
     """Raise MhavizError if parameters that matter are random."""
-    lacking = missing if writes else [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]
-    if lacking:
-        advice = f", and so would what it writes; leave out {parameter('generate')}" if writes else ""
+    if lacking := [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]:
         raise MhavizError(
             f"{name}: expected weights for all {len(model.state_dict())} parameters of {type(model).__name__}, got "
-            f"none for {len(lacking)} of them, such as {lacking[0]}; they would be random{advice}"
+            f"none for {len(lacking)} of them, such as {lacking[0]}; they would be random"
         )

@@ -59,9 +59,10 @@ class TransformersModel(CorpusModel):
 
     def __post_init__(self) -> None:
         self.texts.languages.require_known(self.loaded.tokenizer, self.loaded.name)
-        if self.texts.generate and self._kinds == ("self",):
+        if self.texts.generate and (self._kinds == ("self",) or not self.loaded.model.can_generate()):
+            why = "sees later tokens" if self._kinds == ("self",) else "has no weights of what predicts tokens"
             raise ArgumentError(
-                f"{parameter('generate')}: {self.loaded.name} sees later tokens, so that it cannot write; leave it out"
+                f"{parameter('generate')}: {self.loaded.name} {why}, so that it cannot write; leave it out"
             )
 
     @classmethod

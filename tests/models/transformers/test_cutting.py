@@ -183,7 +183,7 @@ def test_pieces_of_what_an_encoder_reads_beside_a_decoder():
     sizes.max_position_embeddings = 12
     words = FAMILIES["bart"][2]()
     model = hf.BartForConditionalGeneration(sizes).eval()
-    loaded = mhaviz.load(model, words, writes=True)
+    loaded = mhaviz.load(model, words, predicts=True)
     found = {heads.kind: heads for heads in loaded.head_statistics([LONG, "the cat"]).kinds}
     length = sum(len(words(text)["input_ids"]) for text in (LONG, "the cat"))
     assert (found["self"].sentences, found["self"].queries) == (2, length)

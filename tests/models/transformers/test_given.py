@@ -305,7 +305,7 @@ def many_languages(request):
 def test_languages_are_those_that_are_asked_for(many_languages):
     """Beside transformers' own way: the tokenizer's languages, and a first token that is forced."""
     model, words, source, target = many_languages
-    loaded = mhaviz.load(model, words, writes=True)
+    loaded = mhaviz.load(model, words, predicts=True)
     before = words("the cat")["input_ids"]
     (text,) = loaded._whole.read(Given(("the cat",), source_language=target, target_language=source)).texts
     assert words("the cat")["input_ids"] == before, "the tokenizer is as it was"

@@ -58,4 +58,4 @@ def test_a_model_is_loaded_again_to_predict(tmp_path):
     assert "GPT2Model" in str(loaded.head_statistics("the cat").source)
     assert loaded.ablate("the cat").prediction == "next token"
     assert mhaviz.ablate(tmp_path / "model", ["the cat"], head=0).prediction == "next token"
-    assert mhaviz.load(tmp_path / "model", writes=True).ablate("the cat").prediction == "next token"
+    assert mhaviz.load(tmp_path / "model", predicts=True).ablate("the cat").prediction == "next token"

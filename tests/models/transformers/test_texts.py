@@ -34,7 +34,7 @@ def writer(model_folder):
     """GPT-2 with what writes text."""
     from mhaviz.models.transformers.load import load_checkpoint
 
-    return load_checkpoint(str(model_folder("gpt2")), torch.device("cpu"), writes=True)
+    return load_checkpoint(str(model_folder("gpt2")), torch.device("cpu"), predicts=True)
 
 
 @pytest.fixture
