@@ -124,15 +124,11 @@ def _own_maps(path: Path) -> Attention | None:
 
 def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
     """The maps of a document, each with the weights that ``weights_of`` has of its name and description."""
-    if isinstance(document, dict) and "checkpoint" in document:
-        raise MhavizError(f"{path} is a checkpoint, not maps; mhaviz heatmap draws the maps of a checkpoint")
     if not isinstance(document, dict) or "mhaviz" not in document:
         raise MhavizError(f"{path} was not saved by mhaviz; of other tools .npy, .npz, .safetensors or .pt can be read")
-    if "study" in document:
-        raise MhavizError(f"{path} is a part of a corpus, not maps; mhaviz merge shows it")
     described = document.get("maps")
     if not isinstance(described, list) or not all(isinstance(one, dict) for one in described) or not described:
-        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap")
+        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap. mhaviz merge shows parts")
     return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
@@ -24,7 +23,6 @@ OLDEST_TRANSFORMERS = (5, 15)
 """As in pyproject.toml: what is imported from transformers has been there since."""
 
 _OF_PARAMETERS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-_USUAL_HEADS = 8
 
 Notice = Callable[[str], None]
 
@@ -108,11 +106,8 @@ def _load_parameters(
     saved = read_attention(Path(name), prefix)
     inputs = None if input is None else read_inputs(Path(input), input_name)
     if n_heads is None:
-        on_notice(
-            f"parameters do not tell how many heads they are for; took {_USUAL_HEADS}, see {parameter('n_heads')}"
-        )
-    heads = _USUAL_HEADS if n_heads is None else n_heads
-    return SavedLayer(saved, heads, inputs, n_heads is None, seed=seed or 0, device_name=device, causal=causal)
+        raise ArgumentError(f"parameters do not tell how many heads they are for; say it by {parameter('n_heads')}")
+    return SavedLayer(saved, n_heads, inputs, seed=seed or 0, device_name=device, causal=causal)
 
 
 def _is_transformers(name: str) -> bool:
@@ -145,13 +140,7 @@ def _load_transformers(
     tensor_parallel: bool = False,
 ) -> "Model":
     require_transformers(name)
-    try:
-        folder = find_folder(name, revision)  # before all that takes seconds to load
-    except MhavizError as error:
-        near = get_close_matches(name, [kind.name for kind in KINDS if kind.name], 1)
-        if not near:
-            raise
-        raise MhavizError(f"there is no model {shortened(name)}; did you mean {near[0]}?") from error
+    folder = find_folder(name, revision)  # before all that takes seconds to load
     is_spread = device_map is not None or max_memory is not None
     if is_spread and device != "auto":
         raise ArgumentError(f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}")

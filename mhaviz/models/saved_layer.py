@@ -23,7 +23,6 @@ class SavedLayer(SingleLayer):
         saved: the weights.
         n_heads: it must divide d_model; the weights do not tell it.
         inputs: X.
-        assumed: whether ``n_heads`` was not given, and is a guess.
 
     Raises:
         MhavizError: inputs that do not fit the weights.
@@ -32,7 +31,6 @@ class SavedLayer(SingleLayer):
     saved: SavedAttention
     n_heads: int = 8
     inputs: GivenInputs | None = None
-    assumed: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,9 +62,6 @@ class SavedLayer(SingleLayer):
         weights = f"weights of {_in_a_line(saved.path.name)}"
         if saved.prefix:
             weights += f", prefix {_in_a_line(saved.prefix)}"
-        if self.assumed:
-            weights += f", taken to be of {self.n_heads} heads"
-            details["n_heads_assumed"] = True
         if inputs is None:
             return f"{weights}; random embeddings, seed {self.seed}", details | {"seed": self.seed}
         details |= {"input": inputs.path.name, "input_name": inputs.names}

@@ -404,7 +404,7 @@ def test_a_corpus_in_parts(mhaviz, shaken_folder):
     for name in ("mean", "spread", "largest", "sentence", "query"):
         np.testing.assert_allclose(merged["kinds"][0][name], whole["kinds"][0][name], rtol=1e-12)
     assert all(head["above"] for head in merged["ranking"])
-    assert "mhaviz merge shows it" in mhaviz("show", "p1.safetensors").err
+    assert "mhaviz merge shows parts" in mhaviz("show", "p1.safetensors").err
     result = mhaviz("merge", "p2.safetensors")
     assert (result.status, result.err) == (1, "mhaviz: shard 1/2 is missing; give all 2 shards\n")
     result = mhaviz("merge", "p1.safetensors", "p2.safetensors", "--top", "3")

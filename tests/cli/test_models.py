@@ -265,22 +265,16 @@ def more_layers(folder):
     change_config(folder, num_hidden_layers=3)
 
 
-def one_folder_deeper(folder):
-    (folder / "inner").mkdir()
-    (folder / "config.json").rename(folder / "inner" / "config.json")
-
-
 BROKEN = {
-    no_config: "is no model: expected a folder with a config.json and safetensors",
-    one_folder_deeper: "there is one in ",
+    no_config: "lacks 'config.json': expected a config.json and weights as safetensors",
     no_tokenizer: "has no tokenizer that can be read",
     truncated: "Error while deserializing header: ",
     noise: "Error while deserializing header: ",
-    pickled: "has no weights: expected *.safetensors beside its config.json, got 'pytorch_model.bin'; save",
-    no_weights: "has no weights: expected *.safetensors",
+    pickled: "weights as safetensors, got 'pytorch_model.bin'; save",
+    no_weights: "lacks 'model.safetensors': expected",
     broken_config: "its config.json cannot be read",
     list_config: "expected an object in its config.json",
-    adapter: "with a config.json and safetensors, got 'adapter_config.json', 'adapter_model.safetensors'; save",
+    adapter: "weights as safetensors, got 'adapter_config.json', 'adapter_model.safetensors'; save",
     another_size: "has the shape (32,) in the files, and (64,) by the config.json; so do ",
     more_layers: "got none for 16 of them, such as encoder.layer.2.attention",
     (lambda folder: change_config(folder, model_type="newformer")): "has model type `newformer` but",
@@ -541,7 +535,7 @@ def test_a_download_that_was_interrupted(mhaviz, copy):
     (copy / "model.safetensors").rename(copy / "model-1.safetensors")
     result = mhaviz("heatmap", TEXT, "--model", str(copy))
     assert (result.status, result.out) == (1, "")
-    assert "lacks 1 of its 2 weight files, such as 'model-2.safetensors'" in result.err
+    assert "lacks 'model-2.safetensors': expected" in result.err
 
 
 NAN_HEAD = "layer 1, masked: expected queries that are numbers, got NaN or infinity in head 2; take another copy of it"

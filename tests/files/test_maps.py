@@ -197,7 +197,6 @@ CONTRADICTIONS = [
     (lambda d, m: d.pop("source"), "Object missing required field `source`"),
     (lambda d, m: d.update(source={"footnote": 3}), "Expected `str`, got `int` - at `$.footnote`"),
     (lambda d, m: d.pop("mhaviz"), "was not saved by mhaviz"),
-    (lambda d, m: d.update(checkpoint=1), "is a checkpoint, not maps"),
 ]  # fmt: skip
 
 

@@ -64,7 +64,9 @@ Device = Annotated[
 PlainDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")]
 DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
-NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[default: 8]")]
+NHeads = Annotated[
+    int | None, weights_option(help="Number of heads; it must divide d_model. \\[default, of random weights: 8]")
+]
 Seed = Annotated[int | None, weights_option(help="Seed of random weights and embeddings. \\[default: 0]")]
 
 

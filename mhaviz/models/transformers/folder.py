@@ -37,31 +37,18 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """Raise MhavizError unless there are a config.json that can be read and weights as safetensors."""
-    if not (folder / "config.json").is_file():
-        inner = sorted(str(path.parent) for path in folder.glob("*/config.json"))
-        hint = f"; there is one in {', '.join(inner[:3])}" if inner else _there(folder)
-        raise MhavizError(f"{name} is no model: expected a folder with a config.json and safetensors{hint}")
+    """Raise MhavizError unless there are a config.json and all weights, as safetensors, and no adapter beside them."""
+    weights = [path.with_suffix(".safetensors") for path in weight_files(folder)] or [folder / "model.safetensors"]
+    if absent := [path.name for path in (folder / "config.json", *weights) if not path.is_file()]:
+        patterns = ("adapter_*", "*.gguf", *_PICKLES)  # which are no model by themselves, or could run code
+        others = sorted({quoted(path.name) for pattern in patterns for path in folder.glob(pattern)})
+        got = f", got {', '.join(others[:2])}; save the whole model with save_pretrained" if others else ""
+        raise MhavizError(f"{name} lacks {quoted(absent[0])}: expected a config.json and weights as safetensors{got}")
     if (folder / "adapter_config.json").exists():  # transformers would apply it where peft happens to be installed
         raise MhavizError(
             f"{name} holds an adapter beside its weights: save the model after peft's merge_and_unload, or remove "
             f"adapter_config.json to see it without"
         )
-    files = weight_files(folder)
-    if not files or any(path.suffix != ".safetensors" for path in files):
-        raise MhavizError(f"{name} has no weights: expected *.safetensors beside its config.json{_there(folder)}")
-    if absent := [path.name for path in files if not path.is_file()]:
-        raise MhavizError(
-            f"{name} lacks {len(absent)} of its {len(files)} weight files, such as {quoted(absent[0])}; take another "
-            f"copy of it"
-        )
-
-
-def _there(folder: Path) -> str:
-    """What is said of other weights in a folder: pickles could run code, and an adapter is no model by itself."""
-    patterns = ("adapter_*", "*.gguf", *_PICKLES)
-    others = sorted({quoted(path.name) for pattern in patterns for path in folder.glob(pattern)})
-    return f", got {', '.join(others[:2])}; save the whole model with save_pretrained" if others else ""
 
 
 def read_fields(folder: Path, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from mhaviz.attention.model import Site
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
@@ -55,7 +56,8 @@ class Loaded:
             seen; if not, whatever functions of PyTorch it calls are recorded.
         attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
         remarks: what the user should know of how its folder was read.
-        unshown: the kinds of its attentions that cannot be shown, as they are of a form of their own.
+        sites: its attentions, in the order in which they run; see ``find_sites``.
+        unshown: the kinds of others, which cannot be shown, as they are of a form of their own.
         by_hand: the numbers of the attentions that are written by hand: of these the weights are seen, and no queries
             and keys.
         processes: how many share it.
@@ -68,6 +70,7 @@ class Loaded:
     by_interface: bool
     attention: str | None = None
     remarks: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()
     unshown: tuple[Kind, ...] = ()
     by_hand: frozenset[int] = frozenset()
     processes: int = 1
@@ -138,10 +141,10 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _attending_by(model: PreTrainedModel, attention: str | None) -> Iterator[None]:
     """With this attention function within; None: with what it has. Parts may have had functions of their own."""
-    before = [(config, config._attn_implementation) for config in _configs(model)]
-    if attention is None or all(own == attention for _, own in before):
+    if attention is None:
         yield
         return
+    before = [(config, config._attn_implementation) for config in _configs(model)]
     try:
         model.set_attn_implementation(attention)
         yield

@@ -44,7 +44,6 @@ class TransformersModel(CorpusModel):
 
     Attributes:
         texts: the model, and what makes its inputs.
-        found: its attentions; see ``find_sites``.
         grams: of each attention, by its number, what ``gram_matrices`` gives, where norms are asked for.
 
     Raises:
@@ -52,7 +51,6 @@ class TransformersModel(CorpusModel):
     """
 
     texts: Texts
-    found: tuple[Site, ...]
     grams: Mapping[int, Tensor] | None = None
 
     can_write = True
@@ -68,8 +66,7 @@ class TransformersModel(CorpusModel):
     @classmethod
     def of(cls, loaded: Loaded) -> "TransformersModel":
         """A model with all attentions that are found in it. Raises MhavizError as ``find_sites`` does."""
-        loaded, found = find_sites(loaded)
-        return cls(Texts(loaded), found)
+        return cls(Texts(find_sites(loaded)))
 
     @property
     def loaded(self) -> Loaded:
@@ -79,7 +76,7 @@ class TransformersModel(CorpusModel):
     @property
     def all_sites(self) -> tuple[Site, ...]:
         """Its attentions, in the order in which they run."""
-        return self.found
+        return self.loaded.sites
 
     @cached_property
     def device(self) -> torch.device:
@@ -232,12 +229,8 @@ class TransformersModel(CorpusModel):
         fields = reader.batch([whole])
         if loaded.has_encoder:
             fields.setdefault("decoder_input_ids", reader.start)
-        name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
-        kind, device = type(loaded.model).__name__, loaded.where
-        details: dict[str, object] = {"kind": "checkpoint", "model": loaded.name, "class": kind}
-        details |= {"dtype": dtype, "device": device}
-        remarks = [*loaded.remarks, *_segments(details, (whole,))]
-        source = Source(f"{name}: {kind}, {dtype}, {device}", details, "; ".join(remarks))
+        details: dict[str, object] = {}
+        source = self._source(_segments(details, (whole,)), details)
         return first_input(loaded, fields, source, tokens, target is not None)
 
     def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
@@ -264,19 +257,10 @@ class TransformersModel(CorpusModel):
         """The model, the attentions that are looked at, and what has been done to its texts."""
         loaded, sites, chosen = self.loaded, self.all_sites, self.sites()
         texts = inputs.texts if inputs is not None else ()
-        dtype = str(loaded.model.dtype).removeprefix("torch.")
-        name = loaded.name.rstrip("/").rsplit("/")[-1]
-        parts = [f"{name}: {type(loaded.model).__name__}", _layers_text(sites, chosen), _heads_text(chosen)]
-        details: dict[str, object] = {
-            "kind": "checkpoint",
-            "model": loaded.name,
-            "class": type(loaded.model).__name__,
-            "n_layers": len(_layers(sites, "self")) + len(_layers(sites, "masked")),
-            "n_heads": max(site.n_heads for site in chosen),
-            "dtype": dtype,
-            "device": loaded.where,
-        }
-        remarks = list(loaded.remarks)
+        n_layers = len(_layers(sites, "self")) + len(_layers(sites, "masked"))
+        sizes = ("n_layers", n_layers), ("n_heads", max(site.n_heads for site in chosen))
+        details: dict[str, object] = {}
+        remarks = []
         if self.zeroed:
             named = [
                 (site, head) for site in sites for head in range(site.n_heads) if (site.number, head) in self.zeroed
@@ -294,7 +278,21 @@ class TransformersModel(CorpusModel):
             remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
         if texts and any(site.kind == "cross" for site in chosen):
             remarks.append("source-target rows are named after the token that is being produced")
-        return Source(", ".join([*parts, dtype, loaded.where]), details, "; ".join(remarks))
+        return self._source(remarks, details, (_layers_text(sites, chosen), _heads_text(chosen)), sizes)
+
+    def _source(
+        self,
+        remarks: Sequence[str],
+        details: Mapping[str, object],
+        parts: Sequence[str] = (),
+        sizes: Sequence[tuple[str, int]] = (),
+    ) -> Source:
+        """The model, with more that is said of it."""
+        loaded, kind = self.loaded, type(self.loaded.model).__name__
+        name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
+        own = {"kind": "checkpoint", "model": loaded.name, "class": kind, **dict(sizes), "dtype": dtype}
+        footnote = ", ".join([f"{name}: {kind}", *parts, dtype, loaded.where])
+        return Source(footnote, own | {"device": loaded.where, **details}, "; ".join([*loaded.remarks, *remarks]))
 
     @property
     def notices(self) -> list[str]:

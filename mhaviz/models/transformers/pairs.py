@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.tokens import PAIR, Segment, Text, Tokens
-from mhaviz.models.transformers.read import asks_the_tokenizer, encodable, name_tokens, named, no_token, pieces_shown
+from mhaviz.models.transformers.read import asks_the_tokenizer, encodable, named, no_token, pieces_shown
 
 
 @asks_the_tokenizer
@@ -21,13 +21,15 @@ def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name:
         name: of the model, for errors.
 
     Raises:
-        ArgumentError: a text without tokens; a tokenizer that puts no token between the two, so that nobody could tell
-            where the second begins.
+        ArgumentError: a text without tokens; a tokenizer that does not tell where the second begins, or puts no token
+            between the two.
     """
     texts = encodable(tokenizer, first), encodable(tokenizer, second)
-    encoded = tokenizer(*texts, return_special_tokens_mask=True, return_offsets_mapping=tokenizer.is_fast)
+    if not tokenizer.is_fast:
+        raise ArgumentError(f"{parameter('pair')}: the tokenizer of {name} does not tell where the second text begins")
+    encoded = tokenizer(*texts, return_offsets_mapping=True)
     ids: list[int] = encoded["input_ids"]
-    sides = encoded.sequence_ids(0) if tokenizer.is_fast else _sides(tokenizer, ids, texts)
+    sides = encoded.sequence_ids(0)
     places = [[i for i, side in enumerate(sides) if side == number] for number in (0, 1)]
     for text, place in zip(texts, places, strict=True):
         if not place:
@@ -39,26 +41,10 @@ def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name:
             f"texts; give one text"
         )
     special = tuple(i for i, side in enumerate(sides) if side is None)
-    labels = list(name_tokens(tokenizer, ids, special).texts)
-    for i in special:
-        labels[i : i + 1] = named(tokenizer, ids[i : i + 1])
-    if tokenizer.is_fast:
-        offsets: list[tuple[int, int]] = encoded["offset_mapping"]
-        for text, (start, end) in zip(texts, runs, strict=True):
-            labels[start:end] = pieces_shown(tokenizer, text, ids[start:end], offsets[start:end], ())
+    labels = [label for number in ids for label in named(tokenizer, [number])]
+    offsets: list[tuple[int, int]] = encoded["offset_mapping"]
+    for text, (start, end) in zip(texts, runs, strict=True):
+        labels[start:end] = pieces_shown(tokenizer, text, ids[start:end], offsets[start:end], ())
     types: Sequence[int] = encoded.get("token_type_ids") or ()
     segments = tuple(Segment(called, *run) for called, run in zip(PAIR, runs, strict=True))
     return Text(Tokens(tuple(labels), special, tuple(ids)), types=tuple(types) if any(types) else (), segments=segments)
-
-
-def _sides(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], texts: Sequence[str]) -> list[int | None]:
-    """Of which of the texts each token is, of a tokenizer that does not tell; None: of neither."""
-    sides: list[int | None] = [None] * len(ids)
-    start = 0
-    for number, text in enumerate(texts):
-        own: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-        found = next((i for i in range(start, len(ids) - len(own) + 1) if list(ids[i : i + len(own)]) == own), None)
-        if found is not None:
-            start = found + len(own)
-            sides[found:start] = [number] * len(own)
-    return sides

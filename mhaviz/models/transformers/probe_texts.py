@@ -64,13 +64,6 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
 
 def _of_repeats(model: TransformersModel, probe: RandomRepeats) -> Iterator[Sentence]:
     made = random_repeats(model.loaded.tokenizer, probe.n_tokens, probe.sequences, probe.seed, model.texts.n_embeddings)
-    length, most = len(made[0]), model.max_length
-    if most is not None and length > most:
-        room = probe.n_tokens - (length - most + 1) // 2
-        raise ArgumentError(
-            f"{parameter('random_repeat')}: expected at most {room:,} tokens, as the model can read {most:,}, got "
-            f"{probe.n_tokens:,}"
-        )
     for number, ids in enumerate(made, start=1):
         yield _sentence(model, ids, number / len(made))
 
@@ -155,20 +148,12 @@ def with_needle(
         text: the haystack.
         needle: and its question and depths.
         max_length: the most tokens that the model can read; None: there is no such limit.
-
-    Raises:
-        ArgumentError: needle and question alone are longer than the model can read.
     """
     inside = needle_ids(tokenizer, needle)
     question = plain_ids(tokenizer, f" {needle.question.strip()}") if needle.question.strip() else []
     before, after = ids_around(tokenizer)
     end = [*question, *inside]
     alone = len(before) + len(inside) + len(end) + len(after)
-    if max_length is not None and alone > max_length:
-        raise ArgumentError(
-            f"{parameter('needle')}: expected at most {max_length:,} tokens with its question, twice, as the model can "
-            f"read, got {alone:,}"
-        )
     text = text.strip()
     room = None if max_length is None else max_length - alone
     places = [match.span() for match in _SENTENCE_ENDS.finditer(text)]

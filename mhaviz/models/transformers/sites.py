@@ -56,54 +56,47 @@ class _Found:
     run: int | None
 
 
-@dataclass(frozen=True)
-class _Probed:
-    """The attentions that can be shown, the kinds of those that cannot be, and the numbers of those by hand."""
-
-    sites: tuple[Site, ...] = ()
-    unshown: tuple[Kind, ...] = ()
-    by_hand: frozenset[int] = frozenset()
-
-
-def find_sites(loaded: Loaded) -> tuple[Loaded, tuple[Site, ...]]:
-    """The attentions of a model, in the way that shows most of them: through transformers' interface, or recorded.
+def find_sites(loaded: Loaded) -> Loaded:
+    """The same model with its attentions, seen in the way that shows most: through the interface, or recorded.
 
     Raises:
         MhavizError: it has no attention, or none that could be drawn, or does not read text.
     """
     missed: list[str] = []
-    way, best = loaded, _probe(loaded, missed.append)
+    best = _probed(loaded, missed.append)
     if loaded.by_interface and best.sites and not loaded.model._supports_sdpa and not _follows_eager(loaded):
-        best = _Probed()
+        best = loaded
     if loaded.by_interface and (best.unshown or not best.sites):
         for attention in (SDPA, EAGER) if loaded.model._supports_sdpa else (EAGER,):
-            other = replace(loaded, by_interface=False, attention=attention)
-            probed = _probe(other, missed.append)
-            if len(probed.sites) > len(best.sites):
-                way, best = other, probed
+            other = _probed(replace(loaded, by_interface=False, attention=attention), missed.append)
+            best = max(best, other, key=lambda one: len(one.sites))
     if not best.sites:
         if attention_class(loaded):
             raise form_of_its_own(loaded, missed[0] if missed else "")
         raise MhavizError(f"{loaded.name} ({loaded.type}) has no attention to be shown")
-    return replace(way, unshown=best.unshown, by_hand=best.by_hand), best.sites
+    return best
 
 
-def _probe(loaded: Loaded, on_missed: OnMissed) -> _Probed:
-    """What runs for a few tokens; nothing where it is not known what kind of attention would be missing."""
+def _probed(loaded: Loaded, on_missed: OnMissed) -> Loaded:
+    """With what runs for a few tokens; nothing where it is not known what kind of attention would be missing."""
     found, *others = (_found(loaded, on_missed, *lengths) for lengths in LENGTHS[: 1 if loaded.by_interface else None])
     for other in others:
         if len(other) != len(found):
-            return _Probed()
+            return loaded
         found = [one if again.is_shown else again for one, again in zip(found, other, strict=True)]
     found = _main_ones(found)
     unshown = {one.kind for one in found if not one.is_shown}
     if None in unshown or _has_parts(found):
-        return _Probed()
+        return loaded
     shown = [one for one in found if one.kind not in unshown]
     kinds: tuple[Kind, ...] = ("self", "masked", "cross") if loaded.has_encoder else ()
     there = {one.kind for one in shown}
-    by_hand = (one.number for one in shown if isinstance(one.observed.call, AttentionWeights))
-    return _Probed(_numbered(shown), tuple(kind for kind in kinds if kind not in there), frozenset(by_hand))
+    return replace(
+        loaded,
+        sites=_numbered(shown),
+        unshown=tuple(kind for kind in kinds if kind not in there),
+        by_hand=frozenset(one.number for one in shown if isinstance(one.observed.call, AttentionWeights)),
+    )
 
 
 def _found(loaded: Loaded, on_missed: OnMissed, source_length: int, target_length: int) -> list[_Found]:

@@ -46,7 +46,7 @@ def test_a_layer_that_runs_again_and_again_is_counted(tmp_path, model_folder):
     transformers.AlbertModel(config).save_pretrained(tmp_path / "albert")
     for path in model_folder("bert").glob("token*"):
         shutil.copy(path, tmp_path / "albert")
-    _, sites = find_sites(load_checkpoint(str(tmp_path / "albert"), torch.device("cpu")))
+    sites = find_sites(load_checkpoint(str(tmp_path / "albert"), torch.device("cpu"))).sites
     assert [site.layer for site in sites] == [0, 1, 2]
 
 

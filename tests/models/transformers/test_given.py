@@ -98,15 +98,6 @@ def test_tokens_of_a_pair(compared):
     assert attention.source.remark == "tokens 1 to 4 are of the first text, 6 to 7 of the second"
 
 
-def test_a_tokenizer_in_python_alone_finds_both_texts(compared, monkeypatch):
-    words = of_pairs()
-    fast = Texts(compared[1]._whole.loaded).read(Given(("the cat cat",), pair="cat the cat"))
-    monkeypatch.setattr(type(words), "is_fast", False)
-    slow = Texts(replace(compared[1]._whole.loaded, tokenizer=words)).read(Given(("the cat cat",), pair="cat the cat"))
-    assert [text.segments for text in slow] == [text.segments for text in fast]
-    assert slow[0].source.ids == fast[0].source.ids
-
-
 @pytest.mark.parametrize(
     ("study", "options"),
     [
