@@ -41,8 +41,8 @@ def write_part(part: CorpusPart, path: Path) -> None:
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
-    said = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.progress)
-    about = describe_source(part.source) | msgspec.to_builtins(said) | {"format": _FORMAT}
+    saved = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.progress)
+    about = describe_source(part.source) | msgspec.to_builtins(saved) | {"format": _FORMAT}
     content = save(arrays, {METADATA: json.dumps(about)})
     write_whole([(path, lambda stream: stream.write(content))])
 

@@ -33,7 +33,7 @@ class _Sourced(msgspec.Struct):
     source: dict[str, Any]
 
 
-class _Said(msgspec.Struct):
+class _SourceText(msgspec.Struct):
     footnote: str
     remark: str = ""
 
@@ -45,7 +45,7 @@ class _Summary(msgspec.Struct):
     strong: float
 
 
-class _Description(msgspec.Struct):
+class _Description(msgspec.Struct, omit_defaults=True):
     """What a file says of a map, beside its quantity. Whatever else it says is passed over."""
 
     layer: _Position
@@ -93,8 +93,8 @@ def describe_source(source: Source) -> dict[str, Any]:
 def restore_source(document: Mapping[str, Any]) -> Source:
     """The reverse of ``describe_source``. Raises ValueError if there is none."""
     source = msgspec.convert(document, _Sourced).source
-    said = msgspec.convert({name: source.pop(name) for name in ("footnote", "remark") if name in source}, _Said)
-    return Source(said.footnote, source, said.remark)
+    text = msgspec.convert({name: source.pop(name) for name in ("footnote", "remark") if name in source}, _SourceText)
+    return Source(text.footnote, source, text.remark)
 
 
 def describe(m: AttentionMap) -> dict[str, Any]:
@@ -102,31 +102,30 @@ def describe(m: AttentionMap) -> dict[str, Any]:
 
     ``queries`` and ``keys`` are all tokens from the first edge to the last. What few maps have stands there if they do.
     """
-    description: dict[str, Any] = {"layer": m.layer, "kind": m.kind, "queries": list(m.queries), "keys": list(m.keys)}
-    if m.sentence is not None:
-        description["sentence"] = m.sentence
-    if m.heads != tuple(range(len(m.heads))):
-        description["heads"] = list(m.heads)
-    if not m.is_whole:
-        description["query_edges"], description["key_edges"] = m.rows.edges.tolist(), m.columns.edges.tolist()
-        description["reduction"] = m.quantity.reduction
-    if m.summary is not None:
-        description["summary"] = asdict(m.summary)
-    rare = {
-        "special_queries": list(m.rows.tokens.special),
-        "special_keys": list(m.columns.tokens.special),
-        "query_grid": list(m.rows.tokens.grid or ()),
-        "key_grid": list(m.columns.tokens.grid or ()),
-        "reach": m.reach,
-        "sink": m.sink,
-        "module": m.module,
-        "to_special": [] if m.to_special is None else m.to_special.tolist(),
-        m.quantity.key: m.quantity.key != WEIGHT.key,
-    }
-    description |= {name: value for name, value in rare.items() if value or (name == "reach" and value == 0)}
-    if m.pass_number is not None:
-        description["pass"] = m.pass_number
-    return description
+    queries, keys = m.rows.tokens, m.columns.tokens
+    edges = {} if m.is_whole else {"query_edges": m.rows.edges.tolist(), "key_edges": m.columns.edges.tolist()}
+    saved = _Description(
+        layer=m.layer,
+        kind=m.kind,
+        queries=queries.texts,
+        keys=keys.texts,
+        sentence=m.sentence,
+        heads=() if m.heads == tuple(range(len(m.heads))) else m.heads,
+        **edges,
+        reduction=None if m.is_whole else m.quantity.reduction,
+        summary=m.summary and asdict(m.summary),  # type: ignore[arg-type]
+        special_queries=queries.special,
+        special_keys=keys.special,
+        query_grid=queries.grid,
+        key_grid=keys.grid,
+        reach=m.reach,
+        sink=m.sink,
+        module=m.module,
+        to_special=None if m.to_special is None else m.to_special.tolist(),
+        pass_number=m.pass_number,
+    )
+    quantity = {} if m.quantity.key == WEIGHT.key else {m.quantity.key: True}
+    return {**msgspec.to_builtins(saved), **quantity}
 
 
 def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> AttentionMap:
