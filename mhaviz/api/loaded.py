@@ -86,7 +86,8 @@ def load(
         predicts: load what predicting and writing tokens needs, if it is there. Otherwise reloaded on first use.
         on_notice: is told, in a line, what has been assumed.
         d_model: of random weights.
-        n_heads, seed, causal: of random weights, and of a file of parameters.
+        n_heads: of random weights, and of a file of parameters, which does not tell it.
+        seed, causal: of random weights, and of a file of parameters.
         prefix, input, input_name: of a file of parameters: which attention, a file with X, and its tensor.
         revision, dtype: of transformers; ``dtype``: "auto", "float16", "bfloat16", "float32" or "float64".
         device_map: of transformers: "auto", spread over all devices, the main memory and the disk, by accelerate.

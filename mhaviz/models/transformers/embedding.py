@@ -79,7 +79,8 @@ def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, 
     for symbol, tables in others.items():
         total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
         names = " + ".join(f"{one.name}({_READ.get(symbol, 'ids')})" for one in tables)
-        parts.append(InputPart(symbol, _of_positions(symbol, names, total), float_array(total)))
+        equation = SINUSOIDS if symbol == "PE" and _are_sinusoids(total) else f"{symbol} = {names}"
+        parts.append(InputPart(symbol, equation, float_array(total)))
     embedded = partial(EmbeddedText, source, tokens, within=_within(loaded), is_target=of_target)
     half = loaded.model.dtype in (torch.float16, torch.bfloat16)
     return _explained(parts, X, events, _EXACT_HALF if half else _EXACT, embedded)
@@ -162,10 +163,6 @@ def _times(scale: float, features: int) -> str:
     if math.isclose(scale, 1, rel_tol=1e-3):
         return ""
     return " · √d_model" if math.isclose(scale, math.sqrt(features), rel_tol=1e-2) else f" · {scale:.4g}"
-
-
-def _of_positions(symbol: str, names: str, values: Tensor) -> str:
-    return SINUSOIDS if symbol == "PE" and _are_sinusoids(values) else f"{symbol} = {names}"
 
 
 def _are_sinusoids(values: Tensor) -> bool:
@@ -251,7 +248,7 @@ def _added(parts: Sequence[InputPart]) -> Added | None:
 
 def _within(loaded: Loaded) -> tuple[Within, ...]:
     """How the attention knows of positions, as far as modules and the configuration tell."""
-    config = loaded.config.get_text_config()
+    config = loaded.model.config.get_text_config()
     names = {type(module).__name__ for module in loaded.model.base_model.modules()}
     kinds: dict[Within, bool] = {
         "rotary": any("Rotary" in name for name in names) or field_of(config, "rotary_dim") is not None,

@@ -77,14 +77,9 @@ class Loaded:
     shared: frozenset[nn.Module] = frozenset()
 
     @property
-    def config(self) -> PreTrainedConfig:
-        """Of the model."""
-        return self.model.config
-
-    @property
     def type(self) -> str:
         """What transformers calls models of its kind: "bert", "albert"."""
-        return str(self.config.model_type)
+        return str(self.model.config.model_type)
 
     @property
     def device(self) -> torch.device:
@@ -121,7 +116,7 @@ class Loaded:
     @property
     def has_encoder(self) -> bool:
         """Whether there is an encoder and a decoder."""
-        return bool(self.config.is_encoder_decoder) and not is_encoder_alone(self.model)
+        return bool(self.model.config.is_encoder_decoder) and not is_encoder_alone(self.model)
 
 
 @contextmanager

@@ -364,7 +364,7 @@ class TransformersModel(CorpusModel):
         return tuple(dict.fromkeys(site.kind for site in self.all_sites))
 
     def _require_memory(self, inputs: Inputs) -> None:
-        longest, config = inputs.longest, self.loaded.config
+        longest, config = inputs.longest, self.loaded.model.config
         width = field_of(config, "hidden_size") or 1024
         needed = 4 * longest * width * 24  # hidden states, projections, the layer between them
         if self.loaded.by_hand:

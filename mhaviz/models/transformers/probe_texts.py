@@ -1,6 +1,7 @@
 """The texts of probes, as ids: random tokens that are repeated, and a needle in a text, and at its end once more."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -181,14 +182,9 @@ def _cut(
 
     One token is spared, as a text that is cut in two may have one more.
     """
-    low, high = 0, len(places) - 1  # the text up to the first of them is empty
     if len(plain_ids(tokenizer, text)) < room:
         return text, places
-    while low < high:
-        middle = (low + high + 1) // 2
-        if len(plain_ids(tokenizer, text[: places[middle][0]])) < room:
-            low = middle
-        else:
-            high = middle - 1
-    end = places[low][0]
-    return text[:end], [*places[:low], (end, end)]
+    fitting = bisect_left(places, room, key=lambda place: len(plain_ids(tokenizer, text[: place[0]])))
+    last = max(fitting - 1, 0)  # the text up to the first of them is empty
+    end = places[last][0]
+    return text[:end], [*places[:last], (end, end)]

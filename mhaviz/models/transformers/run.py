@@ -70,14 +70,14 @@ def run_hooked(
             return run(loaded, fields, whole)
     except SeenEnoughError:
         if raised:
-            raise raised[0] from None
+            raise raised.pop() from None  # which keeps no frame alive
         return None
 
 
 @contextmanager
 def _watching(loaded: Loaded, length: int, hook: OnObserved, on_missed: OnMissed) -> Iterator[None]:
     """Let ``hook`` see each attention of the model, however it is written; ``length``: tokens that it reads."""
-    added = field_of(loaded.config, "prompt_length") or 0  # tokens that CPM-Ant puts before every text
+    added = field_of(loaded.model.config, "prompt_length") or 0  # tokens that CPM-Ant puts before every text
 
     def on_observed(observed: ObservedCall) -> None:
         call = observed.call
@@ -102,7 +102,7 @@ def run(loaded: Loaded, fields: Fields, whole: bool = False) -> object:
         whole: with what stands on top of the last layer, such as what predicts tokens.
     """
     model: nn.Module = loaded.model if whole else loaded.model.base_model
-    cache = {} if field_of(loaded.config, "use_cache") is None else {"use_cache": False}
+    cache = {} if field_of(loaded.model.config, "use_cache") is None else {"use_cache": False}
     with torch.no_grad(), loaded.running():
         return model(**fields, **cache, return_dict=True)
 

@@ -235,7 +235,7 @@ class Texts:
         model = self.loaded.model
         if (own := self._first_tokens[0]) is not None:
             return own
-        configs = [self.loaded.config, *([model.generation_config] if model.can_generate() else [])]
+        configs = [self.loaded.model.config, *([model.generation_config] if model.can_generate() else [])]
         for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
             for start in (*(getattr(known, name, None) for known in configs), id_of(self.loaded.tokenizer, name)):
                 if isinstance(start, int):
@@ -250,7 +250,7 @@ class Texts:
     @cached_property
     def _padding(self) -> int | None:
         """The token that stands for none; None: the model has no such token."""
-        candidates = id_of(self.loaded.tokenizer, "pad_token_id"), getattr(self.loaded.config, "pad_token_id", None)
+        candidates = id_of(self.loaded.tokenizer, "pad_token_id"), field_of(self.loaded.model.config, "pad_token_id")
         for number in candidates:
             if isinstance(number, int) and number >= 0 and (self.n_embeddings is None or number < self.n_embeddings):
                 return number
@@ -271,7 +271,7 @@ class Texts:
 
     def _first_length(self, *names: str) -> int | None:
         """The first of these fields of the configuration that is a length."""
-        lengths = (field_of(self.loaded.config, name) for name in names)
+        lengths = (field_of(self.loaded.model.config, name) for name in names)
         return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
     @property

@@ -34,7 +34,7 @@ def ids_of(model, text, target=None):
     if target is None:
         return source, None
     produced = model.loaded.tokenizer(target)["input_ids"]
-    return source, torch.tensor([[model.loaded.config.decoder_start_token_id, *produced[:-1]]])
+    return source, torch.tensor([[model.loaded.model.config.decoder_start_token_id, *produced[:-1]]])
 
 
 def of_map(weights, kind, layer, name):
@@ -232,7 +232,7 @@ def test_nothing_but_special_tokens():
 
 def test_models_that_ask_for_sdpa_run_on_it(pretrained):
     for name, implementation in (("llama", "sdpa"), ("gemma2", "eager"), ("gptj", "eager")):
-        assert pretrained(name).loaded.config._attn_implementation == implementation
+        assert pretrained(name).loaded.model.config._attn_implementation == implementation
 
 
 def test_transformers_is_left_as_it_was(pretrained):

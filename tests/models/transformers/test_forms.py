@@ -27,7 +27,7 @@ TEXT = "the cat sat on the mat playing hello"
 def test_layers_of_a_hybrid_have_their_own_numbers(pretrained, eager, name, layers):
     """Zamba's attentions share their weights, and are told where they run when they run."""
     model = pretrained(name)
-    types = model.loaded.config.layer_types
+    types = model.loaded.model.config.layer_types
     assert [i for i, kind in enumerate(types) if kind in ("hybrid", "full_attention", "attention")] == layers
     maps = attend(model, [TEXT]).maps
     assert [m.layer for m in maps] == layers
@@ -65,7 +65,7 @@ def test_a_decoder_beside_an_encoder_of_another_form(pretrained, eager):
     assert model.loaded.unshown == ("self",)
     attention = attend(model, [TEXT], "a dog")
     assert [(m.kind, m.layer) for m in attention.maps] == [("masked", 0), ("cross", 0)]
-    tokenizer, start = model.loaded.tokenizer, model.loaded.config.decoder_start_token_id
+    tokenizer, start = model.loaded.tokenizer, model.loaded.model.config.decoder_start_token_id
     ids, produced = (torch.tensor([tokenizer(text)["input_ids"]]) for text in (TEXT, "a dog"))
     target_ids = torch.cat([torch.tensor([[start]]), produced[:, :-1]], dim=1)
     expected = eager("led", ids, torch.ones_like(ids), target_ids)

@@ -44,7 +44,7 @@ def changed(pretrained, writer, monkeypatch):
     def texts(name, generate=0, tokenizer=None, generation=(), **config):
         loaded = writer if name == "gpt2" else pretrained(name).loaded
         for field, value in config.items():
-            monkeypatch.setattr(loaded.config, field, value, raising=False)
+            monkeypatch.setattr(loaded.model.config, field, value, raising=False)
         for field, value in dict(generation).items():
             monkeypatch.setattr(loaded.model.generation_config, field, value, raising=False)
         return Texts(replace(loaded, tokenizer=tokenizer or loaded.tokenizer), generate)
@@ -155,7 +155,7 @@ def test_a_decoder_that_cannot_begin(changed):
 
 def test_a_start_that_the_configuration_does_not_have(changed, monkeypatch):
     texts = changed("bart")
-    monkeypatch.delattr(texts.loaded.config, "decoder_start_token_id")
+    monkeypatch.delattr(texts.loaded.model.config, "decoder_start_token_id")
     (text,) = texts.read(given(TEXTS[1:2], "play a"))
     assert text.target.ids[0] == texts.loaded.model.generation_config.decoder_start_token_id
 
