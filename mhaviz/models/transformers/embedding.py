@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -16,7 +16,7 @@ from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.transformers.load import Loaded
-from mhaviz.models.transformers.run import Fields, SeenEnoughError, field_of, modules_hooked, run
+from mhaviz.models.transformers.run import Fields, ModuleRun, SeenEnoughError, field_of, modules_hooked, run
 from mhaviz.models.transformers.spread import weight_at_hand
 from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
 from mhaviz.results.source import Source
@@ -32,16 +32,6 @@ _READ = {"PE": "p", "T": "types"}
 
 _ALIBI = ("bloom", "mpt")
 """Types of models that add to the scores what falls with the distance; some others can be told to."""
-
-
-@dataclass(frozen=True)
-class _Made:
-    """What a module has made of a tensor, or of ids (``read`` is then None), before the first layer."""
-
-    module: nn.Module
-    name: str
-    read: Tensor | None
-    made: Tensor
 
 
 def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, of_target: bool) -> EmbeddedText:
@@ -95,16 +85,19 @@ def _stack(loaded: Loaded, of_target: bool) -> Any:
 
 
 @contextmanager
-def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[_Made], list[Tensor]]]:
-    """What the modules of a stack make until its first layer begins, and what that is called with."""
-    events: list[_Made] = []
+def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[ModuleRun], list[Tensor]]]:
+    """What the modules of a stack make until its first layer begins, and what that is called with.
+
+    What a module makes is of tokens, (length, features), and so is what it reads; None if it reads ids.
+    """
+    events: list[ModuleRun] = []
     found: list[Tensor] = []
 
-    def keep(name: str, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
-        made = _of_tokens(made, length)
-        if made is not None and module is not stack:
-            read = _first_of_tokens(args, length)
-            events.append(_Made(module, name.rsplit(".", 1)[-1], None if read is None else read.clone(), made.clone()))
+    def keep(run: ModuleRun) -> None:
+        made = _of_tokens(run.made, length)
+        if made is not None and run.module is not stack:
+            read, name = _first_of_tokens(run.read, length), run.name.rsplit(".", 1)[-1]
+            events.append(replace(run, name=name, read=None if read is None else read.clone(), made=made.clone()))
 
     layers = {layer for modules in stack.modules() if isinstance(modules, nn.ModuleList) for layer in modules}
 
@@ -137,9 +130,9 @@ def _of_tokens(x: object, length: int) -> Tensor | None:
     return None if x is None or len(x) < length else x[:length]
 
 
-def _tables(events: Sequence[_Made], made: _Made) -> dict[str, list[_Made]]:
+def _tables(events: Sequence[ModuleRun], made: ModuleRun) -> dict[str, list[ModuleRun]]:
     """Other embeddings that were looked up, in as many features as those of the tokens, by their symbols."""
-    tables: dict[str, list[_Made]] = {}
+    tables: dict[str, list[ModuleRun]] = {}
     for one in events:
         is_lookup = one.read is None and not any(True for _ in one.module.children())
         if is_lookup and one.module is not made.module and one.made.shape == made.made.shape:
@@ -174,7 +167,7 @@ def _are_sinusoids(values: Tensor) -> bool:
 def _explained(
     parts: Sequence[InputPart],
     X: Tensor,
-    events: Sequence[_Made],
+    events: Sequence[ModuleRun],
     exact: float,
     embedded: Callable[..., EmbeddedText],
 ) -> EmbeddedText:
@@ -201,7 +194,7 @@ def _explained(
     return embedded((*parts, InputPart("X", "X", float_array(X))), _added(parts))
 
 
-def _ways_back(X: Tensor, events: Sequence[_Made]) -> Iterator[tuple[list[str], Tensor]]:
+def _ways_back(X: Tensor, events: Sequence[ModuleRun]) -> Iterator[tuple[list[str], Tensor]]:
     """X, and what was read by the module that has made it, and so on: with the names of the modules, innermost first.
 
     A module that changes nothing, such as dropout, is not named.

@@ -9,7 +9,6 @@ the layer must make of what it reads what its weight and bias do.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from mhaviz.attention.model import Site
 from mhaviz.attention.norms import gram_matrices
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.models.transformers.load import Loaded
-from mhaviz.models.transformers.run import Fields, modules_hooked, run_hooked
+from mhaviz.models.transformers.run import Fields, ModuleRun, modules_hooked, run_hooked
 from mhaviz.models.transformers.spread import weight_at_hand
 from mhaviz.observe.handlers import unseen
 from mhaviz.observe.observed import Mixed, ObservedCall
@@ -78,12 +77,12 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
             with unseen():
                 _write_numbers(mixed, number * _MOST)
 
-    def read(name: str, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
-        made = made[0] if isinstance(made, tuple) else made  # I-BERT's layers give a scale beside it
-        if args and isinstance(getattr(module, "weight", None), Tensor) and isinstance(made, Tensor):
-            number, rows = _numbers_in(args[0])
+    def read(run: ModuleRun) -> None:
+        made = run.made[0] if isinstance(run.made, tuple) else run.made  # I-BERT's layers give a scale beside it
+        if run.read and isinstance(getattr(run.module, "weight", None), Tensor) and isinstance(made, Tensor):
+            number, rows = _numbers_in(run.read[0])
             if rows is not None and number in found:
-                _add_gram(found[number], rows, module, args[0], made)
+                _add_gram(found[number], rows, run.module, run.read[0], made)
 
     run_hooked(loaded, inputs, compare)
     with modules_hooked(loaded.model, read):

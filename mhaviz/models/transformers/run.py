@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -115,17 +114,34 @@ def field_of(config: Any, name: str) -> Any:
         return None
 
 
+@dataclass(frozen=True)
+class ModuleRun:
+    """A module that has run.
+
+    Attributes:
+        name: within the model.
+        module: itself.
+        read: what it was called with; of all arguments by position what is looked at.
+        made: what it has returned.
+    """
+
+    name: str
+    module: nn.Module
+    read: Any
+    made: Any
+
+
 @contextmanager
 def modules_hooked(
     model: nn.Module,
-    on_end: Callable[[str, nn.Module, tuple[Any, ...], Any], None],
+    on_end: Callable[[ModuleRun], None],
     on_begin: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None] = lambda module, args, kwargs: None,
 ) -> Iterator[None]:
-    """Let each module that runs within be seen: what it is called with, and then its name and what it has made."""
+    """Let each module that runs within be seen: what it is called with as it begins, and all of it when it ends."""
     with ExitStack() as stack:
         for name, module in model.named_modules():
             stack.enter_context(module.register_forward_pre_hook(on_begin, with_kwargs=True))
-            stack.enter_context(module.register_forward_hook(partial(on_end, name)))
+            stack.enter_context(module.register_forward_hook(lambda *ran, name=name: on_end(ModuleRun(name, *ran))))
         yield
 
 

@@ -16,6 +16,7 @@ from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.read import usual_ids
 from mhaviz.models.transformers.run import (
     Fields,
+    ModuleRun,
     OnMissed,
     attention_class,
     form_of_its_own,
@@ -114,8 +115,8 @@ def _found(loaded: Loaded, on_missed: OnMissed, source_length: int, target_lengt
         if module in layers:
             running.append((layers[module], next(runs)))
 
-    def end(name: str, module: nn.Module, *made: Any) -> None:
-        if module in layers:
+    def end(run: ModuleRun) -> None:
+        if run.module in layers:
             running.pop()
 
     def hook(number: int, observed: ObservedCall) -> None:

@@ -1,8 +1,7 @@
 """The shapes on the way through one attention of a model, whose projections have the names of its own modules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -12,27 +11,10 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.models.transformers.load import Loaded
-from mhaviz.models.transformers.run import Fields, modules_hooked, run_hooked
+from mhaviz.models.transformers.run import Fields, ModuleRun, modules_hooked, run_hooked
 from mhaviz.observe.observed import ObservedCall
 
 _FUSED = ("qkv", "c_attn", "query_key_value", "in_proj")
-
-
-@dataclass(frozen=True)
-class Projection:
-    """A matrix of parameters in the attention, as it was applied.
-
-    Attributes:
-        name: of the module; role: "Q", "K", "V", "QKV", or the name again.
-        module: itself.
-        read, made: its input and output, (batch_size, length, features).
-    """
-
-    name: str
-    role: str
-    module: nn.Module
-    read: Tensor
-    made: Tensor
 
 
 def trace_attention(
@@ -57,9 +39,9 @@ def trace_attention(
         MhavizError: the attention is built in a way that is not understood.
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
-    inward: list[Projection] = []
-    within: list[Projection] = []  # what is applied to something as large as the output, in the attention itself
-    after: list[Projection] = []  # and what is after it
+    inward: list[ModuleRun] = []
+    within: list[ModuleRun] = []  # what is applied to something as large as the output, in the attention itself
+    after: list[ModuleRun] = []  # and what is after it
     prefix = ""  # of names in the attention, once it has ended
 
     def hook(running: int, observed: ObservedCall) -> None:
@@ -71,17 +53,17 @@ def trace_attention(
             assert observed.output is not None
             found.append((observed.call, observed.output, observed.module))
 
-    def keep(name: str, part: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+    def keep(run: ModuleRun) -> None:
         nonlocal prefix
-        if found and part is found[0][2]:
-            prefix = f"{name}."
-        weight = getattr(part, "weight", None)
-        if not (isinstance(weight, Tensor) and weight.ndim == 2 and args and _are_rows(args[0]) and _are_rows(made)):
+        if found and run.module is found[0][2]:
+            prefix = f"{run.name}."
+        weight = getattr(run.module, "weight", None)
+        if not (isinstance(weight, Tensor) and weight.ndim == 2 and run.read and _are_rows(run.read[0], run.made)):
             return
-        projection = Projection(name, _role(name), part, args[0], made)
-        if not found and projection.role in ("Q", "K", "V", "QKV"):
+        projection = replace(run, read=run.read[0])
+        if not found and _role(run.name) in ("Q", "K", "V", "QKV"):
             inward.append(projection)
-        elif found and args[0].numel() == found[0][1].numel() and not after:
+        elif found and projection.read.numel() == found[0][1].numel() and not after:
             (after if prefix else within).append(projection)
 
     with modules_hooked(loaded.model, keep):
@@ -100,12 +82,13 @@ def trace_attention(
         raise MhavizError(f"{cannot} ({error})") from error
 
 
-def _are_rows(x: object) -> bool:
+def _are_rows(*given: object) -> bool:
     """Whether these are features of tokens, of a batch."""
-    return isinstance(x, Tensor) and x.ndim == 3
+    return all(isinstance(x, Tensor) and x.ndim == 3 for x in given)
 
 
 def _role(name: str) -> str:
+    """ "Q", "K", "V" or "QKV", by what a projection is called; or its name."""
     last = name.rsplit(".")[-1].lower()
     if any(fused in last for fused in _FUSED):
         return "QKV"
@@ -115,8 +98,8 @@ def _role(name: str) -> str:
 def _tell(
     call: AttentionCall,
     output: Tensor,
-    inward: Sequence[Projection],
-    outward: Sequence[Projection],
+    inward: Sequence[ModuleRun],
+    outward: Sequence[ModuleRun],
     kind: Kind,
     step: StepRecorder,
 ) -> None:
@@ -132,16 +115,17 @@ def _tell(
         else:
             step(f"{name} = made of X by the layer", x, f"batch_size q_length features_of_{name}")
     widths: dict[str, int] = {}
-    for p in inward:
+    roles = [_role(p.name) for p in inward]
+    for role, p in zip(roles, inward, strict=True):
         step.note_fetched(p.module)
         p.module(p.read)
-        heads = {"Q": call.query, "K": call.key, "V": call.value}.get(p.role)
-        length = "q_length" if p.role in ("Q", "QKV") else "k_length"
-        own = widths.setdefault(p.role, p.made.shape[2]) == p.made.shape[2]
-        axis = f"features_of_{p.role if own else p.name.split('.')[-1]}"  # made in two steps, as where they are small
+        heads = {"Q": call.query, "K": call.key, "V": call.value}.get(role)
+        length = "q_length" if role in ("Q", "QKV") else "k_length"
+        own = widths.setdefault(role, p.made.shape[2]) == p.made.shape[2]
+        axis = f"features_of_{role if own else p.name.split('.')[-1]}"  # made in two steps, as where they are small
         if heads is not None and heads.shape[1] * heads.shape[3] == p.made.shape[2]:
-            axis = f"{'n_heads' if p.role == 'Q' else 'n_kv_heads'}·{'d_value' if p.role == 'V' else 'd_key'}"
-        step(f"{p.role} = {names[id(p.read)]} {p.name}", p.made, f"batch_size {length} {axis}")
+            axis = f"{'n_heads' if role == 'Q' else 'n_kv_heads'}·{'d_value' if role == 'V' else 'd_key'}"
+        step(f"{role} = {names[id(p.read)]} {p.name}", p.made, f"batch_size {length} {axis}")
 
     kv_heads = "n_heads" if call.group == 1 else "n_kv_heads"
     d_value = "d_key" if call.value.shape[-1] == call.query.shape[-1] else "d_value"
@@ -150,7 +134,8 @@ def _tell(
         ("K", call.key, f"batch_size {kv_heads} k_length d_key"),
         ("V", call.value, f"batch_size {kv_heads} k_length {d_value}"),
     ):
-        of, made = next(((p.role, p.made) for p in reversed(inward) if p.role in (role, "QKV")), ("X", inward[0].read))
+        fitting = ((of, p.made) for of, p in zip(reversed(roles), reversed(inward), strict=True) if of in (role, "QKV"))
+        of, made = next(fitting, ("X", inward[0].read))
         step.note(made)
         is_view = x.untyped_storage()._cdata == made.untyped_storage()._cdata
         step(f"{role} heads = {of} as heads" + ", with positions" * (role != "V" and not is_view), x, axes)
