@@ -65,17 +65,14 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
     wanted = {site.number: site for site in sites}
     found: dict[int, _Heads] = {}
 
-    def compare(number: int, observed: ObservedCall) -> None:
-        if number in wanted:
-            found[number] = _Heads(mixed_of(observed))
-            if (mixed := found[number].mixed) is not None:
-                found[number].differences.append(_difference_of_heads(observed, mixed))
-
     def write(number: int, observed: ObservedCall) -> None:
-        if number in wanted and (mixed := mixed_of(observed)) is not None:
-            found[number].mixed = mixed
-            with unseen():
-                _write_numbers(mixed, number * _MOST)
+        if number in wanted:
+            mixed = mixed_of(observed)
+            found[number] = _Heads(mixed)
+            if mixed is not None:
+                found[number].differences.append(_difference_of_heads(observed, mixed))
+                with unseen():
+                    _write_numbers(mixed, number * _MOST)
 
     def read(run: ModuleRun) -> None:
         made = run.made[0] if isinstance(run.made, tuple) else run.made  # I-BERT's layers give a scale beside it
@@ -84,7 +81,6 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
             if rows is not None and number in found:
                 _add_gram(found[number], rows, run.module, run.read[0], made)
 
-    run_hooked(loaded, inputs, compare)
     with modules_hooked(loaded.model, read):
         run_hooked(loaded, inputs, write)
     return {number: _gram(loaded, site, found[number]) for number, site in wanted.items()}
