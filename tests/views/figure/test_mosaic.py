@@ -316,7 +316,7 @@ def test_hostile_tokens_are_drawn_literally(suffix):
         assert b"<script" not in stream.getvalue()
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.lists(st.text(st.characters(), max_size=20), min_size=1, max_size=4))
 def test_any_token_can_be_drawn(names):
     weights = np.full((1, len(names), len(names)), 1 / len(names), np.float32)
@@ -441,7 +441,7 @@ def test_special_tokens_in_pictures_of_differences(random_attention):
 @pytest.mark.parametrize("dpi", [150, 151.7, 40])
 def test_cells_are_the_pixels_that_matplotlib_itself_would_draw(monkeypatch, dpi):
     rng = np.random.default_rng(0)
-    weights = rng.random((5, 7, 9)).astype(np.float32)
+    weights = rng.random((2, 7, 9)).astype(np.float32)
     weights[:, 2, 4:] = 0.0
     weights /= weights.sum(axis=-1, keepdims=True)
     attention = Attention(Source("made"), (made_map(tuple("abcdefg"), tuple("ABCDEFGHI"), weights, "cross"),))
@@ -459,7 +459,7 @@ def test_cells_are_the_pixels_that_matplotlib_itself_would_draw(monkeypatch, dpi
 
 def test_many_cells_have_their_size_in_an_svg_whatever_its_dpi():
     rng = np.random.default_rng(0)
-    weights = rng.random((64, 24, 24)).astype(np.float32)
+    weights = rng.random((36, 24, 24)).astype(np.float32)
     names = tuple(f"w{place}" for place in range(24))
     attention = Attention(
         Source("made"), (made_map(names, names, weights / weights.sum(axis=-1, keepdims=True), "cross"),)
@@ -467,4 +467,4 @@ def test_many_cells_have_their_size_in_an_svg_whatever_its_dpi():
     stream = io.BytesIO()
     heatmap_figure(attention, Style(dpi=144)).savefig(stream, format="svg")
     widths = re.findall(r'<image .*?width="([\d.]+)"', stream.getvalue().decode(), flags=re.S)
-    assert len(set(widths[:64])) == 1
+    assert len(set(widths[:36])) == 1

@@ -89,7 +89,7 @@ class Opened:
         end = time.monotonic() + seconds
         while not (found := self.ask(script)):
             assert time.monotonic() < end, f"{script} is not true after {seconds} s; errors: {self.errors}"
-            time.sleep(0.05)
+            time.sleep(0.01)
         return found
 
     def weights(self, number, head, *others):
