@@ -36,7 +36,9 @@ def unnamed_text(tokens: Tokens) -> str:
         rows, columns = tokens.grid
         return f"{rows} × {columns} patches of an image"
     for name, called in (("row", "row"), ("fixed row", "fixed"), ("channel", "channel")):
-        if tokens.texts[:1] and tokens.texts == tuple(f"{called} {place}" for place in range(len(tokens))):
+        if tokens.texts[:1] == (f"{called} 0",) and all(
+            text == f"{called} {place}" for place, text in enumerate(tokens.texts)
+        ):
             return counted(len(tokens), name)
     return counted(len(tokens), "token") if tokens.are_positions else ""
 
