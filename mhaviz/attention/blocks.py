@@ -6,7 +6,7 @@ and Gimelshein 2018, arXiv 1805.02867).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -132,18 +132,16 @@ class HeadBlocks:
         """
         A, lse, entropy = self._softmax(Q, tile, start, used, alone)
         wanted, positions = self._wanted, tile.positions[: A.shape[1]]
-        norms = None if norms is None else norms[: A.shape[1]]
-        if norms is not None and not (alone and wanted.only_cells):
-            A.mul_(norms)
-            norms = None
+        if norms is not None:
+            A.mul_(norms[: A.shape[1]])
         top_weights, places = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
         received = ((positions, A.sum(dim=0) if alone else A),) if wanted.received else ()
         is_overwritten = not alone and tile.cells.changes_nothing  # by the next tile
         own = A.clone() if is_overwritten else A
         return lse, BlockSums(
             tile.cell,
-            self._in_cells(own, tile, rows if alone else None, norms, CellReducer.sum) if wanted.mass else None,
-            self._in_cells(own, tile, rows if alone else None, norms, CellReducer.largest) if wanted.largest else None,
+            tile.cells.sum(rows.sum(own, 0) if alone else own) if wanted.mass else None,
+            tile.cells.largest(rows.largest(own, 0) if alone else own) if wanted.largest else None,
             entropy,
             self._local(A, positions, start) if wanted.local is not None else None,
             A.sum(dim=-1) if wanted.totals else None,
@@ -151,15 +149,6 @@ class HeadBlocks:
             positions[places] if places is not None else None,
             received,
         )
-
-    def _in_cells(
-        self, A: Tensor, tile: Tile, rows: CellReducer | None, norms: Tensor | None, reduce: Callable[..., Tensor]
-    ) -> Tensor:
-        """The weights of a tile in its cells, and in rows of cells, if these are given: first the rows, as fewer
-        numbers are left then, which are multiplied by the norms of their keys if that has not been done."""
-        if rows is not None:
-            A = reduce(rows, A, 0)
-        return reduce(tile.cells, A if norms is None else A * norms)
 
     def _softmax(
         self, Q: Tensor, tile: Tile, start: int, used: int, alone: bool

@@ -92,11 +92,6 @@ class Pooling:
         return self.reduce in ("max", "both")
 
     @property
-    def only_cells(self) -> bool:
-        """Whether nothing is wanted of single weights but the entropy."""
-        return not (self.top_keys or self.received or self.totals or self.local is not None)
-
-    @property
     def queries(self) -> int:
         """Of the window."""
         return self.span[1] - self.span[0]

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,10 +26,10 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.source import Source
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
-from mhaviz.training.batch import PairBatch, in_batches
+from mhaviz.training.batch import PairBatch
 from mhaviz.training.checkpoint import Checkpoint
 from mhaviz.training.corpus import Pair
-from mhaviz.training.evaluation import require_known, translate, words_at_once
+from mhaviz.training.evaluation import AT_ONCE, require_known, translate
 
 KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
 """The attentions of the encoder, of the decoder, and between both, in the order in which a sentence meets them."""
@@ -108,13 +108,9 @@ class TrainedModel(Model):
     ) -> None:
         """Run the encoder and the decoder; see ``Model.run``."""
         assert isinstance(inputs, PairInputs)
-        numbers = range(len(inputs.pairs))
-        most = words_at_once(self.checkpoint)
-        groups: Iterator[Sequence[int]] = (
-            in_batches(numbers, lambda i: len(inputs.pairs[i].read), most) if batched else ([i] for i in numbers)
-        )
-        for group in groups:
-            self._run_batch(inputs, group, on_attention, heads)
+        numbers, at_once = range(len(inputs.pairs)), AT_ONCE if batched else 1
+        for first in numbers[::at_once]:
+            self._run_batch(inputs, numbers[first : first + at_once], on_attention, heads)
 
     def _run_batch(
         self, inputs: PairInputs, group: Sequence[int], on_attention: OnAttention, heads: Sequence[int] | None

@@ -1,15 +1,12 @@
 """Pairs of sentences as padded token ids: of the source, of the target as it is read, and of the expected words."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.training.corpus import Pair
-
-T = TypeVar("T")
 
 
 class PairBatch:
@@ -30,18 +27,6 @@ class PairBatch:
         self.source_mask = visible_words(self.source_ids) if padded else None
         self.read_ids = padded_ids([pair.read for pair in pairs], target_words, device)
         self.expected_ids = padded_ids([pair.produced for pair in pairs], target_words, device)
-
-
-def in_batches(things: Sequence[T], length_of: Callable[[T], int], most: int) -> Iterator[Sequence[T]]:
-    """Cut them into runs that have, padded to the longest, at most ``most`` words; a longer one is alone."""
-    first, longest = 0, 0
-    for i, thing in enumerate(things):
-        longest = max(longest, length_of(thing))
-        if i > first and longest * (i + 1 - first) > most:
-            yield things[first:i]
-            first, longest = i, length_of(thing)
-    if first < len(things):
-        yield things[first:]
 
 
 def padded_ids(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, device: torch.device) -> Tensor:

@@ -13,11 +13,11 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.decoding import decode_greedily
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.results.training import Evaluation
-from mhaviz.training.batch import PairBatch, in_batches, padded_ids, visible_words
+from mhaviz.training.batch import PairBatch, padded_ids, visible_words
 from mhaviz.training.checkpoint import SCORE, TASK, Checkpoint
 from mhaviz.training.corpus import MOST_WORDS, Pair
 
-_MOST_LOGITS = 20_000_000  # at once; 80 MB
+AT_ONCE = 256  # sentences that are read together
 _NAMED = 8  # unknown words, in an error
 
 
@@ -82,18 +82,14 @@ def translate(checkpoint: Checkpoint, sentences: Sequence[Sequence[str]], device
     """Sentences of known words with their greedy translations, by a model in eval mode."""
     start, end = checkpoint.target_vocabulary.ids([START, END])
     pairs: list[Pair] = []
-    for some in in_batches(sentences, lambda source: most_words(len(source)), words_at_once(checkpoint)):
+    for first in range(0, len(sentences), AT_ONCE):
+        some = sentences[first : first + AT_ONCE]
         ids = padded_ids(some, checkpoint.source_vocabulary, device)
         written = decode_greedily(checkpoint.model, ids, visible_words(ids), start, end, most_words(ids.shape[1]))
         for source, (row, ended) in zip(some, written, strict=True):
             words = tuple(map(checkpoint.target_vocabulary.word, row))
             pairs.append(Pair(tuple(source), words, ended=ended))
     return pairs
-
-
-def words_at_once(checkpoint: Checkpoint) -> int:
-    """How many words to predict together, so that their logits stay small."""
-    return max(_MOST_LOGITS // len(checkpoint.target_vocabulary), 1)
 
 
 def most_words(source_length: int) -> int:
@@ -112,8 +108,10 @@ def perplexity(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.devi
     """e to the mean cross-entropy of the targets' words and end marks."""
     checkpoint.model.eval()
     losses = []
-    for some in in_batches(pairs, lambda pair: len(pair.read), words_at_once(checkpoint)):
-        batch = PairBatch(some, checkpoint.source_vocabulary, checkpoint.target_vocabulary, device)
+    for first in range(0, len(pairs), AT_ONCE):
+        batch = PairBatch(
+            pairs[first : first + AT_ONCE], checkpoint.source_vocabulary, checkpoint.target_vocabulary, device
+        )
         said = batch.expected_ids != Vocabulary.PADDING
         with torch.no_grad():
             logits = next_word_logits(checkpoint, batch)[said]  # words vocab_size

@@ -1,4 +1,3 @@
-import itertools
 from pathlib import Path
 
 import pytest
@@ -7,7 +6,6 @@ from hypothesis import strategies as st
 
 from mhaviz.errors import MhavizError
 from mhaviz.layer.tokens import tokenize
-from mhaviz.training.batch import in_batches
 from mhaviz.training.corpus import MOST_WORDS, Pair, read_pairs
 
 
@@ -126,12 +124,3 @@ def test_what_is_read_and_what_is_produced():
     assert pair.produced == ("a", "b", "<end>")
     cut = Pair(("s",), ("a", "b"), ended=False)
     assert (cut.read, cut.produced) == (("<start>", "a"), ("a", "b"))
-
-
-@given(st.lists(st.integers(1, 30), max_size=30), st.integers(1, 100))
-def test_batches_keep_the_order_and_their_size(lengths, most):
-    batches = list(in_batches(lengths, lambda length: length, most))
-    assert [length for batch in batches for length in batch] == lengths
-    assert all(batch and (len(batch) == 1 or max(batch) * len(batch) <= most) for batch in batches)
-    for batch, following in itertools.pairwise(batches):
-        assert max([*batch, following[0]]) * (len(batch) + 1) > most
