@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -125,17 +124,15 @@ class AttentionCall:
 
     def visible(self) -> Tensor | None:
         """bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length): False hides; None if nothing is hidden."""
-        hides = [m if m.dtype == torch.bool else m > torch.finfo(m.dtype).min / 2 for m in self._masks(0, None)]
-        return reduce(torch.logical_and, hides) if hides else None
-
-    def added(self, start: int = 0, end: int | None = None) -> Tensor | None:
-        """What is added to the scores of these queries; the least number there is where a key is hidden."""
-        least, dtype = torch.finfo(self.query.dtype).min, torch.promote_types(self.query.dtype, torch.float32)
-        numbers = [
-            torch.zeros(m.shape, dtype=dtype, device=m.device).masked_fill_(~m, least) if m.dtype == torch.bool else m
-            for m in self._masks(start, end)
-        ]
-        return reduce(torch.add, numbers).clamp(min=least) if numbers else None
+        visible = self.mask
+        if visible is not None and visible.dtype != torch.bool:
+            visible = visible > torch.finfo(visible.dtype).min / 2
+        if self.causal:
+            _, _, q_length, k_length = self.shape
+            earlier = torch.ones(1, 1, q_length, k_length, dtype=torch.bool, device=self.device)
+            earlier.tril_(k_length - q_length)
+            visible = earlier if visible is None else visible & earlier
+        return visible
 
     def select(self, heads: Sequence[int]) -> "AttentionCall":
         """The same of these heads alone."""
@@ -196,15 +193,6 @@ class AttentionCall:
         if self.mask is None or self.mask.shape[2] == 1:
             return self.mask
         return self.mask[:, :, start:end]
-
-    def _masks(self, start: int, end: int | None) -> list[Tensor]:
-        mask = self._mask_of(start, end)
-        masks = [] if mask is None else [mask]
-        if self.causal:
-            q_length, k_length = self.query.shape[2], self.key.shape[2]
-            last = torch.arange(q_length, device=self.query.device)[start:end] + k_length - q_length
-            masks.append((torch.arange(k_length, device=self.query.device) <= last[:, None])[None, None])
-        return masks
 
 
 @dataclass(frozen=True)

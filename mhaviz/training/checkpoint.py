@@ -5,22 +5,20 @@ Metadata: one key, ``mhaviz``, with JSON. ``loading`` reads it again.
 """
 
 import json
-import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from msgspec import Meta
 from safetensors.torch import save
 from torch import Tensor
 
 from mhaviz._version import __version__
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.files.writing import write_whole
-from mhaviz.layer.attention import check_heads
-from mhaviz.layer.seeding import check_seed, seeded
+from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import Translator
 from mhaviz.results.source import Source
@@ -50,34 +48,15 @@ class Sizes:
     d_ff: int = 128
     dropout: float = 0.1
 
-    def __post_init__(self) -> None:
-        check_heads(self.d_model, self.n_heads)
-        if operator.index(self.d_ff) < 1:
-            raise ArgumentError(f"{parameter('d_ff')}: expected at least 1, got {quoted(self.d_ff)}")
-        if not 0 <= self.dropout < 1:
-            raise ArgumentError(
-                f"{parameter('dropout')}: expected at least 0 and less than 1, got {quoted(self.dropout)}"
-            )
-
 
 @dataclass(frozen=True)
 class Plan:
     """How a model is trained. ``learning_rate``: at its highest, after the warm-up."""
 
-    steps: int = 1500
-    batch_size: int = 64
+    steps: Annotated[int, Meta(ge=1)] = 1500
+    batch_size: Annotated[int, Meta(ge=1)] = 64
     learning_rate: float = 3e-3
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, size in (("steps", self.steps), ("batch_size", self.batch_size)):
-            if operator.index(size) < 1:
-                raise ArgumentError(f"{parameter(name)}: expected at least 1, got {quoted(size)}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise ArgumentError(
-                f"{parameter('learning_rate')}: expected a number above 0, got {quoted(self.learning_rate)}"
-            )
-        check_seed(self.seed)
 
 
 @dataclass
@@ -112,7 +91,7 @@ class Checkpoint:
         """
         source = Vocabulary(pair.source for pair in corpus.pairs)
         target = Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
-        _require_memory(sizes, len(source) + 2 * len(target))
+        _require_memory(sizes, plan, corpus, len(source), len(target))
         with seeded(plan.seed):
             model = build(sizes, len(source), len(target))
         counts = len(corpus.training), len(corpus.held_out)
@@ -200,8 +179,13 @@ def build(sizes: Sizes, source_size: int, target_size: int) -> Translator:
     return Translator(source_size, target_size, sizes.d_model, sizes.n_heads, sizes.d_ff, sizes.dropout)
 
 
-def _require_memory(sizes: Sizes, words: int) -> None:
-    """Stop before starting if not even the weights, their gradients and Adam's averages of these two would fit."""
+def _require_memory(sizes: Sizes, plan: Plan, corpus: Corpus, source_size: int, target_size: int) -> None:
+    """Stop before starting if the weights, their gradients and Adam's two averages, or a step, would not fit."""
     float32, copies, attentions, feed_forwards = 4, 4, 3, 2
+    words = source_size + 2 * target_size
     parameters = sizes.d_model * (attentions * 4 * sizes.d_model + feed_forwards * 2 * sizes.d_ff + words)
-    require_memory(float32 * copies * parameters, torch.device("cpu"), "the training")
+    # A step with the longest sentences: logits and features with their gradients, scores and weights likewise.
+    longest = max(max(len(pair.read), len(pair.source)) for pair in corpus.training)
+    a_word = 4 * target_size + 100 * sizes.d_model + 10 * sizes.d_ff + 3 * 5 * sizes.n_heads * longest
+    step = min(plan.batch_size, len(corpus.training)) * longest * a_word
+    require_memory(float32 * (copies * parameters + step), torch.device("cpu"), "the training")

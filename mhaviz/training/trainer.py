@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from mhaviz.devices import cpu_threads, require_memory
+from mhaviz.devices import cpu_threads
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.results.training import LearningPoint
@@ -46,24 +46,17 @@ class Trainer:
         checkpoint: where to begin; it moves on with every milestone.
         corpus: the one that it was made for.
         device: where to compute. The checkpoint's model is moved there.
-        threads: on the CPU. A small model is fastest with one where others compute as well, and what it learns then
-            does not depend on the machine's number of cores.
+        threads: on the CPU, at most one a core. A small model is fastest with one where others compute as well, and
+            what it learns then does not depend on the machine's number of cores.
 
     Raises:
-        MhavizError: a step does not fit into memory.
-        ArgumentError: no threads or more than there are cores, another corpus, or a checkpoint that holds nothing to
-            go on from or has nothing left to do.
+        ArgumentError: another corpus, or a checkpoint that holds nothing to go on from or has nothing left to do.
     """
 
     def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device, threads: int = 1) -> None:
         _check(checkpoint, corpus)
-        _require_memory(checkpoint, corpus, device)
-        cores = os.cpu_count() or 1
-        if not 1 <= threads <= cores:  # the system may refuse to start more, which PyTorch does not survive
-            raise ArgumentError(
-                f"{parameter('threads')}: expected 1 to {cores} (the cores of this machine), got {threads}"
-            )
-        self._threads = threads
+        # The system may refuse to start more threads than it has cores, which PyTorch does not survive.
+        self._threads = min(threads, os.cpu_count() or 1)
         self.checkpoint, self._corpus, self._device = checkpoint, corpus, device
         self._order = _Order(len(corpus.training), checkpoint.plan.batch_size, checkpoint.plan.seed)
         self._parameters = dict(checkpoint.model.to(device).named_parameters())
@@ -171,13 +164,3 @@ def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
             f"expected more steps than the {checkpoint.step:,} that this checkpoint has had, got "
             f"{checkpoint.plan.steps:,}; ask for more with {parameter('steps')}"
         )
-
-
-def _require_memory(checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
-    """Of a step with the longest sentences: logits and features with their gradients, scores and weights likewise."""
-    float32, sizes = 4, checkpoint.sizes
-    longest = max(max(len(pair.read), len(pair.source)) for pair in corpus.training)
-    logits, features = 4 * len(checkpoint.target_vocabulary), 100 * sizes.d_model + 10 * sizes.d_ff
-    weights = 3 * 5 * sizes.n_heads * longest
-    batch_size = min(checkpoint.plan.batch_size, len(corpus.training))
-    require_memory(float32 * batch_size * longest * (logits + features + weights), device, "a step of the training")

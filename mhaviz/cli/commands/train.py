@@ -36,8 +36,8 @@ _training_option = partial(typer.Option, rich_help_panel="The training")
 class PlanOptions:
     """How a model is trained. None: as ``Plan`` has it, or the checkpoint to go on from."""
 
-    batch_size: Annotated[int | None, _training_option(help="Sentences a step. \\[default: 64]")] = None
-    learning_rate: Annotated[float | None, _training_option(help="At its highest. \\[default: 0.003]")] = None
+    batch_size: Annotated[int | None, _training_option(min=1, help="Sentences a step. \\[default: 64]")] = None
+    learning_rate: Annotated[float | None, _training_option(min=0, help="At its highest. \\[default: 0.003]")] = None
     seed: Annotated[
         int | None, _training_option(help="Of the weights, the batches and what is held out. \\[default: 0]")
     ] = None
@@ -47,10 +47,10 @@ class PlanOptions:
 class SizeOptions:
     """What a model is built from. None: as ``Sizes`` has it, or the checkpoint to go on from."""
 
-    d_model: Annotated[int | None, model_option(help="Features of each word. \\[default: 64]")] = None
-    n_heads: Annotated[int | None, model_option(help="Number of heads of each attention. \\[default: 4]")] = None
-    d_ff: Annotated[int | None, model_option(help="Hidden features, feed-forward. \\[default: 128]")] = None
-    dropout: Annotated[float | None, model_option(help="Share dropped in training. \\[default: 0.1]")] = None
+    d_model: Annotated[int | None, model_option(min=1, help="Features of each word. \\[default: 64]")] = None
+    n_heads: Annotated[int | None, model_option(min=1, help="Number of heads of each attention. \\[default: 4]")] = None
+    d_ff: Annotated[int | None, model_option(min=1, help="Hidden features, feed-forward. \\[default: 128]")] = None
+    dropout: Annotated[float | None, model_option(min=0, max=1, help="Share dropped. \\[default: 0.1]")] = None
 
 
 def train(
@@ -64,13 +64,13 @@ def train(
         ),
     ],
     delivery: Delivery,
-    steps: Annotated[int | None, typer.Option(help="Steps of Adam. \\[default: 1500]")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of Adam. \\[default: 1500]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint that -o names.")] = False,
     animate: Annotated[
         Path | None, typer.Option(metavar="GIF", help="Film the maps of a held-out sentence as training goes on.")
     ] = None,
     device: PlainDevice = "auto",
-    threads: Annotated[int, _training_option(help="On the CPU; more pay for large models only.")] = 1,
+    threads: Annotated[int, _training_option(min=1, help="On the CPU; more pay for large models only.")] = 1,
 ) -> None:
     """Train a small model of mhaviz's own layers, so that its maps mean something.
 
