@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
+from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, head_numbers, number_shapes, poisson_weights
 from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
-from mhaviz.analyses.sums import Sums
+from mhaviz.analyses.sums import Sums, stacked
 from mhaviz.attention.model import CorpusModel, Inputs, Site
 from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text
 from mhaviz.results.ablation import EFFECTS, Ablation, Effect, HeadEffects
@@ -121,14 +121,15 @@ class AblationStudy:
 
     def _effect(self, sites: Sequence[Site], place: int) -> Effect:
         """One number of all layers; NaN for heads that were not zeroed, and where a layer has fewer."""
-        arrays = np.full((4, len(sites), max(site.n_heads for site in sites)), nan)
-        for row, site in enumerate(sites):
-            sums, chosen = self._sums[site], [head for one, head in self._zeroed if one == site]
-            numbers = sums.mean()[:, place], sums.spread[:, place], *interval(sums, place, self._bootstrap)
-            arrays[:, row, chosen] = np.stack(numbers)[:, chosen]
-        sentences = int(self._sums[sites[0]]["count"][0, place])
-        mean, spread, low, high = arrays
-        return Effect(mean, spread, low, high, sentences, int(self._predictions[place]))
+        sums = [self._sums[site] for site in sites]
+        zeroed = stacked(
+            [np.array([(site, head) in self._zeroed for head in range(site.n_heads)]) for site in sites], 0
+        )
+        numbers = {
+            name: np.where(zeroed, values, nan) for name, values in head_numbers(sums, place, self._bootstrap).items()
+        }
+        sentences = int(sums[0]["count"][0, place])
+        return Effect(**numbers, sentences=sentences, predictions=int(self._predictions[place]))
 
 
 @dataclass(frozen=True)

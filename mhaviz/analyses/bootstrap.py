@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mhaviz.analyses.sums import Array, Sums
+from mhaviz.analyses.sums import Array, Sums, stacked
 from mhaviz.errors import ArgumentError
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, LEVEL
 
@@ -135,3 +135,14 @@ def interval(sums: Sums, place: int, bootstrap: Bootstrap) -> Array:
         return np.full((2, len(sums["mean"])), nan)
     means = sums["drawn_sums"][is_drawn, :, place] / drawn[is_drawn, None]
     return np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+
+
+def head_numbers(layers: Sequence[Sums], place: int, bootstrap: Bootstrap) -> dict[str, Array]:
+    """Mean, spread and interval of one number in every layer, (n_layers, n_heads): fields of ``HeadNumbers``."""
+    low, high = zip(*(interval(sums, place, bootstrap) for sums in layers), strict=True)
+    return {
+        "mean": stacked([sums.mean()[:, place] for sums in layers]),
+        "spread": stacked([sums.spread[:, place] for sums in layers]),
+        "low": stacked(low),
+        "high": stacked(high),
+    }

@@ -61,7 +61,7 @@ class DifferenceStudy(Study):
         whole = [row for row, text in enumerate(inputs.texts) if text.piece is None]  # pieces are the same
         others = after.read_unnamed([texts[row] for row in whole])
         for row, other in zip(whole, others, strict=True):
-            _require_same_tokens(inputs.texts[row].source, other, f"sentence {numbers[row]}, {texts[row]!r:.40}")
+            require_same_tokens(inputs.texts[row].source, other, f"sentence {numbers[row]}, {texts[row]!r:.40}")
         self.add_batch(before, after, inputs, numbers)
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
@@ -153,7 +153,7 @@ def require_same_attentions(first: CorpusModel, second: CorpusModel) -> None:
         one, other = (of_model.get(site, 0) for of_model in heads)
         if one != other:
             if (tokens := _sample_of(first)) and (others := _sample_of(second)):
-                _require_same_tokens(tokens, others, f"a sample, {_SAMPLE!r},")
+                require_same_tokens(tokens, others, f"a sample, {_SAMPLE!r},")
             raise MhavizError(
                 f"expected the same attentions in both models, but layer {site[1]}, {site[0]}, has {one} heads in the "
                 f"first and {other} in the second; compare models of one kind, or what both have by "
@@ -170,7 +170,7 @@ def _sample_of(model: CorpusModel) -> Tokens | None:
     return tokens
 
 
-def _require_same_tokens(one: Tokens, other: Tokens, where: str) -> None:
+def require_same_tokens(one: Tokens, other: Tokens, where: str) -> None:
     """Raise MhavizError unless the tokens that two models make of a text are the same; ``where``: names it."""
     if (one.ids, one.special) == (other.ids, other.special):
         return

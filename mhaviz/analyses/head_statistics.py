@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, interval, number_shapes, poisson_weights
+from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, head_numbers, number_shapes, poisson_weights
 from mhaviz.analyses.pieces import Pieces
 from mhaviz.analyses.sums import Study, Sums, stacked
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
@@ -164,16 +164,12 @@ class HeadStudy(Study):
 
     def _average(self, layers: Sequence[Sums], place: int) -> Average:
         """One number of all layers."""
-        ends = [interval(one, place, self._bootstrap) for one in layers]
         by_layer = np.array([(one["count"][0, place], one["queries"][place]) for one in layers], np.int64)
         sentences, queries = by_layer.max(axis=0).tolist()
         return Average(
-            mean=stacked([one.mean()[:, place] for one in layers]),
-            spread=stacked([one.spread[:, place] for one in layers]),
+            **head_numbers(layers, place, self._bootstrap),
             sentences=sentences,
             queries=queries,
-            low=stacked([low for low, _ in ends]),
-            high=stacked([high for _, high in ends]),
             chance=stacked([one.mean("chance.")[:, place] for one in layers]),
             counts=stacked([one["bins"][:, place] for one in layers], 0).astype(np.int64),
             by_layer=by_layer,

@@ -11,6 +11,7 @@ import msgspec
 
 from mhaviz._version import __version__
 from mhaviz.analyses.bootstrap import Bootstrap
+from mhaviz.analyses.corpus_difference import require_same_tokens
 from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
@@ -245,11 +246,8 @@ def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice)
 def _same_tokens(models: Sequence[CorpusModel], text: str) -> Tokens:
     """The tokens of a text that is too long. Raises MhavizError unless all models make the same of it."""
     tokens, *others = (model.read_unnamed([text])[0] for model in models)
-    if any(other != tokens for other in others):
-        raise MhavizError(
-            f"expected the same tokens in both models, but they make others of {text!r:.40}; compare models of one "
-            f"tokenizer"
-        )
+    for other in others:
+        require_same_tokens(tokens, other, f"{text!r:.40}")
     return tokens
 
 

@@ -48,7 +48,7 @@ class Measure:
     decimals: int = 2
     low_first: bool = False
 
-    def told(self, weight: str = "weight") -> str:
+    def described(self, weight: str = "weight") -> str:
         """Its meaning: "weight on the first token"."""
         return self.meaning.format(weight=weight)
 
@@ -184,7 +184,7 @@ def ranking_table(
     notes = [_CHANCE] * any(map(any, chances.values()))
     if replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in kinds):
         notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
-    notes += [f"{measure.name}: {measure.told(weight)}" for measure in (first, *others)]
+    notes += [f"{measure.name}: {measure.described(weight)}" for measure in (first, *others)]
     notes += [f"95 %: of the means of {replicates:,} bootstrap replicates over {texts}"] * has_interval
     if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
         notes.append(f"±: standard deviation between {texts}")
@@ -224,7 +224,7 @@ def ranking_dots(
             dots.append(Dot(name, pair[0], *(head.interval(measure.name) or (math.nan, math.nan)), at))
     notes = [_WHISKER.format(replicates, texts)] * any(not math.isnan(dot.low) for dot in dots)
     notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
-    heading, label = ranking_heading(kinds, order, measures), f"{measure.name}: {measure.told(weight)}"
+    heading, label = ranking_heading(kinds, order, measures), f"{measure.name}: {measure.described(weight)}"
     return [Dots(heading, tuple(dots), label, measure.text, "; ".join(notes))] if dots else []
 
 

@@ -97,7 +97,7 @@ def _meanings(statistics: HeadStatistics, ranked: Measure) -> str:
         known = np.concatenate([chance[np.isfinite(chance)] for chance in chances])
         ends = dict.fromkeys(measure.text(float(end)) for end in (known.min(), known.max())) if known.size else ()
         by_chance = f", {' to '.join(ends)} by chance" if ends else ""
-        texts.append(f"{measure.name}: {measure.told(weight)}{by_chance}")
+        texts.append(f"{measure.name}: {measure.described(weight)}{by_chance}")
     return "; ".join(texts)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.results.result import Brief
+from mhaviz.results.result import ShortRepr
 
 _WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales
 
@@ -35,7 +35,7 @@ def even_edges(length: int, most: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Axis(Brief):
+class Axis(ShortRepr):
     """The queries or the keys of a map, and the cells that they fall into.
 
     Attributes:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.results.attention import AttentionMap
-from mhaviz.results.result import Brief, Result
+from mhaviz.results.result import Result, ShortRepr
 from mhaviz.results.source import Source
 
 
@@ -70,7 +70,7 @@ class Flaw:
 
 
 @dataclass(frozen=True)
-class HeadDifference(Brief):
+class HeadDifference(ShortRepr):
     """How one head of one map has changed.
 
     Attributes:
@@ -95,7 +95,7 @@ class HeadDifference(Brief):
 
 
 @dataclass(frozen=True)
-class MapDifference(Brief):
+class MapDifference(ShortRepr):
     """How one map has changed.
 
     Attributes:

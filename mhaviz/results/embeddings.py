@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.results.result import Brief, Result
+from mhaviz.results.result import Result, ShortRepr
 from mhaviz.results.source import Source
 
 Added = Literal["sinusoids", "learned"]
@@ -24,7 +24,7 @@ SINUSOIDS = "PE = sin and cos of p / 10000^(2i/d_model)"
 
 
 @dataclass(frozen=True)
-class InputPart(Brief):
+class InputPart(ShortRepr):
     """One matrix on the way from tokens to the first layer.
 
     Attributes:

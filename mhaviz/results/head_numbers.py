@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Kind
-from mhaviz.results.result import Brief, Result, require_pandas
+from mhaviz.results.result import Result, ShortRepr, require_pandas
 
 if TYPE_CHECKING:
     import pandas
@@ -22,7 +22,7 @@ holds it in 95 where numbers are normal, but in 93 where they are as skewed as g
 
 
 @dataclass(frozen=True)
-class HeadNumbers(Brief):
+class HeadNumbers(ShortRepr):
     """One number of every head, over sentences: of each sentence the mean over what counts in it counts once.
 
     Attributes:
@@ -55,7 +55,7 @@ class HeadNumbers(Brief):
 
 
 @dataclass(frozen=True)
-class HeadsOfKind(Brief):
+class HeadsOfKind(ShortRepr):
     """The numbers of the heads of one kind of attention, each a field.
 
     Attributes:

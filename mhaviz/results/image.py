@@ -16,7 +16,7 @@ from mhaviz.inputs.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Quantity
-from mhaviz.results.result import Brief, Result
+from mhaviz.results.result import Result, ShortRepr
 from mhaviz.results.source import Source
 
 MOST_SPECIAL = 16
@@ -32,7 +32,7 @@ QueryChoice = int | str | tuple[int, int] | None
 
 
 @dataclass(frozen=True, eq=False)
-class ImageMap(Brief):
+class ImageMap(ShortRepr):
     """What one query of a map gives to the patches.
 
     Attributes:

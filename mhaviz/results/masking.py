@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Kind, Tokens
-from mhaviz.results.result import Brief, Result, of_layer
+from mhaviz.results.result import Result, ShortRepr, of_layer
 from mhaviz.results.source import Source
 
 
 @dataclass(frozen=True)
-class MaskedSentence(Brief):
+class MaskedSentence(ShortRepr):
     """One sentence of a padded batch: ``q_length`` and ``k_length`` are those of the batch, padding included.
 
     Attributes:

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Kind, Tokens
-from mhaviz.results.result import Brief, Result, of_layer
+from mhaviz.results.result import Result, ShortRepr, of_layer
 from mhaviz.results.source import Source
 
 
 @dataclass(frozen=True)
-class Matrix(Brief):
+class Matrix(ShortRepr):
     """A matrix of the whole layer: ``name`` = ``equation``, "Q" = "X Wq"; ``values``: float32, a row a token.
 
     ``equation``: "" where it is not known.
@@ -24,7 +24,7 @@ class Matrix(Brief):
 
 
 @dataclass(frozen=True)
-class HeadMatrices(Brief):
+class HeadMatrices(ShortRepr):
     """The matrices of one head. Vaswani et al. 2017, section 3.2.1.
 
     Attributes:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.result import Brief, Result
+from mhaviz.results.result import Result, ShortRepr
 from mhaviz.results.source import Source
 
 
 @dataclass(frozen=True)
-class ProjectionInputs(Brief):
+class ProjectionInputs(ShortRepr):
     """The layer's input for one sentence, and its three projections before they are split into heads.
 
     Attributes:
@@ -31,7 +31,7 @@ class ProjectionInputs(Brief):
 
 
 @dataclass(frozen=True)
-class ProjectionStage(Brief):
+class ProjectionStage(ShortRepr):
     """Attention with so many of the projections in place.
 
     Attributes:

@@ -7,14 +7,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.result import Brief
+from mhaviz.results.result import ShortRepr
 
 PRECISE = 0.002
 """Weights that are computed from codes differ by no more from those of the call."""
 
 
 @dataclass(frozen=True, eq=False)
-class Codes(Brief):
+class Codes(ShortRepr):
     """Features of tokens as whole numbers: each feature of a head has 2^bits even steps from its least to its largest.
 
     value[h, i, f] = lows[h, f] + codes[h, i, f] · steps[h, f]
@@ -37,7 +37,7 @@ class Codes(Brief):
 
 
 @dataclass(frozen=True, eq=False)
-class Bias(Brief):
+class Bias(ShortRepr):
     """What is added to scores, or which of them a mask leaves, where that takes little room.
 
     Attributes:
@@ -53,7 +53,7 @@ class Bias(Brief):
 
 
 @dataclass(frozen=True, eq=False)
-class QueriesAndKeys(Brief):
+class QueriesAndKeys(ShortRepr):
     """What A = softmax(S) is computed from, of all tokens of one sentence; see ``mhaviz.attention.call``.
 
     Attributes:

@@ -26,13 +26,13 @@ def require_pandas() -> Any:
     return pandas
 
 
-class Brief:
+class ShortRepr:
     """A dataclass whose ``repr`` gives the shapes of arrays, how many results, and no field that has its default."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__repr__" not in cls.__dict__:  # then dataclass would write one
-            cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]
+            cls.__repr__ = ShortRepr.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         there: Any = self
@@ -57,10 +57,10 @@ def _brief(value: Any) -> str:
         return shortened(f"{{{', '.join(map(str, value))}}}")
     if is_dataclass(value) and isinstance(value, Sized):
         return f"{type(value).__name__} of {len(value)}"
-    return repr(value) if isinstance(value, Brief) else shortened(repr(value))
+    return repr(value) if isinstance(value, ShortRepr) else shortened(repr(value))
 
 
-class Result(Brief):
+class Result(ShortRepr):
     """A result that shows itself. Nothing that draws is loaded before it is asked for."""
 
     def save(self, *paths: str | Path, **style: Any) -> None:

@@ -16,7 +16,7 @@ from mhaviz._version import __version__
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.quantity import QUANTITIES, WEIGHT, Quantity, Reduction
+from mhaviz.results.quantity import QUANTITIES, WEIGHT, Reduction
 from mhaviz.results.source import Source
 from mhaviz.results.summary import HeadSummary, MapSummary
 
@@ -72,16 +72,6 @@ class _Description(msgspec.Struct, omit_defaults=True):
 _OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
 FIELDS = frozenset((*_Description.__struct_encode_fields__, *_OF_NUMBERS))
 """What documents say of a map or of a change. A quantity's key stands beside them, and may be none of them."""
-
-
-def require_own_keys(quantities: Sequence[Quantity]) -> None:
-    """Fail an assertion if what a quantity is called in files stands for something else there."""
-    keys = [quantity.key for quantity in quantities]
-    assert not FIELDS & set(keys), f"expected keys of quantities that are no fields of a map, got {keys}"
-    assert len(keys) == len(set(keys)), f"expected quantities with keys of their own, got {keys}"
-
-
-require_own_keys(QUANTITIES)
 
 
 def describe_source(source: Source) -> dict[str, Any]:

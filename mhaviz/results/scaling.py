@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Kind
-from mhaviz.results.result import Brief, Result, of_layer
+from mhaviz.results.result import Result, ShortRepr, of_layer
 from mhaviz.results.source import Source
 
 
@@ -34,7 +34,7 @@ class ScoreStatistics:
 
 
 @dataclass(frozen=True)
-class Scaling(Brief):
+class Scaling(ShortRepr):
     """The scores, their softmax and both in numbers, for some heads, either unscaled or scaled.
 
     Attributes:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.result import Brief, Result
+from mhaviz.results.result import Result, ShortRepr
 from mhaviz.results.source import Source
 
 VALUES_UP_TO = 512
@@ -14,7 +14,7 @@ VALUES_UP_TO = 512
 
 
 @dataclass(frozen=True)
-class TraceStep(Brief):
+class TraceStep(ShortRepr):
     """One tensor on the way.
 
     Attributes:

@@ -64,13 +64,13 @@ class TwoArrayOptions:
         return files
 
 
-def _of_each(option: str, said: Sequence[_T] | None) -> tuple[_T | None, _T | None]:
-    """What an option says of each of two files: given once, it is said of both."""
-    if not said:
+def _of_each(option: str, values: Sequence[_T] | None) -> tuple[_T | None, _T | None]:
+    """The value of an option for each of two files; given once, it is that of both."""
+    if not values:
         return None, None
-    if len(said) > 2:
-        raise ArgumentError(f"{option}: expected it once, or twice, for A and for B; got it {len(said)} times")
-    return said[0], said[-1]
+    if len(values) > 2:
+        raise ArgumentError(f"{option}: expected it once, or twice, for A and for B; got it {len(values)} times")
+    return values[0], values[-1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -132,7 +132,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     about: dict[str, Any] = {"title": title, "statistics": statistics, **words}
     about["numbers"] = [_numbers_of(m, result, known) for m in examples]
     about["measures"] = [
-        vars(measure) | {"meaning": measure.told(weight_text(result)), "high": scale.high}
+        vars(measure) | {"meaning": measure.described(weight_text(result)), "high": scale.high}
         for measure, scale in zip(measures, measure_scales(result).values(), strict=True)
     ]
     if order.column != USUAL_ORDER.column or order.reverse:
@@ -176,7 +176,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
         about = about | {"reading": "", "footnote": harmless(style.footnote)}
     are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
     weights, changes = (INK, style.diverging) if are_changes else (style.cmap, DIVERGING)
-    measures = [vars(measure) | {"meaning": measure.told()} for measure in OF_ONE_SENTENCE]
+    measures = [vars(measure) | {"meaning": measure.described()} for measure in OF_ONE_SENTENCE]
     document = {
         "mhaviz": __version__,
         "notices": [],
