@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,8 +25,6 @@ from mhaviz.errors import (
     quoted,
     shortened,
 )
-
-_NEAR = 0.7  # of two names of options, from 0 to 1: one is the other mistyped
 
 DONE, COULD_NOT, WRONG_COMMAND_LINE = 0, MhavizError.status, ArgumentError.status
 
@@ -151,9 +148,6 @@ def _require_folder() -> None:
 def _usage_message(error: Any, words: Sequence[str]) -> str:
     """What typer says of a command line that it cannot parse, and where help is."""
     command = " ".join(["mhaviz", *(word for word in words[:1] if word in COMMANDS)])
-    if options := getattr(error, "possibilities", None):  # typer counts the dashes as letters in common
-        names, wrong = [name.lstrip("-") for name in options], error.option_name.lstrip("-")
-        error.possibilities = [f"--{name}" for name in get_close_matches(wrong, names, cutoff=_NEAR)]
     wrong = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), error.format_message()).rstrip(".")
     wrong = re.sub(r"^Invalid value for '(--\S+)': (Value error, )?", r"\1: ", wrong)
     return f"{wrong}{' See' if wrong.endswith('?') else '; see'} {command} --help"

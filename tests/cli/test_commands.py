@@ -239,7 +239,7 @@ BAD = [
     (["trace-shapes", "--seq-length", "3", "--seed", "1", "--device", "cpu"], 2, "leave out --device, --seed"),
     (["trace-shapes", "--seq-length", "3", "--target", "a"], 2, "sizes alone; leave out sentences"),
     (["heatmap", "a", "--column", "2"], 2, "No such option: --column (Possible options: --columns); see"),
-    (["heatmap", "a", "--bogus"], 2, "No such option: --bogus; see mhaviz heatmap --help"),
+    (["heatmap", "a", "--bogus"], 2, "No such option: --bogus (Possible options: "),
     (["heatmap", "a", "-o"], 2, "Option '-o' requires an argument; see mhaviz heatmap --help"),
     (["evaluate", "."], 1, ". is a folder: expected translation, or a file that mhaviz train has saved"),
     (["train", "translation", "--checkpoint", "x"], 2, "No such option: --checkpoint; see mhaviz train --help"),

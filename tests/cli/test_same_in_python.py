@@ -3,7 +3,6 @@
 import inspect
 import io
 import json
-import re
 import runpy
 import shlex
 from pathlib import Path
@@ -116,4 +115,4 @@ def test_what_is_measured_is_the_same_but_for_its_times(mhaviz, command, study, 
 
 def _usual_lengths(command):
     (option,) = [one for one in load_command(command).params if one.name == "lengths"]
-    return tuple(map(int, re.search(r"default: ([\d,]+)", option.help)[1].split(",")))
+    return tuple(map(int, option.default.split(",")))

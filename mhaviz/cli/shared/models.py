@@ -64,9 +64,7 @@ Device = Annotated[
 PlainDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")]
 DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
-NHeads = Annotated[
-    int | None, weights_option(help="Number of heads; it must divide d_model. \\[default, of random weights: 8]")
-]
+NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[random: 8]")]
 Seed = Annotated[int | None, weights_option(help="Seed of random weights and embeddings. \\[default: 0]")]
 
 
@@ -86,11 +84,6 @@ class ModelOptions:
     ] = RANDOM
     device: Device = "auto"
     dtype: Dtype = None
-
-    @property
-    def is_random(self) -> bool:
-        """Whether no model is named: the layer with random weights."""
-        return self.model == RANDOM
 
     @property
     def files(self) -> list[Path]:

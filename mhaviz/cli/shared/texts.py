@@ -15,6 +15,7 @@ from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.files import texts
 from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.layer.tokens import tokenize
+from mhaviz.models.load import RANDOM
 from mhaviz.models.transformers.folder import is_file
 from mhaviz.pages.registry import RESULT_SUFFIXES
 
@@ -102,11 +103,6 @@ class Instead:
         """Those that are read."""
         return [Path(name) for name in (self.chat, self.ids) if name is not None and is_file(name)]
 
-    @property
-    def takes_the_place(self) -> bool:
-        """Whether no sentence is needed."""
-        return self.chat is not None or self.ids is not None
-
     def read(self) -> dict[str, Any]:
         """The arguments of ``Given``. Raises MhavizError for a file that holds no chat, or no ids."""
         from mhaviz.files.given import parse_ids, read_chat, read_ids
@@ -146,14 +142,14 @@ def given_to(
         MhavizError: a file that cannot be read; as ``Delivery.check``.
     """
     delivery.check([*model.files, *([given.file] if given.file else []), *instead.files], suffixes)
-    read = read_sentences(given, whole)
-    is_example = has_example and model.is_random and target is None
-    if not (model.options.get("input") or is_example or instead.takes_the_place):
-        require_some(read, has_file=isinstance(given, Several))
 
     from mhaviz.inputs.given import Given
 
-    return Given(tuple(read), target, generate=generate, **instead.read())
+    read = Given(tuple(read_sentences(given, whole)), target, generate=generate, **instead.read())
+    is_example = has_example and model.model == RANDOM and target is None
+    if not (model.options.get("input") or is_example or read.instead):
+        require_some(read.sentences, has_file=isinstance(given, Several))
+    return read
 
 
 def read_sentences(given: OneSentence | Several, whole: bool = False) -> list[str]:
