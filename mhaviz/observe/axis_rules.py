@@ -88,18 +88,16 @@ def _resize(axes: "Layouts", done: Done) -> Layout:
 
 
 def _take(axes: "Layouts", done: Done) -> Layout:
-    source = axes.of(done.first)
-    layout = cut_layout(source, done.result.shape)
-    if done.func in _FLIPS:
-        dims = _FLIPS[done.func]
-    elif done.func in _TURNS:
-        dims = done.kwargs.get("dims", done.args[-1] if len(done.args) > (2 if done.func in _ROLLS else 1) else ())
+    """Where a function takes numbers from other places along some axes."""
+    source, n = axes.of(done.first), done.result.ndim
+    if done.func in _ROLLS:
+        dims = done.argument(2, "dims") or range(n)
+    elif done.func in _FLIPS:
+        dims = done.kwargs.get("dims", done.args[1] if isinstance(done.args[-1], list | tuple) else done.args[1:])
     else:
         dims = done.kwargs.get("dim", next((one for one in done.args[1:] if isinstance(one, int)), ()))
-    turned = {
-        dim % done.result.ndim for dim in (dims if isinstance(dims, list | tuple) else (dims,)) if dim is not None
-    }
-    return unnamed(layout, turned, source)
+    turned = {dim % n for dim in ((dims,) if isinstance(dims, int) else dims or ())}
+    return unnamed(cut_layout(source, done.result.shape), turned, source)
 
 
 def _keep(axes: "Layouts", done: Done) -> Layout:
@@ -202,15 +200,8 @@ def _scatter(axes: "Layouts", done: Done) -> Layout | None:
     layout = unnamed(layout)
     if done.func not in _SCATTERS:
         return layout
-    dim, index = done.given("input", "dim", "index")[1:3]
-    if dim % done.result.ndim == done.result.ndim - 1:
-        return layout
-    with unseen():
-        rows = (index.movedim(dim, -1) if index.ndim > 1 else index[None]).flatten(0, -2)
-        least, most = rows.amin(0), rows.amax(0)
-    first, last = slice_of(least), slice_of(most)
-    in_order = type(first) is type(last) is slice and first == last
-    return layout if in_order else unnamed(layout, {dim % done.result.ndim})
+    dim = done.given("input", "dim")[1] % done.result.ndim
+    return unnamed(layout, {dim} - {done.result.ndim - 1})  # along the last there are features, or keys of a mask
 
 
 def put_layout(axes: "Layouts", done: Done) -> Layout:
@@ -294,12 +285,6 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
 
 def _joined_along(dim: int, axes: "Layouts", done: Done) -> Layout | None:
     return _cat(axes, done._replace(kwargs={**done.kwargs, "dim": dim})) if done.result.ndim > 1 else None
-
-
-def _unfold(axes: "Layouts", done: Done) -> Layout:
-    """Windows, which are an axis more: which token is where in a window is not known."""
-    layout = cut_layout(axes.of(done.first), done.result.shape)
-    return unnamed(layout, {done.result.ndim - 1})
 
 
 def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
@@ -556,8 +541,7 @@ _MOST_WITHIN = 16
 """So many parts of a part are known, as a cache is joined anew in each step."""
 
 _ROLLS = frozenset(functions("roll"))
-_TURNS = _ROLLS | frozenset(functions("flip"))
-_FLIPS = {func: axes for name, axes in (("flipud", 0), ("fliplr", 1), ("rot90", (0, 1))) for func in functions(name)}
+_FLIPS = frozenset(functions("flip"))
 _SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
 
 AXIS_RULES: dict[Any, AxisRule] = {
@@ -567,12 +551,11 @@ AXIS_RULES: dict[Any, AxisRule] = {
         (functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), _permute),
         ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], _permute),
         (functions("expand expand_as broadcast_to repeat tile repeat_interleave"), _expand),
-        ([Tensor.unfold], _unfold),
         (functions("hstack"), partial(_joined_along, 1)),
         (functions("vstack"), partial(_joined_along, 0)),
         (functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
         (functions("pad"), _pad),
-        (functions("gather index_select take_along_dim roll flip fliplr flipud rot90"), _take),
+        (functions("gather index_select take_along_dim roll flip"), _take),
         (functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
         (functions("index_copy"), _index_copy),
         (functions("empty_like zeros_like ones_like full_like"), _take),
