@@ -30,7 +30,7 @@ class TokenNames:
         inputs: what the program's models have read.
         given: the user's own names, of one length; None: others.
         grid: (rows, columns) of an image's patches, where the program does not tell; None: as it tells.
-        miss: is told, in a line, what could not be named.
+        miss: takes a message of what could not be named.
 
     Attributes:
         remark: how it is known that names are those of the tokens, where that is a guess.

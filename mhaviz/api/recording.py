@@ -89,7 +89,7 @@ def record(
         statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
         page: keep what a page for the browser needs; see ``attend``.
         program: what a picture calls what was recorded; nothing: the model's class.
-        on_notice: is told, in a line, what was not seen, when the recording ends.
+        on_notice: takes a message of each thing that was not seen, when the recording ends.
 
     Raises:
         ArgumentError: options that make no sense.
@@ -139,7 +139,7 @@ class Recording(ContextDecorator):
         self._remarks: dict[str, None] = {}
         self._left_out = 0
         self._told: set[str] = set()
-        self._entered, self._lock = threading.local(), threading.RLock()  # threads are heard one after the other
+        self._entered, self._lock = threading.local(), threading.RLock()  # threads wait for one another
         self._follows_caches = False
 
     def __enter__(self) -> "Recording":
@@ -277,7 +277,7 @@ class Recording(ContextDecorator):
     def _of_one_batch(self, found: list[RecordedMap]) -> tuple[list[RecordedMap], str]:
         """Keep the first example alone of a pass whose batch axes differ in length: which others match is not known.
 
-        Returns these maps, and what is to be said of them.
+        Returns these maps, and a remark on them.
 
         Raises:
             MhavizError: nothing is left.
@@ -459,7 +459,7 @@ class Recording(ContextDecorator):
             self._watch.miss(f"{name}: {error}")
 
     def _padding(self, site: SeenSite, observed: ObservedCall) -> Padding | None:
-        """What the mask of a run tells; of steps, and of blocks of an input, it hides what is out of reach as well.
+        """What the mask of a run tells; of steps, and of blocks of an input, it hides what is outside a window as well.
 
         The mask of a decoder's self-attention tells which queries of its cross-attention are padding.
         """

@@ -91,7 +91,8 @@ def _take(axes: "Layouts", done: Done) -> Layout:
     """Where a function takes numbers from other places along some axes."""
     source, n = axes.of(done.first), done.result.ndim
     if done.func in _ROLLS:
-        dims = done.argument(2, "dims") or range(n)
+        dims = done.argument(2, "dims")
+        dims = range(n) if dims in (None, ()) else dims
     elif done.func in _FLIPS:
         dims = done.kwargs.get("dims", done.args[1] if isinstance(done.args[-1], list | tuple) else done.args[1:])
     else:

@@ -30,7 +30,7 @@ class ByHand:
     Args:
         weights: follows them from there on.
         on_sums: is called with sums of exponentials of scores, or their logarithms.
-        on_error: is told what goes wrong here.
+        on_error: takes what is raised here.
     """
 
     def __init__(

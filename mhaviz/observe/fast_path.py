@@ -32,7 +32,7 @@ def beside_fast_path(
 
     Args:
         is_ours: whether a mode is a recording's: the program's own keep PyTorch from its fast path as well.
-        miss: is told, in a line, of a layer that could not be looked at.
+        miss: takes a message of a layer that could not be looked at.
         on_result: is called with what a layer has made, and with what it made when it was looked at.
     """
     with ExitStack() as stack:

@@ -56,7 +56,7 @@ class Fused:
         on_ran: see ``OnRan``.
         is_passed_over: whether nobody wants an attention of these tensors, of so many queries and keys, or it cannot be
             looked at; it is counted then.
-        on_error: is told what goes wrong here.
+        on_error: takes what is raised here.
     """
 
     def __init__(

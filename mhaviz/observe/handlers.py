@@ -63,7 +63,7 @@ class VisitorError(Exception):
 
 
 def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Handler:
-    """What runs a function, and lets ``follow`` see it; ``on_error`` is told what that raises."""
+    """What runs a function, and lets ``follow`` see it; ``on_error`` takes what that raises."""
     see = safely(follow, on_error)
 
     def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -75,7 +75,7 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Handler:
 
 
 def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
-    """``follow``, of which ``on_error`` is told what it raises."""
+    """``follow``, of which ``on_error`` takes what it raises."""
 
     def see(done: Done) -> None:
         try:

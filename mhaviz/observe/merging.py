@@ -28,10 +28,10 @@ class _Made(NamedTuple):
 
 
 class Merging:
-    """Follows outputs of attentions, and sums of exponentials. ``on_merged`` is told which outputs are of parts.
+    """Follows outputs of attentions, and sums of exponentials. ``on_merged`` takes the outputs that are of parts.
 
     It is a part that several sums weigh at once: an output that its own sums weigh, as a gate does, is a whole.
-    ``on_weighed`` is told which outputs are multiplied so, or by a number for each head: their rows sum to that.
+    ``on_weighed`` takes outputs that are multiplied so, or by a number for each head: their rows sum to that.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class Watch:
     """Watches a program: the mode, and what has to be replaced while it is active.
 
     Args:
-        on_observed: is called with each attention. What it raises, the program is not told.
+        on_observed: is called with each attention. What it raises does not reach the program.
         model: watch its attention alone, and name it within the model; None: whatever runs.
         is_wanted: see ``Wanted``.
         is_asked: whether what a module weighs is shown even if it is no attention.

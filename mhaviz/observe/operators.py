@@ -26,9 +26,9 @@ class Operators:
 
     Args:
         on_ran: see ``OnRan``.
-        miss: is told what is not seen, in a line.
-        on_unseen: is told what looks like attention where it runs, and is not shown.
-        on_error: is told what goes wrong here.
+        miss: takes a message of what is not seen.
+        on_unseen: takes a message of what looks like attention where it runs, and is not shown.
+        on_error: takes what is raised here.
     """
 
     def __init__(

@@ -128,8 +128,8 @@ class Sites:
     """The attentions of a program, found as they run.
 
     Args:
-        miss: is told what is not told apart, in a line.
-        is_drawn: whether the pass of an attention that goes on is wanted; of others nothing is told.
+        miss: takes a message of what is not kept apart.
+        is_drawn: whether the pass of an attention that goes on is wanted; others have no messages.
         on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had, as the
             program has taken drafts back from its cache.
         on_part: is called with an attention that turns out to have been a part of one; see ``SeenSite.is_part``.

@@ -37,7 +37,7 @@ OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequenc
 k_length), and with what is fixed."""
 
 OnUnmet = Callable[[str], Callable[[], None]]
-"""Is told, in a line, what is so of weights until they have met values; what it returns is called when they have."""
+"""Takes a message that holds until weights have met values; what it returns is called when they have."""
 
 
 class WeightsByHand:
@@ -46,7 +46,7 @@ class WeightsByHand:
     Args:
         on_weights: see ``OnWeights``.
         on_unmet: see ``OnUnmet``.
-        on_unseen: is told, in a line, what looks like attention and is not shown.
+        on_unseen: takes a message of what looks like attention and is not shown.
         fixed: knows which tensors are no activations.
         layouts: of the program's tensors.
         module: gives the name of the module that runs; "" if none does.

@@ -657,7 +657,7 @@ def by_gather(x):
 
 ORDERS = [
     *(by_index, by_roll, by_gather),
-    *(lambda x: x.flip(2), lambda x: x.roll(dims=2, shifts=1)),
+    *(lambda x: x.flip(2), lambda x: x.roll(dims=2, shifts=1), lambda x: x.flip(2, 1), lambda x: x.roll(1)),
     *(lambda x: x[:, :, REVERSED], lambda x: x.index_select(2, torch.tensor(REVERSED))),
     lambda x: F.pad(x, (0, 0, 1, 0))[:, :, :T],
     lambda x: torch.cat([x[:, :, 3:], x[:, :, :3]], 2),
