@@ -10,8 +10,6 @@ import torch
 
 from mhaviz.observe.replacing import held_once, replaced
 
-STANCE = "force_eager"
-
 _OF_HOOKS = "Using `torch.compile.module.` when there are global hooks"
 """How PyTorch begins to say that compiled code does not heed them; here none is compiled, and they are ours."""
 
@@ -29,7 +27,7 @@ def _uncompiled() -> Iterator[None]:
     warnings.filterwarnings("ignore", _OF_HOOKS)
     with ExitStack() as stack:
         stack.callback(_unfilter, warnings.filters[0])
-        begins = [lambda: stack.enter_context(torch.compiler.set_stance(STANCE))]
+        begins = [lambda: stack.enter_context(torch.compiler.set_stance("force_eager"))]
 
         def made(compile: Callable[..., Any]) -> Callable[..., Any]:
             def begin_and_compile(*args: Any, **kwargs: Any) -> Any:  # which a program may keep for longer

@@ -39,12 +39,11 @@ class SeenInputs:
 
     Attributes:
         ids: the last read last.
-        n_read: how much was read.
     """
 
     def __init__(self) -> None:
         self.ids: list[ReadIds] = []
-        self.n_read = self._n_replaced = 0
+        self._n_read = self._n_replaced = 0
 
     def read(self, ids: Tensor, vocabulary: int) -> Read | None:
         """Note what a look-up reads; the number of it, None: it is not kept."""
@@ -53,10 +52,10 @@ class SeenInputs:
             return None
         with unseen():
             rows = ids.reshape(-1, ids.shape[-1])
-        self.n_read += 1
-        self.ids.append(ReadIds(rows, vocabulary, (self.n_read, 0)))
+        self._n_read += 1
+        self.ids.append(ReadIds(rows, vocabulary, (self._n_read, 0)))
         del self.ids[:-_MOST_READ]
-        return self.n_read, 0
+        return self._n_read, 0
 
     def replace(self, numbers: frozenset[Read], replaced: Tensor) -> frozenset[Read]:
         """The numbers of the same look-ups where tokens were replaced; see ``ReadIds``."""

@@ -109,16 +109,30 @@ OnRan = Callable[[Sequence[Tensor], Callable[[str], ObservedCall], tuple[int, in
 name and may raise MhavizError, and with (q_length, k_length), if known."""
 
 
-def observed_weights(A: Tensor, order: Order) -> ObservedCall:
-    """Weights in the program's own axes, (…, q_length, k_length). Raises MhavizError if some are negative."""
+def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed: bool) -> ObservedCall:
+    """Weights in the program's own axes, (…, q_length, k_length). Raises MhavizError if some are negative.
+
+    ``visible``: of the scores of the softmax; ``is_changed``: whether the program has changed what the softmax made.
+    What a row lacks to 1 goes to a sink, unless they are changed.
+    """
     if bool((least := A.amin()) < 0):
         raise MhavizError(
             f"multiplies its values by negative weights, down to {float(least):.3g}, which no map of weights can show"
         )
-    A = order.arrange(A)
+    if is_changed and visible is not None and _has_hidden(A, visible):
+        visible = None
     sums = A.sum(dim=-1, dtype=torch.float32)
-    leaves_some = bool(((sums < 1 - _ROUNDING) & (sums > _ROUNDING)).any())
-    return ObservedCall(AttentionWeights(A, has_sink=leaves_some), order=order)
+    leaves_some = not is_changed and bool(((sums < 1 - _ROUNDING) & (sums > _ROUNDING)).any())
+    call = AttentionWeights(order.arrange(A), has_sink=leaves_some)
+    return ObservedCall(call, visible=None if visible is None else order.arrange(visible), order=order)
+
+
+def _has_hidden(A: Tensor, visible: Tensor) -> bool:
+    """Whether keys that a mask had hidden have weight all the same, as after a second softmax; (…, q_length, k_length).
+
+    A row that sees no key has any weights.
+    """
+    return bool(((A != 0) & ~visible & visible.any(dim=-1, keepdim=True)).any())
 
 
 _ROUNDING = 2**-6

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.attention.call import AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.observe.axes import Axis, Layout, Summed, cuts_along, origins_of
 from mhaviz.observe.descent import UNKNOWN, FixedRows, Sides, are_rows_fixed, why_none
@@ -237,7 +236,6 @@ class WeightsByHand:
                 made.parts.on_complete()
         made.met_in, made.parts, made.visible = "" if sides.why else self._module(), None, None
         made.forget_unmet()
-        is_changed = made.is_changed or mark.drops
         scores = Summed(((),), False) if layout is None or layout.scores is None else layout.scores
         if sides.are_fixed[0] and any(one.maker and one.added for one in origins_of(*scores.summed)):
             sides = Sides((None, sides.are_fixed[1]), NO_PRODUCT)
@@ -254,11 +252,7 @@ class WeightsByHand:
             if not mark.is_part and not sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
             order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
-            observed = observed_weights(A, order)
-            if is_changed and isinstance(observed.call, AttentionWeights):  # what a row lacks to 1 goes to no sink
-                observed = replace(observed, call=replace(observed.call, has_sink=False))
-            if visible is not None and not (is_changed and _has_hidden(A, visible)):
-                observed = replace(observed, visible=order.arrange(visible))
+            observed = observed_weights(A, order, visible, made.is_changed or mark.drops)
             if mark.is_part:
                 return observed
 
@@ -339,14 +333,6 @@ _CUT = "changes a part of its weights, and it is not known of which tokens and h
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))
-
-
-def _has_hidden(A: Tensor, visible: Tensor) -> bool:
-    """Whether keys that a mask had hidden have weight all the same, as after a second softmax; (…, q_length, k_length).
-
-    A row that sees no key has any weights.
-    """
-    return bool(((A != 0) & ~visible & visible.any(dim=-1, keepdim=True)).any())
 
 
 def _are_sampled(mark: Mark | None) -> bool:
