@@ -49,7 +49,9 @@ def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, 
     Raises:
         MhavizError: the model has no layers that could be recognized, or no embeddings of tokens; NaN or infinity.
     """
-    stack = _stack(loaded, of_target)
+    stack: Any = loaded.model.base_model  # the modules that the text goes through
+    if loaded.has_encoder:
+        stack = stack.get_decoder() if of_target else stack.get_encoder()
     ids = fields["decoder_input_ids" if of_target else "input_ids"]
     cannot = MhavizError(f"{loaded.name} ({loaded.type}) does not show what goes into its first layer")
     try:
@@ -74,14 +76,6 @@ def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, 
     embedded = partial(EmbeddedText, source, tokens, within=_within(loaded), is_target=of_target)
     half = loaded.model.dtype in (torch.float16, torch.bfloat16)
     return _explained(parts, X, events, _EXACT_HALF if half else _EXACT, embedded)
-
-
-def _stack(loaded: Loaded, of_target: bool) -> Any:
-    """The modules that the text goes through: of an encoder with a decoder one of them."""
-    model: Any = loaded.model.base_model
-    if not loaded.has_encoder:
-        return model
-    return model.get_decoder() if of_target else model.get_encoder()
 
 
 @contextmanager
