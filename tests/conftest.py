@@ -62,7 +62,6 @@ def names(code):
 
 def pytest_collection_finish():
     """Nothing of what is loaded by now ever goes: the garbage collector need not look through it again and again."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # a picture is made of thousands of objects, of which few are left
     gc.enable()

@@ -534,8 +534,6 @@ print("done")
 _PROCESSES = """
 import torch
 from torch.utils.data import DataLoader, Dataset
-from watched import watch
-from test_watch import Blocks, NAMES, X
 
 class Data(Dataset):
     def __len__(self):
@@ -550,6 +548,8 @@ def train(context):
     return [p.grad for p in model.parameters()]
 
 if __name__ == "__main__":
+    from watched import watch
+    from test_watch import Blocks, NAMES
     torch.manual_seed(0)
     expected = train("fork")
     for context in ("fork", "spawn"):
