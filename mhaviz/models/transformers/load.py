@@ -62,6 +62,7 @@ class Loaded:
             and keys.
         processes: how many share it.
         shared: the modules of which each process has a part of the heads.
+        is_top_random: whether its files hold no weights of what predicts tokens, which a decoder beside an encoder has.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Loaded:
     by_hand: frozenset[int] = frozenset()
     processes: int = 1
     shared: frozenset[nn.Module] = frozenset()
+    is_top_random: bool = False
 
     @property
     def type(self) -> str:
@@ -221,6 +223,7 @@ def load_checkpoint(
             remarks=tuple(_ignored_code(model, tokenizer)),
             processes=processes,
             shared=sharing.shared_attentions(model) if processes > 1 else frozenset(),
+            is_top_random=any("lm_head" in key.split(".") for key in missing),
         )
 
 

@@ -206,6 +206,11 @@ class Texts:
     def _written(self, sources: Sequence[Text], most: int) -> list[list[int]]:
         """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
         model = self.loaded.model
+        if self.loaded.is_top_random:
+            raise MhavizError(
+                f"{self.loaded.name} cannot write a target: its files hold no weights of what predicts tokens, which "
+                f"would be random; give {parameter('target')}"
+            )
         given: dict[str, Any] = dict(self.batch(sources))
         _, forced = self._first_tokens
         if forced is not None:

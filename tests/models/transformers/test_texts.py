@@ -13,6 +13,7 @@ from families import ENDS, V, bytes_and_words
 from hostile import HOSTILE
 from looking import attend, calls
 from rounding import rounding
+from safetensors.torch import load_file, save_file
 
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
@@ -307,3 +308,18 @@ def test_tokens_without_embeddings(changed, name):
     texts.read(given([f"a <new{last}>"]))
     with pytest.raises(MhavizError, match=f"got number {V}"):
         texts.read(given([f"a <new{last + 1}>"]))
+
+
+def test_a_target_is_not_written_by_random_weights(model_folder, tmp_path):
+    """A BART whose files hold its encoder and decoder alone: its lm_head would be random."""
+    folder = tmp_path / "bart"
+    shutil.copytree(model_folder("bart"), folder)
+    config = hf.BartConfig.from_pretrained(folder, tie_word_embeddings=False)
+    hf.BartForConditionalGeneration(config).save_pretrained(folder)
+    arrays = load_file(folder / "model.safetensors")
+    del arrays["lm_head.weight"]
+    save_file(arrays, folder / "model.safetensors", {"format": "pt"})
+    model = mhaviz.load(str(folder))
+    assert model.attend(["hello cat"], target="a dog").maps
+    with pytest.raises(MhavizError, match="no weights of what predicts tokens"):
+        model.attend(["hello cat"])
