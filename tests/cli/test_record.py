@@ -346,6 +346,17 @@ def test_results_are_there_whatever_a_program_closes(tmp_path, end):
     assert not (tmp_path / "taken").exists() or not (tmp_path / "taken").read_text()
 
 
+def test_nothing_is_written_into_a_file_that_a_program_opens_in_place_of_what_it_closed(tmp_path):
+    taken = "import os; os.closerange(3, 64); taken = [open(f'taken {i}', 'w') for i in range(9)]"
+    (tmp_path / "program.py").write_text(f"{PROGRAM}\n{taken}\n")
+    ((status, _, err),) = run_forked(
+        "import sys, mhaviz.cli; sys.exit(mhaviz.cli.run())", "record", "-o", "run.json", "program.py", folder=tmp_path
+    )
+    assert status == 0, err
+    assert (tmp_path / "run.json").exists()
+    assert [(tmp_path / f"taken {i}").read_text() for i in range(9)] == [""] * 9
+
+
 def test_an_environment_that_contradicts_itself_is_found_before_the_program_runs(mhaviz, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -21,7 +21,7 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    process, kept = os.getpid(), {number: os.dup(number) for number in (1, 2)}
+    process, kept = os.getpid(), {number: (os.dup(number), os.fstat(number)) for number in (1, 2)}
     with ExitStack() as stack:
         stack.enter_context(surroundings_put_back())
         if keeps_stdout:
@@ -31,10 +31,11 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
         finally:
             _flush_streams()
             if os.getpid() == process:  # one that the program has forked has nothing of ours to write
-                for number, copy in kept.items():
+                for number, (copy, before) in kept.items():
                     with suppress(OSError):  # the program has closed all descriptors, as a daemon does
-                        os.dup2(copy, number)
-                        os.close(copy)
+                        if os.path.samestat(os.fstat(copy), before):  # else it is a file of the program's by now
+                            os.dup2(copy, number)
+                            os.close(copy)
                 if keeps_stdout and owns_process():
                     atexit.register(_end_stdout)
             _reopen_streams()
