@@ -56,7 +56,7 @@ class Plan:
     steps: Annotated[int, Meta(ge=1)] = 1500
     batch_size: Annotated[int, Meta(ge=1)] = 64
     learning_rate: float = 3e-3
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 
 
 @dataclass

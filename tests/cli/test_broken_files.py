@@ -64,8 +64,8 @@ def test_any_text_in_a_file(mhaviz, tmp_path, tokens, footnote, remark, name):
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """The bundled checkpoint, altered, with its checksum made right again."""
-    from broken import _parts, _with_checksum
+    """The bundled checkpoint, altered."""
+    from broken import _joined, _parts
 
     def alter(change):
         content, _ = VALID["model.safetensors"]
@@ -74,7 +74,7 @@ def checkpoint(tmp_path):
         change(about, header)
         header["__metadata__"]["mhaviz"] = json.dumps(about)
         path = tmp_path / "model.safetensors"
-        path.write_bytes(_with_checksum(header, data))
+        path.write_bytes(_joined(header, data))
         return path
 
     return alter
@@ -94,7 +94,7 @@ def as_type(dtype, factor):
         (as_type("F4", 8), "model.output.bias: expected numbers of type float32, got F4"),
         (as_type("F8_E8M0", 4), "model.output.bias: expected numbers of type float32, got F8_E8M0"),
         (lambda about, _: about["plan"].update(steps="x"), r"Expected `int`, got `str` - at `\$.plan.steps`"),
-        (lambda about, _: about["plan"].update(seed=10**400), "seed: expected a number from 0 to"),
+        (lambda about, _: about["plan"].update(seed=10**400), r"`\$.plan.seed`"),
         (lambda about, _: about["sizes"].update(d_ff=10**10), "size mismatch for encoder_forward.W1.weight"),
         (lambda about, _: about.update(milestones=5), r"Expected `array`, got `int` - at `\$.milestones`"),
         (lambda about, _: about.pop("corpus"), "Object missing required field `corpus`"),
@@ -215,8 +215,8 @@ def test_more_sentences_than_a_picture_has_room_for(mhaviz, tmp_path, monkeypatc
 def test_json_that_is_deep_or_long(mhaviz, tmp_path, text):
     (tmp_path / "maps.json").write_text(text)
     result = mhaviz("show", str(tmp_path / "maps.json"))
-    assert (result.status, said(result) != "") == (1, True)
-    assert not re.search("sys|recursion|limit", said(result))
+    assert result.status == 1
+    assert said(result).startswith(f"mhaviz: cannot read {tmp_path / 'maps.json'}: ")
 
 
 @pytest.mark.parametrize(

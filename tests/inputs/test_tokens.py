@@ -46,7 +46,7 @@ def patches():
 
 def test_a_grid_is_saved_and_restored(patches):
     description = describe(patches)
-    assert (description["query_grid"], description["key_grid"]) == ([2, 3], [2, 3])
+    assert (description["query_grid"], description["key_grid"]) == ((2, 3), (2, 3))
     again = restore(description, patches.weights)
     assert (again.rows.tokens, again.columns.tokens) == (patches.rows.tokens, patches.columns.tokens)
 

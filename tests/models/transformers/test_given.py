@@ -391,7 +391,7 @@ def test_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch):
         (["--ids", "chat.json"], "\n", 1, "chat.json is empty: expected the ids of one sequence a line\n"),
         (["--ids", "1,x"], "", 2, "--ids: expected numbers such as 101,2023,102, or a file of them, got 'x'"),
         (["--ids", "1", "a"], "", 2, "--ids takes the place of a sentence"),
-        (["--pair", "a"], "", 2, "no sentence"),
+        (["--pair", "a"], "", 2, "--pair goes with one sentence, got 0"),
         (["--pair", "a", "b", "--model", "random"], "", 2, "--pair is for a model of transformers"),
         (["--ids", "9" * 18], "", 2, "expected tokens below 300, as it has embeddings, got"),
         (["--ids", "9" * 5000], "", 2, "--ids: expected numbers such as 101,2023,102"),
