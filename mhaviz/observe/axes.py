@@ -8,7 +8,7 @@ neighbours, other views move whole axes, a function of single numbers leaves all
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, NamedTuple
 
 from mhaviz.observe.inputs import Read
@@ -337,7 +337,7 @@ def regrouped(source: Layout, shape: Sequence[int]) -> Layout:
     if math.prod(sizes) != math.prod(source.shape) or not math.prod(sizes):
         return Layout(sizes, tuple(map(lost, sizes)), source.scores)
     left = [factor for axis in source.axes for factor in axis][::-1]  # the next one last
-    axes: list[Axis] = []
+    axes, shuffled = list[Axis](), set[int]()
     for place, size in enumerate(sizes):
         parts: list[Factor] = []
         missing = size
@@ -354,8 +354,21 @@ def regrouped(source: Layout, shape: Sequence[int]) -> Layout:
         is_before_one = sizes[place + 1 : place + 2] == (1,)
         while left and left[-1][1] == 1 and not (is_before_one and (size > 1 or parts)):
             parts.append(left.pop())
+        if _are_shuffled([(origin, n) for origin, n in parts if n > 1]):
+            shuffled.add(place)
+            parts = [(_without_names(parts[0][0]), size)]
         axes.append(tuple(parts))
-    return Layout(sizes, tuple(axes), source.scores)
+    layout = Layout(sizes, tuple(axes), source.scores)
+    return reordered(layout, shuffled) if shuffled else layout
+
+
+def _are_shuffled(parts: Sequence[Factor]) -> bool:
+    """Whether parts of a sequence are joined in another order than they were split in, or whether that is not known."""
+    if any(origin.maker is not None for origin, _ in parts):
+        return False
+    if len({origin for origin, _ in parts}) > 1:
+        return all(origin.is_lost and any(not cut.step for cut in origin.cuts) for origin, _ in parts)
+    return any(outer.step != inner.step * n for (outer, _), (inner, n) in pairwise(parts))
 
 
 def unordered(axis: Axis) -> Axis:

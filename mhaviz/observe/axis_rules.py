@@ -198,11 +198,14 @@ def _scatter(axes: "Layouts", done: Done) -> Layout | None:
     layout = axes.alike(done)
     if layout is None:
         return None
-    layout = unnamed(layout)
-    if done.func not in _SCATTERS:
-        return layout
-    dim = done.given("input", "dim")[1] % done.result.ndim
-    return unnamed(layout, {dim} - {done.result.ndim - 1})  # along the last there are features, or keys of a mask
+    last = done.result.ndim - 1  # along it there are features, or keys of a mask
+    if done.func in _PUTS:
+        dims = {place for place, index in enumerate(done.argument(1, "indices")) if index is not None}
+    elif done.func in _SLICE_SCATTERS:
+        dims = {done.argument(2, "dim", 0) % (last + 1)}
+    else:
+        dims = {done.given("input", "dim")[1] % (last + 1)} if done.func in _SCATTERS else set()
+    return unnamed(layout, dims - {last})
 
 
 def put_layout(axes: "Layouts", done: Done) -> Layout:
@@ -544,6 +547,7 @@ _MOST_WITHIN = 16
 _ROLLS = frozenset(functions("roll"))
 _FLIPS = frozenset(functions("flip"))
 _SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
+_SLICE_SCATTERS, _PUTS = frozenset(functions("select_scatter slice_scatter")), frozenset(functions("index_put"))
 
 AXIS_RULES: dict[Any, AxisRule] = {
     func: rule

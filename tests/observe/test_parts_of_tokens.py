@@ -697,6 +697,14 @@ ORDERS = [
     *(lambda x: x.cumsum(2), lambda x: x.diff(dim=2), lambda x: torch.msort(x.transpose(0, 2)).transpose(0, 2)),
     *(lambda x: torch.linalg.solve(torch.eye(T)[REVERSED], x), lambda x: torch.linalg.pinv(x).mT),
     lambda x: torch.channel_shuffle(x.transpose(1, 2), 4).transpose(1, 2),
+    lambda x: torch.slice_scatter(x, x[:, :, 4:], 2, 0, 4),
+    lambda x: torch.select_scatter(x, x[:, :, 5], 2, 0),
+    lambda x: (
+        torch.zeros_like(x.transpose(0, 2)).index_put((torch.tensor(REVERSED),), x.transpose(0, 2)).transpose(0, 2)
+    ),
+    lambda x: x.unflatten(2, (4, 2)).transpose(2, 3).flatten(2, 3),
+    lambda x: torch.stack([x[:, :, :4], x[:, :, 4:]], 3).flatten(2, 3),
+    lambda x: x.unfold(2, 2, 2).transpose(3, 4).flatten(2, 3),
 ]
 
 
