@@ -22,10 +22,8 @@ from mhaviz.pages.head_numbers import reading_text as panels_text
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import HEAD_SUFFIXES, shown
 from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
-from mhaviz.results.head_statistics import OF_A_NEEDLE, SINK_ABOVE, HeadAverages, HeadStatistics
+from mhaviz.results.head_statistics import SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.results.quantity import NORM
-
-_OF_MANY = ("sink", *OF_A_NEEDLE)
 
 MEASURES = (
     Measure("entropy", "−Σ a ln a of a row of {weight}s a, in nats", "entropy, nats", low_first=True),
@@ -42,9 +40,6 @@ MEASURES = (
     Measure("needle", "{weight} on the token of the needle that is read"),
 )
 """The numbers, in their order."""
-
-OF_ONE_SENTENCE = tuple(measure for measure in MEASURES if measure.name not in _OF_MANY)
-"""Those that one sentence's map has by itself; the others are of many, or of a needle."""
 
 USUAL_ORDER = Order(MEASURES[0].name)
 

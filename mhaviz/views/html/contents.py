@@ -1,10 +1,9 @@
 """What a page for the browser holds of a result: one JSON document, and the numbers it refers to.
 
-``assets/contents.js`` reads it.
+``mhaviz/web/contents.js`` reads it.
 """
 
 import base64
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -22,7 +21,6 @@ from mhaviz.pages.difference import difference_page, heading, ranking_table
 from mhaviz.pages.head_numbers import Measure, Order, known_measures
 from mhaviz.pages.head_statistics import (
     MEASURES,
-    OF_ONE_SENTENCE,
     USUAL_ORDER,
     head_statistics_page,
     measure_scales,
@@ -46,11 +44,11 @@ from mhaviz.results.report import Report
 from mhaviz.results.source import Source
 from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
+from mhaviz.views.html.numbers import numbers_of_map
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
 from mhaviz.views.style import Style
 
-_MOST_MEASURED = 2**23  # weights of a head, through which the browser looks for its numbers
 _DIVERGENCE = Measure(
     "divergence",
     "the mean Jensen–Shannon divergence of a head's rows before and after, in bits",
@@ -176,15 +174,19 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
         about = about | {"reading": "", "footnote": harmless(style.footnote)}
     are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
     weights, changes = (INK, style.diverging) if are_changes else (style.cmap, DIVERGING)
-    measures = [vars(measure) | {"meaning": measure.described()} for measure in OF_ONE_SENTENCE]
+    if "numbers" not in about:
+        means = [numbers_of_map(m) for *_, (_, m) in maps]
+        known = {name for of_map in means for name in of_map}
+        about = about | {
+            "numbers": [{"means": of_map, "spreads": {}} for of_map in means],
+            "measures": [vars(one) | {"meaning": one.described()} for one in MEASURES if one.name in known],
+        }
     document = {
         "mhaviz": __version__,
         "notices": [],
         "statistics": None,
-        "numbers": None,
         "tables": [],
         "sort": None,
-        "measures": measures if any(m["isMeasured"] for m in described) else [],
         **about,
         "palettes": {"weights": _palettes(weights), "changes": _palettes(changes)},
         "scales": writer.described_scales,
@@ -285,7 +287,6 @@ class _Writer:
             "reach": None if m.quantity.through_layers else m.reach,
             "hiddenLater": m.kind == "masked",
             "isCropped": m.to_special is not None,
-            "isMeasured": parts[-1][0] == "weights" and _can_measure(m, kept),
             "parts": described,
             "precision": max(part["precision"] for part in described),
             "call": kept and self._call(kept),
@@ -438,13 +439,6 @@ def _table(heading: str, table: Table) -> dict[str, Any]:
     ]
     rows = [list(map(harmless, row)) for row in table.texts()]
     return {"heading": heading, "columns": columns, "rows": rows, "notes": table.notes}
-
-
-def _can_measure(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
-    """Whether the browser can look through all weights of its heads; shares of norms need all keys."""
-    sides = [len(axis.tokens) for axis in (m.rows, m.columns)]
-    is_whole = m.is_whole if kept is None else sides == [kept.query.codes.shape[1], kept.key.codes.shape[1]]
-    return is_whole and math.prod(sides) <= _MOST_MEASURED and (m.quantity.is_distribution or m.to_special is None)
 
 
 def _numbers_of(m: AttentionMap, result: HeadStatistics, names: Sequence[str]) -> dict[str, Any]:

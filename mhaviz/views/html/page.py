@@ -1,7 +1,7 @@
 """The page for the browser as one file: its contents, and the JavaScript and CSS that show them.
 
 Nothing is fetched, from nowhere: the Content-Security-Policy allows the scripts and styles of the file itself alone,
-each by its hash. Scripts come first, so that a file that was cut off can say so.
+each by its hash. The script comes first, so that a file that was cut off can say so.
 """
 
 import base64
@@ -13,36 +13,6 @@ from typing import Any, BinaryIO
 
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
-
-_SCRIPTS = (
-    "codes",
-    "rule",
-    "statistics",
-    "contents",
-    "worker",
-    "asking",
-    "api",
-    "dom",
-    "state",
-    "colours",
-    "drawing",
-    "axis",
-    "layer",
-    "figure",
-    "overview",
-    "map",
-    "pieces",
-    "links",
-    "words",
-    "text",
-    "why",
-    "export",
-    "tables",
-    "main",
-)
-"""In this order: each knows the names of those before it."""
-
-_STYLES = ("page", "page-views")
 
 _BROKEN = (
     "This page cannot be shown: it was cut off while it was saved or copied, or JavaScript is switched off in this "
@@ -57,12 +27,11 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
         MhavizError: it has no maps, or its page would be too large.
     """
     contents = contents_of(result, style, **details)
-    scripts = {name: _asset(f"{name}.js") for name in _SCRIPTS}
-    styles = "\n".join(_asset(f"{name}.css") for name in _STYLES)
+    script, styles = page_assets()
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src {' '.join(map(_hash, scripts.values()))}",
+            f"script-src {_hash(script)}",
             f"style-src {_hash(styles)}",
             "worker-src blob:",
             "img-src data: blob:",
@@ -81,9 +50,8 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{styles}</style>\n</head>\n<body>\n"
         f'<p id="broken">{_BROKEN}</p>\n<main id="page" hidden></main>\n'
+        f'<script id="script">{script}</script>\n'
     )
-    for name, script in scripts.items():
-        write(f'<script id="{name}">{script}</script>\n')
     written = [chunk.written() for chunk in contents.chunks.chunks]
     document = contents.document | {"chunks": [described for _, described in written]}
     write(f'<script id="document" type="application/json">{_json(document)}</script>\n')
@@ -92,8 +60,11 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
     write('<p id="end" hidden></p>\n</body>\n</html>\n')
 
 
-def _asset(name: str) -> str:
-    return resources.files("mhaviz.views.html").joinpath("assets", name).read_text(encoding="utf-8")
+def page_assets() -> tuple[str, str]:
+    """The script and the style sheet of every page, as ``npm run build`` in ``mhaviz/web`` makes them."""
+    built = resources.files("mhaviz").joinpath("web", "dist")
+    script, styles = (built.joinpath(name).read_text(encoding="utf-8") for name in ("main.js", "page.css"))
+    return script, styles
 
 
 def _hash(text: str) -> str:

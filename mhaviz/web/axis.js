@@ -1,0 +1,108 @@
+// One side of a map as it is drawn: its pieces (single tokens or cells) without those that are left out.
+
+import { shortened } from "./dom.js";
+import { Pieces } from "./pieces.js";
+
+const SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉";
+
+export class Axis {
+  #shown;
+  #repeated;
+
+  /**
+   * @param {Side} side the queries or the keys
+   * @param {boolean} single whether its pieces are single tokens even where the map has cells
+   * @param {boolean} special whether tokens that are not of the text are shown
+   */
+  constructor(side, single, special) {
+    this.side = side;
+    this.pieces = new Pieces(side, single);
+    const all = Int32Array.from({ length: this.pieces.count }, (_, piece) => piece);
+    const text = special ? all : all.filter((piece) => !this.pieces.isSpecial(piece));
+    this.#shown = text.length ? text : all;
+  }
+
+  /** Whether its pieces are single tokens. */
+  get isOfTokens() {
+    return this.pieces.count === this.side.tokens;
+  }
+
+  /** How many pieces are shown. */
+  get length() {
+    return this.#shown.length;
+  }
+
+  /** The number of a piece among all of its side, shown or not. */
+  piece(index) {
+    return this.#shown[index];
+  }
+
+  /** The position of the first token of a piece. */
+  first(index) {
+    return this.pieces.edges[this.#shown[index]];
+  }
+
+  /** The position after the last token of a piece. */
+  end(index) {
+    return this.pieces.edges[this.#shown[index] + 1];
+  }
+
+  /** The index of the piece that has a position; −1: it is not shown. */
+  indexOf(position) {
+    const piece = this.pieces.of(position);
+    const index = this.#countBefore(piece);
+    return piece >= 0 && this.#shown[index] === piece ? index : -1;
+  }
+
+  /** How far along the axis a position is, in pieces: 2.5 is the middle of the third. */
+  place(position) {
+    if (position >= this.side.end) return this.length;
+    const piece = this.pieces.of(position);
+    const index = this.#countBefore(piece);
+    if (this.#shown[index] !== piece) return index;
+    return index + (position - this.first(index)) / (this.end(index) - this.first(index));
+  }
+
+  /** The position, with its fraction, at a place along the axis; the inverse of `place`. */
+  position(place) {
+    const index = Math.min(Math.max(Math.floor(place), 0), this.length - 1);
+    return this.first(index) + (place - index) * (this.end(index) - this.first(index));
+  }
+
+  /** The token of a piece, with its position where the same token stands elsewhere too. */
+  label(index) {
+    const text = this.pieces.text(this.piece(index));
+    if (this.end(index) - this.first(index) > 1 || !this.#isRepeated(text)) return text;
+    return text + [...String(this.first(index))].map((digit) => SUBSCRIPTS[digit]).join("");
+  }
+
+  /** "street (5)"; of a cell "the street was (4–6)". */
+  name(index) {
+    const piece = this.piece(index);
+    return `${shortened(this.pieces.text(piece), 40)} (${this.pieces.positions(piece)})`;
+  }
+
+  isSpecial(index) {
+    return this.pieces.isSpecial(this.piece(index));
+  }
+
+  #isRepeated(text) {
+    if (!this.#repeated) {
+      const seen = new Set();
+      this.#repeated = new Set(this.side.labels.filter((label) => seen.has(label) || !seen.add(label)));
+    }
+    return this.#repeated.has(text);
+  }
+
+  /** How many shown pieces come before a piece. */
+  #countBefore(piece) {
+    let low = 0;
+    let high = this.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#shown[middle] < piece) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}

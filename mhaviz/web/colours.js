@@ -1,0 +1,209 @@
+// Numbers as colours: linear, logarithmic or row by row, on light and on dark paper. A weight of 0 is paper.
+
+import { bytesOfBase64 } from "./codes.js";
+
+/** The colours of the page, which the stylesheet has as variables: --ink. */
+const THEMES = {
+  light: {
+    paper: "#ffffff",
+    ink: "#1a1a1a",
+    quiet: "#5f6368",
+    line: "#dadce0",
+    soft: "#f3f5f8",
+    accent: "#2a5db0",
+    wrong: "#b3261e",
+    positive: "#b2182b",
+    negative: "#2166ac",
+  },
+  dark: {
+    paper: "#16181c",
+    ink: "#e8eaed",
+    quiet: "#9aa0a6",
+    line: "#3c4043",
+    soft: "#202328",
+    accent: "#8ab4f8",
+    wrong: "#f2b8b5",
+    positive: "#ffae86",
+    negative: "#63a8ee",
+  },
+};
+
+export class Colours {
+  #contents;
+  #state;
+  #prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+  #palettes;
+
+  /**
+   * @param {Contents} contents
+   * @param {State} state its theme and scale are followed
+   */
+  constructor(contents, state) {
+    this.#contents = contents;
+    this.#state = state;
+    const read = ([light, dark]) => ({ light: bytesOfBase64(light), dark: bytesOfBase64(dark) });
+    this.#palettes = { weights: read(contents.palettes.weights), changes: read(contents.palettes.changes) };
+    this.follow();
+  }
+
+  /** @param {function()} tell is called when the system turns light or dark */
+  onSystemChange(tell) {
+    this.#prefersDark.addEventListener("change", tell);
+  }
+
+  get dark() {
+    const { theme } = this.#state.values;
+    return theme === "auto" ? this.#prefersDark.matches : theme === "dark";
+  }
+
+  /** Takes over the colours of the theme of now, as properties: `ink`, `paper`, … */
+  follow() {
+    const { style, dataset } = document.documentElement;
+    dataset.theme = style.colorScheme = this.dark ? "dark" : "light";
+    for (const [name, colour] of Object.entries(THEMES[dataset.theme])) {
+      this[name] = colour;
+      style.setProperty(`--${name}`, colour);
+    }
+  }
+
+  /** Weights below it are not shown. */
+  get least() {
+    return this.#state.values.least;
+  }
+
+  /** What tells one look of colours from another: pictures are kept as long as it is the same. */
+  get key() {
+    const { scale, least } = this.#state.values;
+    return `${this.dark} ${scale} ${least}`;
+  }
+
+  /**
+   * Where a scale begins and ends as it is drawn now.
+   *
+   * @returns {{low: number, high: number, log: boolean, perRow: boolean}} per row:
+   *   shares of the row's largest
+   */
+  range(scale) {
+    const mode = this.#state.values.scale;
+    if (mode === "rows") return { low: scale.signed ? -1 : 0, high: 1, log: false, perRow: true };
+    if (mode === "log" && !scale.signed)
+      return { low: scale.logLow, high: scale.logHigh, log: true, perRow: false };
+    return { low: scale.low, high: scale.high, log: false, perRow: false };
+  }
+
+  /**
+   * The colour of a number; NaN has that of paper.
+   *
+   * @param {number} value
+   * @param {Object} scale one of the document's
+   * @param {number} [rowLargest] the largest of its row, where each row has its own scale
+   * @returns {number[]} red, green, blue, 0 to 255
+   */
+  rgb(value, scale, rowLargest = 1) {
+    const palette = this.#palette(scale);
+    const place = 3 * this.#placing(scale)(value, rowLargest);
+    return [palette[place], palette[place + 1], palette[place + 2]];
+  }
+
+  css(value, scale, rowLargest = 1) {
+    return `rgb(${this.rgb(value, scale, rowLargest).join(" ")})`;
+  }
+
+  /**
+   * A colour by its place in the palette, whatever the scale and threshold of weights.
+   *
+   * @param {number} share 0 to 1; signed: −1 to 1
+   * @param {boolean} signed
+   * @returns {number[]} red, green, blue
+   */
+  shade(share, signed = false) {
+    const place = 3 * paletteIndex(signed ? (share + 1) / 2 : share);
+    return [...this.#palette({ signed }).subarray(place, place + 3)];
+  }
+
+  /** Black or white: what reads better on a colour, by WCAG's relative luminance. */
+  inkOn([red, green, blue]) {
+    const linear = (channel) => {
+      const share = channel / 255;
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    };
+    const luminance = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+    return luminance > 0.179 ? "#000000" : "#ffffff"; // with it the contrast to both is equal
+  }
+
+  /**
+   * Paints numbers, a pixel each. What is hidden or missing (NaN) stays transparent.
+   *
+   * @param {ImageData} imageData columns wide, rows high
+   * @param {Float32Array} values rows × columns
+   * @param {Object} part of a map: it names its scale
+   * @param {Object} options
+   * @param {number} options.rows
+   * @param {number} options.columns
+   * @param {Uint8Array} [options.hidden] rows × columns, 1: hidden
+   * @param {number} [options.least] weights below are paper
+   * @param {Object} [options.scale] in place of the part's
+   * @param {Float32Array} [options.rowLargest] the largest of each row; else that of its values here
+   */
+  fill(
+    imageData,
+    values,
+    part,
+    { rows, columns, hidden = null, least = 0, rowLargest = null, scale = this.#contents.scales[part.scale] },
+  ) {
+    const palette = this.#palette(scale);
+    const placeOf = this.#placing(scale, least);
+    const pixels = new Uint32Array(imageData.data.buffer);
+    const colours = Uint32Array.from(
+      { length: 256 },
+      (_, i) => ((255 << 24) | (palette[3 * i + 2] << 16) | (palette[3 * i + 1] << 8) | palette[3 * i]) >>> 0,
+    );
+    const perRow = this.range(scale).perRow;
+    for (let row = 0, at = 0; row < rows; row++) {
+      const largest = perRow ? (rowLargest?.[row] ?? largestSize(values.subarray(at, at + columns))) : 1;
+      for (const end = at + columns; at < end; at++) {
+        const value = values[at];
+        pixels[at] =
+          value !== value || (hidden !== null && hidden[at]) ? 0 : colours[placeOf(value, largest)];
+      }
+    }
+  }
+
+  #palette(scale) {
+    const palettes = scale.signed ? this.#palettes.changes : this.#palettes.weights;
+    return this.dark ? palettes.dark : palettes.light;
+  }
+
+  /** A function from a number, and the largest of its row, to one of the 256 colours. */
+  #placing(scale, least = this.#state.values.least) {
+    const { low, high, log, perRow } = this.range(scale);
+    const zero = scale.signed ? 128 : 0;
+    let placeOf;
+    if (log) {
+      const start = Math.log(low);
+      const length = Math.log(high) - start || 1;
+      placeOf = (value) => (value > low ? paletteIndex((Math.log(value) - start) / length) : 0);
+    } else {
+      const length = high - low || 1;
+      placeOf = perRow
+        ? (value, largest) => paletteIndex((value / (largest || 1) - low) / length)
+        : (value) => paletteIndex((value - low) / length);
+    }
+    return (value, largest) => (Math.abs(value) >= least ? placeOf(value, largest) : zero);
+  }
+}
+
+/** Which of 256 colours a share from 0 to 1 has. */
+function paletteIndex(share) {
+  return Math.min(Math.max(Math.floor(share * 256), 0), 255);
+}
+
+/** The largest size of any of these numbers; what is missing does not count. */
+export function largestSize(values) {
+  let largest = 0;
+  for (let i = 0; i < values.length; i++) {
+    const size = Math.abs(values[i]);
+    if (size > largest) largest = size;
+  }
+  return largest;
+}

@@ -1,0 +1,273 @@
+// What the page holds: its JSON document, and the maps, tokens and numbers that this speaks of.
+
+import { bytesOfBase64, headNumbers, inflated } from "./codes.js";
+import { Call } from "./rule.js";
+
+/** All that Python wrote into the page, by the names that it has there. */
+export class Contents {
+  /**
+   * @param {object} described the JSON document
+   * @param {function(number): Uint8Array} chunkBytes the bytes of a chunk
+   */
+  constructor(described, chunkBytes) {
+    Object.assign(this, described, { described });
+    this.maps = described.maps.map((map, index) => new PageMap(map, index, described.tokens, chunkBytes));
+  }
+
+  /**
+   * What this page holds. The thumbnails can be drawn at once, all else when `inflated` is resolved.
+   *
+   * @param {Document} page
+   * @returns {Contents}
+   */
+  static read(page) {
+    const described = JSON.parse(page.getElementById("document").textContent);
+    const chunks = new Chunks(page, described.chunks);
+    const contents = new Contents(described, (number) => chunks.bytes(number));
+    contents.inflated = chunks.inflate();
+    contents.chunks = chunks;
+    return contents;
+  }
+}
+
+/** The bytes of the page, which are decoded when they are first asked for. */
+class Chunks {
+  #page;
+  #described;
+  #bytes = [];
+
+  constructor(page, described) {
+    this.#page = page;
+    this.#described = described;
+  }
+
+  /** Those of a chunk; of a deflated one, after `inflate`. */
+  bytes(number) {
+    this.#bytes[number] ??= this.#decoded(number);
+    return this.#bytes[number];
+  }
+
+  /** What a worker gets of a chunk: its base64, which the worker decodes, or the bytes of a deflated one. */
+  forWorker(number) {
+    return this.#described[number].deflated ? this.bytes(number) : this.#text(number);
+  }
+
+  /** Inflate all that are deflated. */
+  async inflate() {
+    const deflated = [...this.#described.keys()].filter((number) => this.#described[number].deflated);
+    await Promise.all(
+      deflated.map(async (number) => {
+        this.#bytes[number] = await inflated(this.#decoded(number));
+      }),
+    );
+  }
+
+  #decoded(number) {
+    const bytes = bytesOfBase64(this.#text(number));
+    const expected = this.#described[number].bytes;
+    if (bytes.length !== expected) {
+      throw new Error(`expected ${expected} bytes in part ${number} of the page, got ${bytes.length}`);
+    }
+    return bytes;
+  }
+
+  #text(number) {
+    const element = this.#page.getElementById(`chunk-${number}`);
+    if (element === null) throw new Error(`part ${number} of the numbers in the page is missing`);
+    return element.textContent;
+  }
+}
+
+/** The numbers between the queries and the keys of one attention, or a difference of two; with all that Python says of it. */
+class PageMap {
+  #chunkBytes;
+  #call;
+
+  constructor(described, index, tokens, chunkBytes) {
+    this.#chunkBytes = chunkBytes;
+    this.#call = described.call && new Call(described.call, chunkBytes);
+    Object.assign(this, described, { index });
+    this.rows = new Side(described.queries, tokens);
+    this.columns = new Side(described.keys, tokens);
+    this.isPooled = this.rows.isPooled || this.columns.isPooled;
+  }
+
+  /** The part that is drawn if nothing else is asked for: the weights, or how they have changed. */
+  get mainPart() {
+    return this.parts[this.parts.length - 1].name;
+  }
+
+  /** Whether single tokens can be shown. */
+  get exact() {
+    return !this.isPooled || this.call !== null;
+  }
+
+  /** Whether another map is of the same texts, in the same forward pass of a program. */
+  isBeside(other) {
+    return this.sentence === other.sentence && this.pass === other.pass;
+  }
+
+  /** What Python wrote of a part. Throws an Error if there is none of this name. */
+  part(name = this.mainPart) {
+    const part = this.parts.find((one) => one.name === name);
+    if (!part) {
+      const names = this.parts.map((one) => one.name);
+      throw new Error(`expected one of the parts ${names.join(", ")}, got ${name}`);
+    }
+    return part;
+  }
+
+  /** Where among the heads of the map the one of this number is. Throws an Error if it has none. */
+  placeOf(head) {
+    const place = this.heads.indexOf(head);
+    if (place < 0) throw new Error(`expected one of the heads ${this.heads.join(", ")}, got ${head}`);
+    return place;
+  }
+
+  /** The picture of a head for the overview: {rows, columns, values: Float32Array}. */
+  thumb(partName, place) {
+    const { thumbs } = this.part(partName);
+    const [, rows, columns] = thumbs.shape;
+    return { rows, columns, values: headNumbers(thumbs, place, this.#chunkBytes) };
+  }
+
+  /** Whether a mask hides all keys of a cell from all its queries. */
+  hidden(row, column) {
+    const { edges } = this.rows;
+    const keyEdges = this.columns.edges;
+    return this.#hides(edges[row], edges[row + 1] - 1, keyEdges[column], keyEdges[column + 1] - 1);
+  }
+
+  /** Whether a mask hides a key from a query; both are positions. */
+  hiddenToken(query, key) {
+    return this.#hides(query, query, key, key);
+  }
+
+  /**
+   * The numbers of a part of a head, as they are drawn. They may take long: views ask `Asking`.
+   *
+   * @param {string} partName
+   * @param {number} place of the head
+   * @param {number} [start] the first row of cells
+   * @param {number} [end] the row after the last
+   * @returns {Float32Array} rows × columns
+   */
+  values(partName, place, start = 0, end = this.rows.length) {
+    const { rows, columns } = this;
+    const { values } = this.part(partName);
+    if (values !== null) {
+      const all = headNumbers(values, place, this.#chunkBytes);
+      return all.subarray(start * columns.length, end * columns.length);
+    }
+    const edges = rows.edges.subarray(start, end + 1);
+    if (this.isPooled) return this.#call.cells(place, edges, columns.edges, this.quantity.reduction);
+    return this.#call.numbers(place, rows.start + start, rows.start + end, columns.start, columns.end);
+  }
+
+  /**
+   * The numbers between single tokens.
+   *
+   * @param {number} place of the head
+   * @param {number[]} window [q0, q1, k0, k1]: queries from position q0 to before q1, and keys
+   * @param {string} partName
+   * @returns {Float32Array} queries × keys
+   */
+  window(place, [q0, q1, k0, k1], partName = this.mainPart) {
+    if (!this.exact) throw new Error(`expected a map of single tokens, got one of cells: ${this.name}`);
+    const { rows, columns } = this;
+    if (!rows.has(q0, q1) || !columns.has(k0, k1)) {
+      const [queries, keys] = [rows, columns].map((side) => `from ${side.start} to ${side.end}`);
+      throw new Error(`expected queries ${queries} and keys ${keys}, got [${[q0, q1, k0, k1].join(", ")}]`);
+    }
+    if (this.isPooled || this.part(partName).values === null) {
+      return this.#call.numbers(place, q0, q1, k0, k1);
+    }
+    const values = this.values(partName, place);
+    const window = new Float32Array((q1 - q0) * (k1 - k0));
+    for (let i = q0; i < q1; i++) {
+      const row = (i - rows.start) * columns.length - columns.start;
+      window.set(values.subarray(row + k0, row + k1), (i - q0) * (k1 - k0));
+    }
+    return window;
+  }
+
+  /** The numbers of the chunks that a part is in, with those of its queries and keys. */
+  chunks(partName) {
+    return [...chunksIn([this.part(partName).values, this.call])];
+  }
+
+  /** The equation of the weights. Throws an Error if the queries and keys are not known. */
+  get rule() {
+    if (this.#call === null) throw new Error(`the queries and keys of this map are not known: ${this.name}`);
+    return this.#call;
+  }
+
+  /** Whether there is a row for each query and a column for each key of the whole input. */
+  get #hasAllCells() {
+    return this.queries.edges === null && this.keys.edges === null;
+  }
+
+  /** How many keys come before the first query: they end together. */
+  get #ahead() {
+    if (this.#call !== null) return this.#call.keys - this.#call.queries;
+    return this.#hasAllCells ? this.columns.tokens - this.rows.tokens : 0;
+  }
+
+  #hides(firstQuery, lastQuery, firstKey, lastKey) {
+    const { hiddenLater, reach } = this;
+    const ahead = hiddenLater ? this.#ahead : 0;
+    if (hiddenLater && firstKey > lastQuery + ahead) return true;
+    return reach !== null && (firstKey - lastQuery - ahead > reach || firstQuery + ahead - lastKey > reach);
+  }
+}
+
+/** The numbers of all chunks that something described speaks of. */
+function chunksIn(described, found = new Set()) {
+  if (described === null || typeof described !== "object") return found;
+  if ("chunk" in described) found.add(described.chunk);
+  Object.values(described).forEach((inner) => chunksIn(inner, found));
+  return found;
+}
+
+/** The queries or the keys of a map, and the cells they fall into. Positions are those of the whole input. */
+export class Side {
+  #labelled;
+
+  constructor({ tokens, edges }, allTokens) {
+    this.#labelled = allTokens[tokens];
+    const count = this.#labelled.labels.length;
+    this.tokens = count;
+    this.labels = this.#labelled.labels;
+    this.texts = this.#labelled.texts ?? this.labels;
+    this.ids = this.#labelled.ids;
+    this.unnamed = this.#labelled.unnamed;
+    this.edges = Int32Array.from(edges ?? { length: count + 1 }, (edge, i) => edge ?? i);
+    this.length = this.edges.length - 1;
+    this.start = this.edges[0];
+    this.end = this.edges[this.length];
+    this.isPooled = this.length < count;
+    this.special = new Set(this.#labelled.special.map((i) => i + this.start));
+    this.joined = new Set(this.#labelled.joined.map((i) => i + this.start));
+  }
+
+  label(position) {
+    return this.labels[position - this.start];
+  }
+
+  /** Whether there are tokens from one position to before another. */
+  has(from, to) {
+    return [from, to].every(Number.isInteger) && this.start <= from && from < to && to <= this.end;
+  }
+}
+
+/** The number of the piece that a position falls into; edges are where each begins, and where the last ends. */
+export function pieceAt(edges, position) {
+  let low = 0;
+  let high = edges.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (edges[middle] <= position) low = middle;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,172 @@
+// Elements made by hand. Text only ever becomes text nodes, so that no token can be markup.
+
+/**
+ * An element: what the DOM knows as a property is set, anything else becomes an attribute.
+ *
+ * @param {string} tag
+ * @param {Object<string, *>} properties such as {className: "note", "aria-live": "polite", onclick: pin}
+ * @param {...(Node|string)} children
+ * @returns {HTMLElement}
+ */
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** A number in few digits, the same way everywhere: 0.413, 0.00021, 3.1e-7, −2; NaN is "missing". */
+export function numberText(value, digits = 3) {
+  if (Number.isNaN(value)) return "missing";
+  if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
+  const size = Math.abs(value);
+  const text =
+    size !== 0 && (size < 1e-4 || size >= 1e6)
+      ? size.toExponential(digits - 1)
+      : String(Number(size.toPrecision(digits)));
+  return value < 0 ? `−${text}` : text;
+}
+
+/** The least number of one digit that is no smaller: a bound that was rounded down would be none. */
+export function precisionText(bound) {
+  const step = 10 ** Math.floor(Math.log10(bound));
+  return numberText(Math.ceil(bound / step - 1e-9) * step, 1);
+}
+
+/**
+ * One tab stop for many elements: the arrow keys, Home and End go from one to the next, up and down by where they are.
+ *
+ * @param {HTMLElement} container
+ * @param {string} selector of the elements inside it
+ */
+export function rove(container, selector) {
+  container.addEventListener("keydown", (event) => {
+    const items = [...container.querySelectorAll(selector)];
+    const here = items.indexOf(event.target.closest(selector));
+    if (here < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = neighbour(items, here, event.key);
+    if (next === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    next.focus();
+  });
+  container.addEventListener("focusin", (event) => {
+    const item = event.target.closest(selector);
+    if (!item) return;
+    for (const other of container.querySelectorAll(`${selector}[tabindex="0"]`)) other.tabIndex = -1;
+    item.tabIndex = 0;
+  });
+}
+
+/** The element that a key leads to from items[here]; undefined for a key that leads nowhere. */
+function neighbour(items, here, key) {
+  const mirrored = getComputedStyle(items[here]).direction === "rtl";
+  switch (key) {
+    case "Home":
+      return items[0];
+    case "End":
+      return items.at(-1);
+    case "ArrowLeft":
+      return items[here + (mirrored ? 1 : -1)];
+    case "ArrowRight":
+      return items[here + (mirrored ? -1 : 1)];
+    case "ArrowUp":
+      return across(items, items[here], -1);
+    case "ArrowDown":
+      return across(items, items[here], 1);
+  }
+}
+
+/** The nearest element of the line before (side −1) or after (1) that of the item. */
+function across(items, item, side) {
+  const middle = (box) => [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+  const box = item.getBoundingClientRect();
+  const [x, y] = middle(box);
+  let best,
+    least = Infinity;
+  for (const other of items) {
+    const [otherX, otherY] = middle(other.getBoundingClientRect());
+    const down = (otherY - y) * side;
+    if (down < box.height / 2) continue;
+    const far = down * 1e4 + Math.abs(otherX - x);
+    if (far < least) [best, least] = [other, far];
+  }
+  return best;
+}
+
+/** A text cut in the middle, to at most `length` characters; an emoji of two code units is never cut in two. */
+export function shortened(text, length) {
+  if (text.length <= length) return text;
+  const characters = [...text];
+  if (characters.length <= length) return text;
+  const kept = Math.max(length - 1, 0);
+  const start = characters.slice(0, Math.ceil(kept / 2));
+  const end = characters.slice(characters.length - Math.floor(kept / 2));
+  return `${start.join("")}…${end.join("")}`;
+}
+
+/** A token inside a sentence: one from right to left turns nothing around it (Unicode's isolates, which are not seen). */
+export function isolated(text) {
+  return `\u2068${text}\u2069`;
+}
+
+/**
+ * A table, whose headings stand as the cells of its first row do.
+ *
+ * @param {string|Array<Node|string>} caption
+ * @param {Array<string|number>} headings
+ * @param {HTMLTableRowElement[]} rows
+ */
+export function tableOf(caption, headings, rows) {
+  const heading = (text, at) => make("th", { scope: "col", className: rows[0]?.cells[at]?.className ?? "" }, text);
+  return make(
+    "table",
+    {},
+    make("caption", {}, ...[caption].flat()),
+    make("thead", {}, make("tr", {}, ...headings.map(heading))),
+    make("tbody", {}, ...rows),
+  );
+}
+
+/** A row: its name, one node or several, and its other cells, of which texts become cells. */
+export function rowOf(className, name, ...cells) {
+  return make(
+    "tr",
+    { className },
+    make("th", { scope: "row" }, ...[name].flat()),
+    ...cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : make("td", {}, cell))),
+  );
+}
+
+export function numberCell(text) {
+  return make("td", { className: "number" }, text);
+}
+
+/** A question with few answers, as a list. */
+export class Choice {
+  /**
+   * @param {string} words before it
+   * @param {function(string)} onChoose
+   * @param {Array<string|string[]>} options [value, words] each, or the value if it says so itself
+   */
+  constructor(words, onChoose, options = []) {
+    this.list = make("select", { onchange: () => onChoose(this.list.value) });
+    this.element = make("label", {}, `${words} `, this.list);
+    this.options = options;
+  }
+
+  /** Other options, unless it has just these: an open list would close. */
+  set options(options) {
+    const wanted = options.map((option) => [option].flat()).map(([value, words = value]) => [value, words]);
+    const now = [...this.list.options].map(({ value, text }) => [value, text]);
+    if (JSON.stringify(now) === JSON.stringify(wanted)) return;
+    this.list.replaceChildren(...wanted.map(([value, words]) => make("option", { value }, words)));
+  }
+
+  set value(value) {
+    this.list.value = value;
+  }
+}

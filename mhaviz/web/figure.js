@@ -1,0 +1,449 @@
+// Maps on a canvas as a figure of a paper: titles, colour bars, labels, outlines, and a crosshair.
+
+import { shortened } from "./dom.js";
+import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENGTH } from "./drawing.js";
+
+const TOP = 46; // title and colour bar, in CSS pixels, as all lengths here
+const GAP = 28; // between maps
+const LARGEST_CELL = 56;
+const LINE = 12.5; // from label to label
+const NAME = 16; // for the name of a side
+const LABEL_FONT = `12px ${FONT}`;
+
+/**
+ * What a figure draws.
+ *
+ * @typedef {Object} Scene
+ * @property {string} title
+ * @property {{rows: Axis, columns: Axis}} axes
+ * @property {number[]} sight [q0, q1, k0, k1]: what is looked at, in positions and their fractions
+ * @property {Array<{part: Object, scale: Object, layer: Layer|null, thumb: HTMLCanvasElement|null}>} panels
+ *   each a map, or what stands for it until its numbers are there
+ */
+
+export class MapFigure {
+  #ruler = document.createElement("canvas").getContext("2d");
+
+  /** @param {Colours} colours */
+  constructor(colours) {
+    this.colours = colours;
+    this.frames = [];
+  }
+
+  /**
+   * Finds the places of all maps; `width` and `height` of the figure are then known.
+   *
+   * @param {{width: number, height: number}} room
+   * @param {{rows: Axis, columns: Axis}} axes
+   * @param {number} count how many maps: side by side, or where that is too narrow below each other
+   */
+  arrange(room, { rows, columns }, count) {
+    this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height) + NAME;
+    this.bottom = this.#labelRoom(columns, 110, room.width) + NAME;
+    const perLine = room.width < this.left + 230 * count ? 1 : count;
+    const across = (room.width - this.left - GAP * (perLine - 1) - 2) / perLine;
+    const down = perLine < count ? Infinity : room.height - TOP - this.bottom;
+    const aspect = Math.min(Math.max(columns.length / Math.max(rows.length, 1), 1 / 3), 3);
+    const limit = Math.min(across, LARGEST_CELL * columns.length, Math.max(down, 180) * aspect);
+    const width = Math.floor(Math.max(limit, Math.min(across, 150)));
+    const height = Math.floor(width / aspect);
+    const lineHeight = TOP + height + this.bottom;
+    this.left = Math.ceil(this.left);
+    this.frames = Array.from({ length: count }, (_, i) => ({
+      x: this.left + (i % perLine) * (width + GAP),
+      y: Math.floor(i / perLine) * (lineHeight + GAP) + TOP,
+      width,
+      height,
+      isFirst: i % perLine === 0,
+    }));
+    const lines = count / perLine;
+    this.width = this.left + perLine * (width + GAP) - GAP + 2;
+    this.height = lines * (lineHeight + GAP) - GAP;
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {Scene} scene */
+  paint(context, scene) {
+    this.frames.forEach((frame, i) => {
+      const panel = scene.panels[i];
+      this.#paintHead(context, frame, scene, panel);
+      if (panel.layer) {
+        this.#paintLayer(context, frame, scene, panel.layer);
+        this.#paintDetails(context, frame, scene, panel.layer);
+      } else if (panel.thumb) {
+        this.#paintThumb(context, frame, scene, panel.thumb);
+      }
+      this.#paintLabels(context, frame, scene);
+    });
+  }
+
+  /**
+   * Marks what is pinned, and draws the crosshair, on a canvas above.
+   *
+   * @param {CanvasRenderingContext2D} context
+   * @param {Scene} scene
+   * @param {{row: number|null, column: number|null}} cursor indexes on the axes
+   * @param {{row: number|null, column: number|null}} pinned
+   */
+  mark(context, scene, cursor, pinned) {
+    for (const frame of this.frames) {
+      const view = new FrameView(frame, scene);
+      context.save();
+      context.beginPath();
+      context.rect(frame.x - 1, frame.y - 1, frame.width + 2, frame.height + 2);
+      context.clip();
+      if (pinned.row !== null && pinned.column !== null)
+        this.#ring(context, view.cell(pinned.row, pinned.column));
+      if (cursor.row !== null)
+        this.#lines(context, view.rowBand(cursor.row), view.cell(cursor.row, cursor.column), true);
+      if (cursor.column !== null) {
+        this.#lines(context, view.columnBand(cursor.column), view.cell(cursor.row, cursor.column), false);
+      }
+      context.restore();
+      this.#light(context, frame, scene, pinned, false);
+      this.#light(context, frame, scene, cursor, true);
+    }
+  }
+
+  /** The row and column at a point of the figure; null if it is on no map. */
+  at(x, y, scene) {
+    const frame = this.frames.find(
+      (one) => x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height,
+    );
+    return frame ? new FrameView(frame, scene).at(x, y) : null;
+  }
+
+  /** Of a side that is at most so long, along which tokens that have no room for all stand after their positions. */
+  #labelRoom(axis, most, length) {
+    this.#ruler.font = LABEL_FONT;
+    const step = Math.max(Math.floor(axis.length / 200), 1);
+    let room = 24;
+    for (let index = 0; index < axis.length && room < most; index += step) {
+      const label = axis.length * LINE > length ? placed(axis, axis.first(index)) : labelOf(axis, index);
+      room = Math.max(room, this.#ruler.measureText(shortened(label, LABEL_LENGTH)).width + 12);
+    }
+    return Math.min(room, most);
+  }
+
+  #paintHead(context, frame, scene, panel) {
+    const width = Math.min(Math.max(0.45 * frame.width, 96), 190);
+    context.font = `600 13px ${FONT}`;
+    context.textBaseline = "alphabetic";
+    context.textAlign = "left";
+    context.fillStyle = this.colours.ink;
+    const title = scene.panels.length > 1 ? panel.part.name : scene.title;
+    const start = frame.isFirst ? frame.x - this.left : frame.x;
+    const room = frame.x + frame.width - width - 16 - start;
+    const fits = context.measureText(title).width <= frame.width - width - 16;
+    context.fillText(fitted(context, title, room), fits ? frame.x : start, frame.y - 10);
+    const bar = { x: frame.x + frame.width - width, y: frame.y - 32, width };
+    const largest = panel.layer?.largest ?? 0;
+    drawBar(context, this.colours, panel.scale, bar, {
+      name: panel.part.name === "change" ? "change" : scene.quantity,
+      largest,
+    });
+  }
+
+  #paintThumb(context, frame, { axes: { rows, columns }, sight: [q0, q1, k0, k1] }, thumb) {
+    const [down, across] = [thumb.height / rows.length, thumb.width / columns.length];
+    const [top, left] = [rows.place(q0) * down, columns.place(k0) * across];
+    const [height, width] = [rows.place(q1) * down - top, columns.place(k1) * across - left];
+    drawImage(context, thumb, [left, top, width, height], frame);
+    this.#paintFrame(context, frame);
+  }
+
+  #paintLayer(context, frame, scene, layer) {
+    const [q0, q1, k0, k1] = scene.sight;
+    const top = layer.rows.place(q0) - layer.firstRow;
+    const left = layer.columns.place(k0) - layer.firstColumn;
+    const height = layer.rows.place(q1) - layer.firstRow - top;
+    const width = layer.columns.place(k1) - layer.firstColumn - left;
+    if (height > 0 && width > 0)
+      drawImage(context, layer.image(this.colours), [left, top, width, height], frame);
+  }
+
+  /** What is drawn over the colours: missing ones, numbers where they have room, the outline. */
+  #paintDetails(context, frame, scene, layer) {
+    const view = new FrameView(frame, { ...scene, axes: layer });
+    context.save();
+    context.beginPath();
+    context.rect(frame.x - 1, frame.y - 1, frame.width + 2, frame.height + 2);
+    context.clip();
+    if (layer.hasMissing) {
+      context.fillStyle = hatch(context, this.colours.quiet);
+      for (const [cell] of view.cells((row, column) => Number.isNaN(layer.value(row, column)))) {
+        context.fillRect(cell.x, cell.y, cell.width, cell.height);
+      }
+    }
+    if (view.cellWidth >= 30 && view.cellHeight >= 16) this.#paintNumbers(context, view, layer);
+    context.fillStyle = this.colours.quiet;
+    if (layer.isMasked) this.#paintOutline(context, view, layer);
+    context.restore();
+    if (!layer.isMasked) this.#paintFrame(context, frame);
+  }
+
+  #paintFrame(context, { x, y, width, height }) {
+    context.strokeStyle = this.colours.quiet;
+    context.lineWidth = 0.75;
+    context.strokeRect(x - 0.5, y - 0.5, width + 1, height + 1);
+  }
+
+  /** The outline of what is in sight: that of all of it, and where the frame cuts it. */
+  #paintOutline(context, view, layer) {
+    const { x, y, width, height } = view.frame;
+    const [firstRow, endRow, firstColumn, endColumn] = view.range;
+    const xOf = (column) => Math.min(Math.max(view.x(column), x), x + width);
+    const yOf = (row) => Math.min(Math.max(view.y(row), y), y + height);
+    const cuts = [];
+    for (const [row, inside] of [
+      [firstRow, firstRow],
+      [endRow, endRow - 1],
+    ]) {
+      const isShown = (column) => !layer.isHidden(inside, column);
+      eachRun(firstColumn, endColumn, isShown, (from, to) => cuts.push([row, from, row, to]));
+    }
+    for (const [column, inside] of [
+      [firstColumn, firstColumn],
+      [endColumn, endColumn - 1],
+    ]) {
+      const isShown = (row) => !layer.isHidden(row, inside);
+      eachRun(firstRow, endRow, isShown, (from, to) => cuts.push([from, column, to, column]));
+    }
+    drawLines(context, cuts, xOf, yOf);
+    const { firstRow: top, firstColumn: left } = layer;
+    drawLines(
+      context,
+      layer.outline,
+      (column) => view.x(left + column),
+      (row) => view.y(top + row),
+    );
+  }
+
+  #paintNumbers(context, view, layer) {
+    const { scale } = layer;
+    context.font = `${Math.min(11, view.cellWidth / 3.2)}px ${FONT}`;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    const { least } = this.colours;
+    const isNumber = (row, column) => {
+      const size = Math.abs(layer.value(row, column));
+      return size >= Math.max(least, 0.005) && !layer.isHidden(row, column);
+    };
+    for (const [{ x, y, width, height }, row, column] of view.cells(isNumber)) {
+      const value = layer.value(row, column);
+      const sign = value < 0 ? "−" : scale.signed ? "+" : "";
+      context.fillStyle = this.colours.inkOn(this.colours.rgb(value, scale, layer.rowLargest(row)));
+      context.fillText(sign + Math.abs(value).toFixed(2), x + width / 2, y + height / 2 + 0.5);
+    }
+  }
+
+  #paintLabels(context, frame, scene) {
+    const view = new FrameView(frame, scene);
+    const { rows, columns } = scene.axes;
+    context.font = LABEL_FONT;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    if (frame.isFirst) {
+      for (const [index, text] of labelsOf(rows, scene.sight.slice(0, 2), frame.height)) {
+        const { y, height } = view.rowBand(index);
+        const middle = y + height / 2;
+        if (middle < frame.y || middle > frame.y + frame.height) continue;
+        context.fillStyle = rows.isSpecial(index) ? this.colours.quiet : this.colours.ink;
+        context.fillText(fitted(context, text, this.left - NAME - 10), frame.x - 6, middle);
+      }
+    }
+    for (const [index, text] of labelsOf(columns, scene.sight.slice(2), frame.width)) {
+      const { x, width } = view.columnBand(index);
+      const middle = x + width / 2;
+      if (middle < frame.x || middle > frame.x + frame.width) continue;
+      context.fillStyle = columns.isSpecial(index) ? this.colours.quiet : this.colours.ink;
+      uprightText(context, fitted(context, text, this.bottom - NAME - 10), middle, frame.y + frame.height + 6);
+    }
+    context.textAlign = "center";
+    context.fillStyle = this.colours.quiet;
+    if (frame.isFirst) uprightText(context, "query", NAME / 2, frame.y + frame.height / 2);
+    context.fillText("key", frame.x + frame.width / 2, frame.y + frame.height + this.bottom - NAME / 2);
+  }
+
+  /** Two lines along a row or a column, on paper so that they are seen on every colour. */
+  #lines(context, band, cell, isRow) {
+    const [start, size] = isRow ? [band.y, band.height] : [band.x, band.width];
+    const isThin = size < 4;
+    const places = (isThin ? [start + size / 2] : [start, start + size]).map(
+      (place) => Math.round(place) - 0.5,
+    );
+    for (const [colour, width, alpha] of [
+      [this.colours.paper, 3, 0.6],
+      [this.colours.accent, 1, 1],
+    ]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width;
+      context.globalAlpha = alpha;
+      context.beginPath();
+      for (const place of places) {
+        context.moveTo(isRow ? band.x : place, isRow ? place : band.y);
+        context.lineTo(isRow ? band.x + band.width : place, isRow ? place : band.y + band.height);
+      }
+      context.stroke();
+    }
+    context.globalAlpha = 1;
+    if (isThin && cell) context.clearRect(cell.x - 1, cell.y - 1, cell.width + 2, cell.height + 2);
+  }
+
+  #ring(context, { x, y, width, height }) {
+    const grow = Math.max(0, (7 - Math.min(width, height)) / 2); // a cell of a pixel is found too
+    for (const [colour, line] of [
+      [this.colours.paper, 4],
+      [this.colours.accent, 2],
+    ]) {
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.strokeRect(x - grow, y - grow, width + 2 * grow, height + 2 * grow);
+    }
+  }
+
+  /** Labels in the accent colour: filled where the crosshair is, framed where something is pinned. */
+  #light(context, frame, scene, { row, column }, isFilled) {
+    const view = new FrameView(frame, scene);
+    const { rows, columns } = scene.axes;
+    context.font = LABEL_FONT;
+    context.textBaseline = "middle";
+    const tag = (text, draw) => {
+      const width = context.measureText(text).width + 8;
+      context.fillStyle = isFilled ? this.colours.accent : this.colours.paper;
+      context.strokeStyle = this.colours.accent;
+      context.lineWidth = 1;
+      draw(width);
+      context.fillStyle = isFilled ? this.colours.paper : this.colours.accent;
+    };
+    if (frame.isFirst && row !== null && view.hasRow(row)) {
+      const { y, height } = view.rowBand(row);
+      const text = fitted(context, rows.label(row), this.left - 12);
+      tag(text, (width) => roundedBox(context, frame.x - 4 - width, y + height / 2 - 9, width, 18));
+      context.textAlign = "right";
+      context.fillText(text, frame.x - 8, y + height / 2);
+    }
+    if (column !== null && column < columns.length && view.hasColumn(column)) {
+      const { x, width: across } = view.columnBand(column);
+      const text = fitted(context, columns.label(column), this.bottom - 12);
+      tag(text, (width) => roundedBox(context, x + across / 2 - 9, frame.y + frame.height + 4, 18, width));
+      context.textAlign = "right";
+      uprightText(context, text, x + across / 2, frame.y + frame.height + 8);
+    }
+  }
+}
+
+/** Where the pieces in sight are in a frame. */
+class FrameView {
+  constructor(frame, { axes, sight: [q0, q1, k0, k1] }) {
+    this.frame = frame;
+    this.axes = axes;
+    this.top = axes.rows.place(q0);
+    this.left = axes.columns.place(k0);
+    this.cellHeight = frame.height / Math.max(axes.rows.place(q1) - this.top, 1e-9);
+    this.cellWidth = frame.width / Math.max(axes.columns.place(k1) - this.left, 1e-9);
+    this.x = (column) => frame.x + (column - this.left) * this.cellWidth;
+    this.y = (row) => frame.y + (row - this.top) * this.cellHeight;
+    this.range = [
+      Math.floor(this.top),
+      Math.ceil(axes.rows.place(q1) - 1e-6),
+      Math.floor(this.left),
+      Math.ceil(axes.columns.place(k1) - 1e-6),
+    ];
+  }
+
+  hasRow(row) {
+    return row >= this.range[0] && row < this.range[1];
+  }
+
+  hasColumn(column) {
+    return column >= this.range[2] && column < this.range[3];
+  }
+
+  rowBand(row) {
+    return { x: this.frame.x, y: this.y(row), width: this.frame.width, height: this.cellHeight };
+  }
+
+  columnBand(column) {
+    return { x: this.x(column), y: this.frame.y, width: this.cellWidth, height: this.frame.height };
+  }
+
+  /** The box of a cell; null if there is only a row or a column. */
+  cell(row, column) {
+    if (row === null || column === null) return null;
+    return { x: this.x(column), y: this.y(row), width: this.cellWidth, height: this.cellHeight };
+  }
+
+  /** [box, row, column] of each cell in sight that is wanted. */
+  *cells(isWanted) {
+    const [firstRow, endRow, firstColumn, endColumn] = this.range;
+    for (let row = firstRow; row < endRow; row++) {
+      for (let column = firstColumn; column < endColumn; column++) {
+        if (isWanted(row, column)) yield [this.cell(row, column), row, column];
+      }
+    }
+  }
+
+  /** The cell at a point, and the point along both axes in pieces. */
+  at(x, y) {
+    const across = this.left + (x - this.frame.x) / this.cellWidth;
+    const down = this.top + (y - this.frame.y) / this.cellHeight;
+    const within = (place, length) => Math.min(Math.max(Math.floor(place), 0), length - 1);
+    return {
+      row: within(down, this.axes.rows.length),
+      column: within(across, this.axes.columns.length),
+      down,
+      across,
+    };
+  }
+}
+
+/** [index, text] of as many labels along a side as have room: all, or those of round positions. */
+function labelsOf(axis, [from, to], length) {
+  const start = Math.floor(axis.place(from));
+  const end = Math.min(Math.ceil(axis.place(to) - 1e-6), axis.length);
+  const size = length / Math.max(axis.place(to) - axis.place(from), 1e-9);
+  if (size >= LINE - 0.5) {
+    return Array.from({ length: end - start }, (_, i) => [start + i, labelOf(axis, start + i)]);
+  }
+  const step = roundStep((LINE * (to - from)) / length);
+  const labels = [];
+  for (let position = Math.ceil(from / step) * step; position < to; position += step) {
+    const index = axis.indexOf(position);
+    if (index >= 0 && index !== labels.at(-1)?.[0]) labels.push([index, placed(axis, position)]);
+  }
+  return labels;
+}
+
+/** A piece's token; of a cell its first, after its position. */
+function labelOf(axis, index) {
+  const first = axis.first(index);
+  return axis.end(index) - first > 1 ? placed(axis, first) : axis.label(index);
+}
+
+/** A token after its position, which says all of those that are called by nothing else. */
+function placed(axis, position) {
+  const label = axis.side.label(position);
+  return label === String(position) ? label : `${position} ${label}`;
+}
+
+/** The least of 1, 2, 5, 10, 20, … that is not below a number. */
+function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least - 1e-9);
+}
+
+/** A text that runs upwards and ends at (x, y). */
+function uprightText(context, text, x, y) {
+  context.save();
+  context.translate(x, y);
+  context.rotate(-Math.PI / 2);
+  context.fillText(text, 0, 0);
+  context.restore();
+}
+
+function roundedBox(context, x, y, width, height) {
+  context.beginPath();
+  context.roundRect(x, y, width, height, 3);
+  context.fill();
+  context.stroke();
+}

@@ -1,0 +1,123 @@
+// Numbers of a map on two axes, and their image: all cells of a head, or a window of single tokens.
+
+import { largestSize } from "./colours.js";
+import { matrixImage, outlineOf } from "./drawing.js";
+
+export class Layer {
+  #image;
+  #imageKey;
+  #hidden;
+  #outline;
+
+  /**
+   * @param {PageMap} map
+   * @param {Object} part
+   * @param {{rows: Axis, columns: Axis}} axes what is left out of them is left out of the layer
+   * @param {number[]} range [first query, end, first key, end] of the values: positions where pieces begin
+   * @param {{values: Float32Array, rows: number, columns: number}} answer of each piece in the range
+   * @param {Object} scale
+   */
+  constructor(map, part, { rows, columns }, [q0, q1, k0, k1], answer, scale) {
+    Object.assign(this, { map, part, rows, columns, scale, range: [q0, q1, k0, k1] });
+    this.firstRow = rows.place(q0);
+    this.firstColumn = columns.place(k0);
+    this.height = rows.place(q1) - this.firstRow;
+    this.width = columns.place(k1) - this.firstColumn;
+    this.values = this.#shownOf(answer, rows.pieces.of(q0), columns.pieces.of(k0));
+    this.largest = largestSize(this.values);
+    this.hasMissing = this.values.some(Number.isNaN);
+  }
+
+  /** Whether all of a range of positions is here. */
+  covers([q0, q1, k0, k1]) {
+    const [first, end, firstKey, endKey] = this.range;
+    return first <= q0 && q1 <= end && firstKey <= k0 && k1 <= endKey;
+  }
+
+  /** The number of a piece of each axis, by its index; undefined where there is none. */
+  value(row, column) {
+    const [down, across] = [row - this.firstRow, column - this.firstColumn];
+    if (down < 0 || across < 0 || down >= this.height || across >= this.width) return undefined;
+    return this.values[down * this.width + across];
+  }
+
+  /** The largest size of the numbers of a row. */
+  rowLargest(row) {
+    const start = (row - this.firstRow) * this.width;
+    return largestSize(this.values.subarray(start, start + this.width));
+  }
+
+  /** Whether a mask hides anything at all. */
+  get isMasked() {
+    return this.map.hiddenLater || this.map.reach !== null;
+  }
+
+  isHidden(row, column) {
+    if (!this.isMasked) return false;
+    return this.#hiddenOf()[(row - this.firstRow) * this.width + column - this.firstColumn] === 1;
+  }
+
+  /** The lines around what is not hidden, from the layer's first row and column on. */
+  get outline() {
+    this.#outline ??= outlineOf(this.#hiddenOf(), this.height, this.width);
+    return this.#outline;
+  }
+
+  /** One pixel a piece, in the colours of now. */
+  image(colours) {
+    if (this.#imageKey !== colours.key) {
+      this.#imageKey = colours.key;
+      const { height, width } = this;
+      this.#image = matrixImage(colours, this.values, this.part, {
+        rows: height,
+        columns: width,
+        hidden: this.isMasked ? this.#hiddenOf() : null,
+        least: colours.least,
+        scale: this.scale,
+      });
+    }
+    return this.#image;
+  }
+
+  /** 1 for each number that a mask hides. */
+  #hiddenOf() {
+    if (this.#hidden) return this.#hidden;
+    const { map, rows, columns, height, width } = this;
+    const ofTokens = rows.isOfTokens && columns.isOfTokens;
+    const numberOf = (axis, index) => (ofTokens ? axis.first(index) : axis.piece(index));
+    const keys = Int32Array.from({ length: width }, (_, i) => numberOf(columns, this.firstColumn + i));
+    this.#hidden = new Uint8Array(height * width);
+    for (let row = 0, at = 0; row < height; row++) {
+      const query = numberOf(rows, this.firstRow + row);
+      for (const key of keys)
+        this.#hidden[at++] = ofTokens ? map.hiddenToken(query, key) : map.hidden(query, key);
+    }
+    return this.#hidden;
+  }
+
+  #shownOf(answer, firstPieceRow, firstPieceColumn) {
+    const { width, height } = this;
+    if (width === answer.columns && height === answer.rows) return answer.values;
+    const values = new Float32Array(width * height);
+    for (let row = 0, at = 0; row < height; row++) {
+      const start =
+        (this.rows.piece(this.firstRow + row) - firstPieceRow) * answer.columns - firstPieceColumn;
+      for (let column = 0; column < width; column++, at++) {
+        values[at] = answer.values[start + this.columns.piece(this.firstColumn + column)];
+      }
+    }
+    return values;
+  }
+}
+
+/** A map's scale for single tokens: cells add up the weights of their keys; a colour is as much a key in both. */
+export function scaleOfTokens(scale, map) {
+  const keys = map.quantity.reduction === "max" ? 1 : map.columns.tokens / map.columns.length;
+  return {
+    ...scale,
+    low: scale.low / keys,
+    high: scale.high / keys,
+    logLow: scale.logLow / keys,
+    logHigh: scale.logHigh / keys,
+  };
+}

@@ -1,0 +1,98 @@
+// The strongest weights of what the map shows, or the queries that are least sure, as a table: for those who cannot see
+// a map, and for all others.
+
+import { Choice, make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
+import { hasOneKeyFirst, headName, regionInSight, weakestRows } from "./pieces.js";
+import { largestPlaces } from "./worker.js";
+
+const LINKS = 12;
+const LIST_DELAY = 100; // ms
+const LISTS = { strongest: "strongest weights", weakest: "queries with the lowest largest weight" };
+
+export class LinksView {
+  /** @param {{contents, asking, state, say}} app */
+  constructor(app) {
+    this.app = app;
+    this.list = new Choice("list", (list) => app.state.set({ list }), Object.entries(LISTS));
+    this.table = make("div", { onclick: (event) => this.pin(event.target.closest("tbody tr")) });
+    this.element = make("div", { className: "links" }, this.list.element, this.table);
+    rove(this.table, "button");
+  }
+
+  /** After the map, which is what is waited for. */
+  update() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.makeList(), LIST_DELAY);
+  }
+
+  async makeList() {
+    const asked = (this.asked = {});
+    try {
+      const region = await regionInSight(this.app, "links");
+      if (asked === this.asked) this.draw(region);
+    } catch (problem) {
+      if (problem.cancelled || asked !== this.asked) return;
+      this.table.replaceChildren(`The strongest weights cannot be listed: ${problem.message}`);
+    }
+  }
+
+  draw({ map, part, values, queries, keys, placeOf, isInSight }) {
+    const { query: pinnedQuery, key: pinnedKey, special, head, list, window } = this.app.state.values;
+    this.list.value = list;
+    const isFirstLeftOut = hasOneKeyFirst(map) && queries.edges[1] === 1;
+    const isListed = (place) => {
+      const [row, column] = placeOf(place);
+      if (isFirstLeftOut && row === 0) return false;
+      return isInSight(row, column) && (special || !(queries.isSpecial(row) || keys.isSpecial(column)));
+    };
+    const places =
+      list === "weakest"
+        ? weakestRows(values, LINKS, isListed, (place) => placeOf(place)[0])
+        : largestPlaces(values, LINKS, isListed);
+    const name = part === "change" ? "change" : map.quantity.name;
+    const [of, what] = queries.areCells || keys.areCells ? ["rows", "cells"] : ["queries", `${name}s`];
+    const told = list === "weakest" ? `The lowest of the ${of}' largest ${what}` : `The strongest ${what}`;
+    const where = window ? "the part of the map in sight" : "what the map shows";
+    const without = isFirstLeftOut ? ", without the first query, which sees one key alone" : "";
+    const caption = places.length
+      ? `${told} in ${where}${without}: ${headName(map, head)}`
+      : `The map shows no ${name} above zero${without}.`;
+    const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
+    this.links = places.map(placeOf);
+    this.pieces = [queries, keys];
+    const rows = this.links.map(([row, column], rank) => {
+      const pinned = row === queries.of(pinnedQuery) && column === keys.of(pinnedKey);
+      const button = make(
+        "button",
+        { type: "button", tabIndex: rank ? -1 : 0, "aria-pressed": pinned },
+        ...this.words(queries, row),
+      );
+      const key = make("td", {}, ...this.words(keys, column));
+      return rowOf(pinned ? "pinned" : "", button, key, numberCell(numberText(values[places[rank]], 4)));
+    });
+    this.table.replaceChildren(tableOf(caption, ["query", "key", name], rows));
+    if (focused !== undefined) rows[Math.min(focused, rows.length - 1)]?.querySelector("button").focus();
+  }
+
+  words(pieces, piece) {
+    return [
+      make("bdi", {}, shortened(pieces.text(piece), 40)),
+      " ",
+      make("span", { className: "quiet" }, pieces.positions(piece)),
+    ];
+  }
+
+  /** Pins the query and the key of a row; or, if they are, does not any more. */
+  pin(row) {
+    if (!row) return;
+    const [query, key] = this.links[row.sectionRowIndex];
+    const [queries, keys] = this.pieces;
+    if (row.classList.contains("pinned")) {
+      this.app.state.set({ query: null, key: null });
+      this.app.say("Not pinned any more.");
+      return;
+    }
+    this.app.state.set({ query: queries.first(query), key: keys.first(key) });
+    this.app.say(`Pinned: query ${queries.name(query)}, key ${keys.name(key)}.`);
+  }
+}

@@ -1,0 +1,460 @@
+// Builds the page: header, controls, tabs, help; keyboard and live region; says what goes wrong. Runs last.
+
+import { offerApi } from "./api.js";
+import { Asking } from "./asking.js";
+import { Colours } from "./colours.js";
+import { Contents } from "./contents.js";
+import { Choice, make, precisionText, rove, shortened } from "./dom.js";
+import { Exporter } from "./export.js";
+import { LinksView } from "./links.js";
+import { MapView } from "./map.js";
+import { kindOf, OverviewView } from "./overview.js";
+import { headName, Pieces } from "./pieces.js";
+import { State, viewsOf } from "./state.js";
+import { TablesView } from "./tables.js";
+import { TextView } from "./text.js";
+import { WhyView } from "./why.js";
+import { listenInWorker } from "./worker.js";
+
+const TABS = { overview: "Overview", map: "Map", text: "Text", why: "Why", tables: "Tables" };
+const THRESHOLD_STEPS = 100; // of the slider, from 1/10,000 of the scale's end up to it
+
+const KEYS = [
+  ["arrow keys", "from head to head, from cell to cell, from word to word"],
+  ["Enter", "open the head; pin the query and the key"],
+  ["Escape", "forget what is pinned"],
+  ["[  ]", "the head before, the next head"],
+  ["{  }", "the layer before, the next layer"],
+  ["+  −  0", "in the map: larger, smaller, all of it"],
+  ["Shift + arrow", "in the map: ten cells at once; so do Page Up and Page Down"],
+  ["Home  End", "the first, the last"],
+  ["?", "this help"],
+];
+
+class Page {
+  #wide = window.matchMedia("(min-width: 1100px)");
+  #sayTimer = 0;
+
+  /** @param {Contents} contents */
+  constructor(contents) {
+    this.contents = contents;
+    this.state = new State(contents);
+    this.colours = new Colours(contents, this.state);
+    this.asking = new Asking(contents);
+    this.statistics = new Map(); // "map:head" → {name: number|null}
+    this.spreads = new Map();
+    this.live = make("div", { className: "unseen", "aria-live": "polite" });
+    this.problem = make("p", { className: "problem", role: "alert", hidden: true });
+    this.#takeNumbers();
+    this.views = {
+      overview: new OverviewView(this),
+      map: new MapView(this),
+      text: new TextView(this),
+      why: new WhyView(this),
+      tables: new TablesView(this),
+      links: new LinksView(this),
+    };
+    this.exporter = new Exporter(this);
+  }
+
+  /** Builds all there is, into the element, and shows it. */
+  build(element) {
+    this.controls = new Controls(this);
+    this.help = this.#makeHelp();
+    const names = viewsOf(this.contents);
+    this.tabs = new Map(names.map((name) => [name, this.#makeTab(name)]));
+    this.tabList = make(
+      "div",
+      { className: "tabs", role: "tablist", "aria-label": "views" },
+      ...this.tabs.values(),
+    );
+    this.panels = new Map(
+      names.map((name) => [
+        name,
+        make(
+          "div",
+          {
+            className: `panel ${name}-panel`,
+            role: "tabpanel",
+            id: `panel-${name}`,
+            "aria-labelledby": `tab-${name}`,
+          },
+          this.views[name].element,
+        ),
+      ]),
+    );
+    this.content = make("div", { className: "content" }, ...this.panels.values(), this.views.links.element);
+    const { title, footnote, notices } = this.contents;
+    this.reading = make("p");
+    element.replaceChildren(
+      make(
+        "header",
+        {},
+        make("h1", {}, title),
+        this.controls.element,
+        this.exporter.element,
+        this.problem,
+        ...notices.map((notice) => make("p", { className: "notice quiet" }, notice)),
+      ),
+      this.tabList,
+      this.content,
+      make("footer", { className: "quiet" }, this.reading, make("p", {}, footnote)),
+      this.live,
+      this.help,
+    );
+    rove(this.tabList, "button");
+    element.hidden = false;
+    this.state.subscribe((changed) => this.#follow(changed));
+    this.colours.onSystemChange(() => this.#follow(new Set(["theme"])));
+    this.#wide.addEventListener("change", () => this.#arrange());
+    document.addEventListener("keydown", (event) => this.#pressKey(event));
+    this.#arrange();
+    this.controls.update();
+    this.#tellReading();
+    requestAnimationFrame(() => setTimeout(() => this.#warmUp()));
+  }
+
+  /** Tells a screen reader, when the keys rest. */
+  say(text) {
+    clearTimeout(this.#sayTimer);
+    this.#sayTimer = setTimeout(() => {
+      this.live.textContent = text;
+    }, 250);
+  }
+
+  /** Says on the page what has gone wrong. */
+  fail(problem) {
+    console.error(problem);
+    this.problem.hidden = false;
+    this.problem.textContent = `Something on this page does not work: ${problem?.message ?? problem}`;
+  }
+
+  /** Shows a head: in the view that is open, or from the overview as a map. */
+  open(map, head) {
+    const { view } = this.state.values;
+    const next = view === "overview" || view === "tables" ? "map" : view;
+    this.state.set({ map: map.index, head, view: next });
+    const isFocusGone = !this.#shownNames().includes(view);
+    if (isFocusGone) this.views.map.canvas.focus();
+  }
+
+  /** Goes to the head or the layer before (by −1) or after (1). */
+  step(what, by) {
+    const { map, values } = this.state;
+    if (!map) return;
+    if (what === "head") {
+      const head = map.heads[map.placeOf(values.head) + by];
+      if (head === undefined) return;
+      this.state.set({ head });
+    } else {
+      const alike = this.contents.maps.filter((one) => one.isBeside(map) && kindOf(one) === kindOf(map));
+      const next = alike[alike.indexOf(map) + by];
+      if (!next) return;
+      this.state.set({ map: next.index });
+    }
+    this.say(headName(this.state.map, this.state.values.head));
+  }
+
+  /** The first head takes longest: the worker has to start, and its code to be compiled. */
+  #warmUp() {
+    const { map, values } = this.state;
+    if (map && !map.isPooled) this.asking.values(map, map.mainPart, values.head).catch(() => {});
+  }
+
+  /** Numbers of all heads: of their maps, of a difference, or averages over a corpus. */
+  #takeNumbers() {
+    const { numbers, maps } = this.contents;
+    for (const [index, { means, spreads }] of numbers.entries()) {
+      for (const [place, head] of maps[index].heads.entries()) {
+        const ofHead = (table) =>
+          Object.fromEntries(Object.entries(table).map(([name, values]) => [name, values[place]]));
+        this.statistics.set(`${index}:${head}`, ofHead(means));
+        this.spreads.set(`${index}:${head}`, ofHead(spreads));
+      }
+    }
+  }
+
+  #makeTab(name) {
+    return make(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `tab-${name}`,
+        "aria-controls": `panel-${name}`,
+        onclick: () => this.state.set({ view: name }),
+      },
+      TABS[name],
+    );
+  }
+
+  #isOverviewBeside() {
+    return this.#wide.matches && this.tabs.has("overview") && this.#view !== "overview";
+  }
+
+  /** The name of the view that is looked at. */
+  get #view() {
+    return this.state.values.view;
+  }
+
+  #shownNames() {
+    return this.#isOverviewBeside() ? ["overview", this.#view] : [this.#view];
+  }
+
+  #hasLinks() {
+    return this.#view === "map" || this.#view === "text";
+  }
+
+  /** Shows the view that is wanted, and hides the others. */
+  #arrange() {
+    const shown = this.#shownNames();
+    this.content.classList.toggle("split", this.#isOverviewBeside());
+    this.content.dataset.view = this.#view;
+    for (const [name, tab] of this.tabs) {
+      tab.setAttribute("aria-selected", name === this.#view);
+      tab.tabIndex = name === this.#view ? 0 : -1;
+      this.panels.get(name).hidden = !shown.includes(name);
+    }
+    this.views.links.element.hidden = !this.#hasLinks();
+    for (const name of this.tabs.keys()) this.views[name].shown(shown.includes(name));
+    if (this.#hasLinks()) this.views.links.update();
+  }
+
+  #follow(changed) {
+    if (changed.has("hover")) {
+      for (const name of this.#shownNames()) this.views[name].onHover?.();
+      return;
+    }
+    if (changed.has("theme")) this.colours.follow();
+    if (changed.has("special") || changed.has("map")) this.#tellReading();
+    this.controls.update();
+    if (changed.has("view")) {
+      this.#arrange();
+      return;
+    }
+    for (const name of this.#shownNames()) this.views[name].update(changed);
+    if (this.#hasLinks()) this.views.links.update();
+  }
+
+  /** How to read the maps, and how exact their numbers are. */
+  #tellReading() {
+    const { map, values } = this.state;
+    const texts = [this.contents.reading];
+    if (!values.special)
+      texts.push("special tokens are hidden: what goes to them is missing, and rows sum to less");
+    if (map?.precision) texts.push(`numbers are exact to ${precisionText(map.precision)}`);
+    this.reading.textContent = texts.filter(Boolean).join("; ");
+  }
+
+  #pressKey(event) {
+    const isTyping = event.target.matches?.("input:not([type=checkbox], [type=radio]), select, textarea");
+    // Many keyboards have "[" and "{" only with AltGr, which is Ctrl and Alt at once, or with Option, which is Alt.
+    const isCommand = event.metaKey || (event.ctrlKey && !event.altKey);
+    if (isTyping || isCommand || this.help.open) return;
+    const step = { "[": ["head", -1], "]": ["head", 1], "{": ["layer", -1], "}": ["layer", 1] }[event.key];
+    if (step) this.step(...step);
+    else if (event.key === "?") this.help.showModal();
+    else if (event.key === "Escape") this.state.set({ query: null, key: null });
+    else if (!this.views[this.#view].onKey?.(event)) return;
+    event.preventDefault();
+  }
+
+  #makeHelp() {
+    const close = make("button", { type: "button", onclick: () => this.help.close() }, "close");
+    return make(
+      "dialog",
+      { "aria-labelledby": "help-heading" },
+      make("h2", { id: "help-heading" }, "Keys"),
+      make("dl", {}, ...KEYS.flatMap(([keys, meaning]) => [make("dt", {}, keys), make("dd", {}, meaning)])),
+      make(
+        "p",
+        {},
+        "With the mouse: point at anything to read its number; scroll over the map to zoom, drag to move, " +
+          "click to pin, click twice to see all. The address holds what is shown: copy it to come back.",
+      ),
+      close,
+    );
+  }
+}
+
+/** The row of choices that hold for all views. */
+class Controls {
+  #page;
+  #state;
+
+  constructor(page) {
+    this.#page = page;
+    this.#state = page.state;
+    const { contents, state } = page;
+    this.pass = new Choice("pass", (value) => this.#choose("pass", value));
+    const ofTexts = contents.maps[0]?.isRecorded ? "example" : "sentence";
+    this.sentence = new Choice(ofTexts, (value) => this.#choose("sentence", value));
+    this.map = new Choice("map", (value) => state.set({ map: Number(value) }));
+    this.head = new Choice("head", (value) => state.set({ head: Number(value) }));
+    this.part = new Choice("show", (part) => state.set({ part }));
+    this.scale = new Choice("scale", (scale) => state.set({ scale }), [
+      "linear",
+      ["log", "logarithmic"],
+      ["rows", "per row"],
+    ]);
+    this.theme = new Choice("theme", (theme) => state.set({ theme }), ["auto", "light", "dark"]);
+    this.least = make("input", {
+      type: "range",
+      min: 0,
+      max: THRESHOLD_STEPS,
+      oninput: () => state.set({ least: this.#leastOf(this.least.valueAsNumber) }),
+    });
+    this.leastNumber = make("input", {
+      type: "number",
+      min: 0,
+      max: state.most,
+      step: "any",
+      "aria-label": "hide weights below",
+      onchange: () => state.set({ least: Math.min(Math.max(this.leastNumber.valueAsNumber || 0, 0), state.most) }),
+    });
+    this.special = make("input", {
+      type: "checkbox",
+      onchange: () => state.set({ special: this.special.checked }),
+    });
+    const special = make("label", {}, this.special, " show special tokens");
+    this.ofMaps = [
+      this.pass.element,
+      this.sentence.element,
+      this.map.element,
+      this.head.element,
+      this.part.element,
+      this.scale.element,
+      make("span", {}, make("label", {}, "hide below ", this.least), this.leastNumber),
+      special,
+    ];
+    const button = (text, title, onclick) => make("button", { type: "button", title, onclick }, text);
+    const buttons = make(
+      "span",
+      { className: "buttons" },
+      button("Copy link", "copy a link to what is shown", () => page.exporter.link()),
+      button("Copy PNG", "copy the picture, or save it", () => page.exporter.png()),
+      button("Copy CSV", "copy the weights, or save them", () => page.exporter.csv()),
+      button("?", "help: all keys", () => page.help.showModal()),
+    );
+    this.element = make(
+      "div",
+      { className: "controls", role: "group", "aria-label": "what is shown, and how" },
+      ...this.ofMaps,
+      this.theme.element,
+      buttons,
+    );
+    const { maps } = contents;
+    const several = (choice, options) => {
+      choice.options = options;
+      choice.element.hidden = options.length < 2;
+    };
+    const sentences = [...new Set(maps.map((map) => map.sentence))];
+    several(
+      this.sentence,
+      sentences.map((sentence) => [String(sentence), this.#sentenceText(sentence)]),
+    );
+    several(this.pass, [...new Set(maps.map((map) => String(map.pass)))]);
+    special.hidden = maps.every((map) => map.rows.special.size + map.columns.special.size === 0);
+    this.element.classList.toggle("no-maps", maps.length === 0);
+  }
+
+  /** Sets all choices to what the state says. */
+  update() {
+    const { map, values } = this.#state;
+    this.theme.value = values.theme;
+    if (!map) {
+      for (const element of this.ofMaps) element.hidden = true;
+      return;
+    }
+    const maps = this.#page.contents.maps.filter((one) => one.isBeside(map));
+    this.map.options = maps.map((one) => [String(one.index), this.#mapText(one)]);
+    this.head.options = map.heads.map(String);
+    const parts = map.parts.map(({ name }) => name);
+    this.part.options = parts.length > 1 ? [["all", "all three"], ...parts] : parts;
+    this.map.element.hidden = maps.length < 2;
+    this.head.element.hidden = map.heads.length < 2;
+    this.part.element.hidden = parts.length < 2;
+    this.pass.value = String(map.pass);
+    this.sentence.value = String(map.sentence);
+    this.map.value = String(values.map);
+    this.head.value = String(values.head);
+    this.part.value = values.part;
+    this.scale.value = values.scale;
+    this.special.checked = values.special;
+    this.least.value = this.#stepOf(values.least);
+    if (document.activeElement !== this.leastNumber) this.leastNumber.value = values.least;
+    this.least.setAttribute("aria-valuetext", `weights below ${values.least} are not shown`);
+  }
+
+  /** The same layer of another sentence, or in another pass. */
+  #choose(what, value) {
+    const { map } = this.#state;
+    const other = what === "pass" ? "sentence" : "pass";
+    const there = this.#page.contents.maps.filter((one) => String(one[what]) === value);
+    const beside = there.filter((one) => one[other] === map[other]);
+    const maps = beside.length ? beside : there;
+    const same = maps.find((one) => one.layer === map.layer && kindOf(one) === kindOf(map)) ?? maps[0];
+    this.#state.set({ map: same.index });
+  }
+
+  /** A map among those of the same texts: "layer 3, self · blocks.3.attn". */
+  #mapText(map) {
+    return map.module ? `${map.label} · ${shortened(map.module, 60)}` : map.label;
+  }
+
+  #sentenceText(sentence) {
+    const { rows } = this.#page.contents.maps.find((map) => map.sentence === sentence);
+    if (rows.unnamed) return `${sentence}: ${rows.unnamed}`;
+    const first = new Pieces(rows, false);
+    const words = Array.from({ length: Math.min(first.count, 12) }, (_, piece) => piece)
+      .filter((piece) => !first.isSpecial(piece))
+      .map((piece) => (rows.joined.has(first.first(piece)) ? "" : " ") + shortened(first.text(piece), 20));
+    return `${sentence}: ${shortened(words.join("").trim(), 48)}`;
+  }
+
+  get #largest() {
+    return Math.max(...this.#page.contents.scales.map((scale) => scale.high));
+  }
+
+  #leastOf(step) {
+    const least = step === 0 ? 0 : this.#largest * 10 ** ((4 * (step - THRESHOLD_STEPS)) / THRESHOLD_STEPS);
+    return Math.min(Number(least.toPrecision(3)), this.#state.most);
+  }
+
+  #stepOf(least) {
+    const step = least === 0 ? 0 : THRESHOLD_STEPS * (1 + Math.log10(least / this.#largest) / 4);
+    return Math.round(Math.min(Math.max(step, 0), THRESHOLD_STEPS));
+  }
+}
+
+/** Says in one sentence, in place of the page, why there is none. */
+function sayBroken(sentence) {
+  const broken = document.getElementById("broken");
+  broken.hidden = false;
+  broken.textContent = sentence;
+  document.getElementById("page").hidden = true;
+}
+
+function start() {
+  if (!document.getElementById("end")) {
+    sayBroken("This page was cut off while it was saved or copied. Save or copy it again.");
+    return;
+  }
+  try {
+    const contents = Contents.read(document);
+    offerApi(contents);
+    const page = new Page(contents);
+    page.build(document.getElementById("page"));
+    document.getElementById("broken").remove();
+    const fail = (problem) => problem?.cancelled || page.fail(problem);
+    contents.inflated.catch(fail);
+    window.addEventListener("error", (event) => fail(event.error ?? event.message));
+    window.addEventListener("unhandledrejection", (event) => fail(event.reason));
+  } catch (problem) {
+    console.error(problem);
+    sayBroken(`This page cannot be shown in this browser: ${problem.message}`);
+  }
+}
+
+if (globalThis.document) document.addEventListener("DOMContentLoaded", start);
+else listenInWorker();

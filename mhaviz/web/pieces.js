@@ -1,0 +1,159 @@
+// What the views of words, links and products share: the pieces of a text, and which weights are strongest.
+
+import { pieceAt } from "./contents.js";
+import { isolated, make, rowOf, shortened } from "./dom.js";
+
+export const MOST_TOKENS_IN_SIGHT = 1e6; // queries × keys that are asked for as single tokens
+
+/**
+ * Of each row the place of its largest number, the row with the lowest first; rows of zeros are left out.
+ *
+ * @param {ArrayLike<number>} values
+ * @param {number} count how many at most
+ * @param {function(number): boolean} allowed which places count
+ * @param {function(number): number} rowOf the row that a place is in
+ * @returns {number[]}
+ */
+export function weakestRows(values, count, allowed, rowOf) {
+  const largest = new Map();
+  for (let place = 0; place < values.length; place++) {
+    const size = Math.abs(values[place]);
+    if (!(size > 0) || !allowed(place)) continue;
+    const row = rowOf(place);
+    if (!largest.has(row) || size > Math.abs(values[largest.get(row)])) largest.set(row, place);
+  }
+  const places = [...largest.values()];
+  return places.sort((one, other) => Math.abs(values[one]) - Math.abs(values[other])).slice(0, count);
+}
+
+/** The part of a map that a view of one map shows: the state's, or of a difference's three the change. */
+export function partShown(map, state) {
+  return map.parts.some((part) => part.name === state.part) ? state.part : map.mainPart;
+}
+
+/** Whether the first query sees one key alone, which then has all its weight, whatever the head does. */
+export function hasOneKeyFirst(map) {
+  const { rows, columns } = map;
+  const begins = rows.start === 0 && columns.start === 0 && rows.tokens > 1 && columns.tokens > 1;
+  return map.hiddenLater && begins && map.hiddenToken(0, 1);
+}
+
+/** Single tokens, one piece each, or where a map has none of them the cells of a long input. */
+export class Pieces {
+  /** @param {Side} side @param {boolean} single whether single tokens have weights */
+  constructor(side, single) {
+    this.side = side;
+    this.edges =
+      single && side.isPooled
+        ? Int32Array.from({ length: side.tokens + 1 }, (_, token) => side.start + token)
+        : side.edges;
+  }
+
+  get count() {
+    return this.edges.length - 1;
+  }
+
+  get end() {
+    return this.edges[this.count];
+  }
+
+  /** Whether some are of several tokens. */
+  get areCells() {
+    return this.count < this.side.tokens;
+  }
+
+  first(piece) {
+    return this.edges[piece];
+  }
+
+  /** The piece that a position of the whole input is in; −1 for none. */
+  of(position) {
+    if (position === null || position < this.edges[0] || position >= this.end) return -1;
+    return pieceAt(this.edges, position);
+  }
+
+  /** Whether it is one token that is not of the text, such as [CLS]. */
+  isSpecial(piece) {
+    return this.edges[piece + 1] - this.edges[piece] === 1 && this.side.special.has(this.edges[piece]);
+  }
+
+  /** The tokens of the piece as they stand in the text. */
+  text(piece) {
+    let text = "";
+    for (let position = this.edges[piece]; position < this.edges[piece + 1]; position++) {
+      if (text && !this.side.joined.has(position)) text += " ";
+      text += this.side.label(position);
+    }
+    return text;
+  }
+
+  /** What the tokenizer or the user calls the token, where it is one. */
+  exactText(piece) {
+    return this.edges[piece + 1] - this.edges[piece] === 1
+      ? this.side.texts[this.edges[piece] - this.side.start]
+      : this.text(piece);
+  }
+
+  /** "7", or "8–15" of a cell. */
+  positions(piece) {
+    const [first, end] = [this.edges[piece], this.edges[piece + 1]];
+    return end - first === 1 ? String(first) : `${first}–${end - 1}`;
+  }
+
+  /** “street” (5), short enough for a line. */
+  name(piece, length = 40) {
+    return `“${isolated(shortened(this.text(piece), length))}” (${this.positions(piece)})`;
+  }
+}
+
+/** "layer 2, self, head 9", or a rollout's "layer 3". */
+export function headName(map, head) {
+  return map.names[map.placeOf(head)];
+}
+
+/** A title as what an element holds, and what the program that was recorded calls the attention. */
+export function titled(text, map) {
+  return map.module ? [text, " ", make("bdi", { className: "quiet module" }, map.module)] : [text];
+}
+
+/**
+ * The weights in sight of the map that is looked at: of single tokens where so few are in sight that they can be had,
+ * else of all cells.
+ *
+ * @param {{contents, asking, state}} app
+ * @param {string} slot who asks: an older question of the same is cancelled
+ * @param {string} [part] of a difference
+ * @returns {Promise<{map: PageMap, part: string, values: Float32Array, queries: Pieces, keys: Pieces,
+ *   placeOf: function(number): number[], isInSight: function(number, number): boolean,
+ *   isHidden: function(number, number): boolean}>} `placeOf` gives the piece of the query and of the key that a value
+ *   is of; the other two are of such pieces
+ */
+export async function regionInSight({ contents, asking, state }, slot, part) {
+  const { map: index, head, window } = state.values;
+  const map = contents.maps[index];
+  part ??= partShown(map, state.values);
+  const { rows, columns: side } = map;
+  const [q0, q1, k0, k1] = window ?? [rows.start, rows.end, side.start, side.end];
+  const isSingle = map.isPooled && map.exact && (q1 - q0) * (k1 - k0) <= MOST_TOKENS_IN_SIGHT;
+  const queries = new Pieces(rows, isSingle);
+  const keys = new Pieces(side, isSingle);
+  const { values, columns } = isSingle
+    ? await asking.window(map, head, [q0, q1, k0, k1], slot, part)
+    : await asking.values(map, part, head);
+  const [firstRow, firstColumn] = isSingle ? [queries.of(q0), keys.of(k0)] : [0, 0];
+  return {
+    map,
+    part,
+    values,
+    queries,
+    keys,
+    placeOf: (place) => [firstRow + Math.floor(place / columns), firstColumn + (place % columns)],
+    isInSight: (row, column) =>
+      queries.edges[row + 1] > q0 &&
+      queries.edges[row] < q1 &&
+      keys.edges[column + 1] > k0 &&
+      keys.edges[column] < k1,
+    isHidden: (row, column) =>
+      isSingle ? map.hiddenToken(queries.first(row), keys.first(column)) : map.hidden(row, column),
+  };
+}

@@ -1,0 +1,287 @@
+// Why a query gives a key its weight: products of features, their sum on its way to a score, the softmax.
+
+import { largestSize } from "./colours.js";
+import { Choice, isolated, make, numberCell, numberText, precisionText, rowOf, shortened, tableOf } from "./dom.js";
+import { hasOneKeyFirst, headName, titled } from "./pieces.js";
+import { largestPlaces } from "./worker.js";
+
+const STRONGEST_FEATURES = 12;
+const STRONGEST_KEYS = 10;
+const SHOWN_VALUES = ["map", "head", "query", "key", "theme"]; // of the state: others change nothing here
+const OPTIONS = 600; // tokens offered in a list; of longer inputs one gives the position
+
+export class WhyView {
+  #app;
+  #asked = null; // of the latest update: later answers to older ones are dropped
+  #isShown = false;
+
+  /** @param {{contents, asking, state, colours, say}} app */
+  constructor(app) {
+    this.#app = app;
+    this.query = new TokenField("query", (query) => app.state.set({ query }));
+    this.key = new TokenField("key", (key) => app.state.set({ key }));
+    const strongest = make(
+      "button",
+      { type: "button", onclick: () => app.state.set({ query: null, key: null }) },
+      "strongest",
+    );
+    this.choice = make("div", { className: "controls" }, this.query.element, this.key.element, strongest);
+    this.title = make("h2");
+    this.message = make("p", { className: "quiet", role: "status" });
+    this.parts = make("div", { className: "why-parts" });
+    this.element = make("div", { className: "why-view" }, this.choice, this.title, this.message, this.parts);
+  }
+
+  shown(isShown) {
+    this.#isShown = isShown;
+    if (isShown) this.update(new Set(SHOWN_VALUES));
+  }
+
+  /** @param {Set<string>} changed names of the state's values */
+  async update(changed) {
+    const { contents, state } = this.#app;
+    const map = contents.maps[state.values.map];
+    if (!this.#isShown || !map || !SHOWN_VALUES.some((name) => changed.has(name))) return;
+    const asked = (this.#asked = {});
+    const { head } = state.values;
+    this.title.replaceChildren(...titled(headName(map, head), map));
+    this.choice.hidden = map.call === null;
+    if (map.call === null) {
+      this.message.textContent =
+        map.parts.length > 1
+          ? "There are no products to show: a difference is of weights. Look at one of the two in a page of its own."
+          : "There are no products to show: this page was made from weights alone, without queries and keys. " +
+            "A page of a model has them: mhaviz heatmap --model … -o page.html";
+      this.parts.replaceChildren();
+      return;
+    }
+    this.parts.classList.add("stale");
+    try {
+      const [query, key, isFound] = await this.#pair(map, head);
+      const [products, row] = await Promise.all([
+        this.#app.asking.products(map, head, query, key),
+        this.#app.asking.scores(map, head, query),
+      ]);
+      if (asked === this.#asked) this.#draw(map, query, key, products, row, isFound);
+    } catch (problem) {
+      if (problem.cancelled || asked !== this.#asked) return;
+      this.message.textContent = `This score cannot be shown: ${problem.message}`;
+      this.parts.replaceChildren();
+    }
+  }
+
+  /** The query and key pinned; for what is not, those of the largest number; and whether there is one. */
+  async #pair(map, head) {
+    const { query, key } = this.#app.state.values;
+    if (query !== null && key !== null) return [query, key, true];
+    this.message.textContent = "Looking for the largest weight of this head …";
+    const { rows, columns } = map;
+    const [q0, q1] = query === null ? [rows.start + Number(hasOneKeyFirst(map)), rows.end] : [query, query + 1];
+    const [k0, k1] = key === null ? [columns.start, columns.end] : [key, key + 1];
+    const found = await this.#app.asking.strongest(map, head, [q0, q1, k0, k1]);
+    return [found?.query ?? q0, found?.key ?? k0, found !== null];
+  }
+
+  #draw(map, query, key, products, row, isFound) {
+    const { head, query: pinnedQuery, key: pinnedKey } = this.#app.state.values;
+    this.query.show(map.rows, query);
+    this.key.show(map.columns, key);
+    const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
+    const weight = row.weights[key];
+    this.title.textContent = `${headName(map, head)}: ${name(map.rows, query)} → ${name(map.columns, key)}, weight ${numberText(weight)}`;
+    const without = hasOneKeyFirst(map) ? ", apart from the first query, which sees one key alone" : "";
+    const strongest = `${isFound ? "The strongest link" : "There is no weight above zero: a link"} of this head${without}`;
+    const chosen =
+      pinnedQuery === null && pinnedKey === null
+        ? `${strongest}. Choose others here, in the map or in the text.`
+        : "";
+    const exact = `These weights are exact to ${precisionText(map.call.precision)}.`;
+    const shares =
+      map.quantity.key === "weight"
+        ? ""
+        : `The map shows a ${map.quantity.name}, which is worked out from these weights.`;
+    this.message.textContent = [chosen, exact, shares].filter(Boolean).join(" ");
+    const terms = products.query.map((feature, f) => feature * products.key[f]);
+    const wasOpen = this.parts.querySelector("details")?.open;
+    const hadFocus = Boolean(document.activeElement?.closest(".why-tables"));
+    this.parts.classList.remove("stale");
+    this.parts.replaceChildren(
+      make(
+        "div",
+        { className: "why-tables" },
+        this.#largestProducts(products, terms),
+        this.#steps(map.call, products, row, weight),
+        this.#otherKeys(map, query, key, row),
+      ),
+      this.#allFeatures(products, terms),
+    );
+    this.parts.querySelector("details").open = wasOpen ?? false;
+    if (hadFocus) this.parts.querySelector(".pinned button").focus();
+  }
+
+  #largestProducts(products, terms) {
+    const named = largestPlaces(terms, STRONGEST_FEATURES);
+    const rest = products.dot - named.reduce((sum, feature) => sum + terms[feature], 0);
+    const others = terms.length - named.length;
+    const largest = Math.max(largestSize(terms), Math.abs(rest)) || 1;
+    const [ofFeatures, ofProducts] = [
+      decimalsFor([...products.query, ...products.key]),
+      decimalsFor([largest]),
+    ];
+    const row = (name, q, k, product) =>
+      rowOf(
+        "",
+        name,
+        fixedCell(q, ofFeatures),
+        fixedCell(k, ofFeatures),
+        fixedCell(product, ofProducts),
+        signedBar(product / largest),
+      );
+    const rows = named.map((feature) =>
+      row(String(feature), products.query[feature], products.key[feature], terms[feature]),
+    );
+    if (others) rows.push(row(`the other ${others}`, null, null, rest));
+    rows.push(rowOf("sum", "q·k", "", "", fixedCell(products.dot, ofProducts), ""));
+    const caption = `products of ${terms.length} features, largest first`;
+    return tableOf(caption, ["feature", "q", "k", "q × k", ""], rows);
+  }
+
+  /** From the sum of products to the weight, as numbers, each step of the rule in a line. */
+  #steps(call, products, row, weight) {
+    const lines = [["q·k", products.dot]];
+    const scaling = /^\/ √\d+/.exec(call.rule)?.[0] ?? `× ${numberText(call.scale)}`;
+    if (call.scale !== 1) lines.push([`scaled: ${scaling}`, products.scaled]);
+    if (call.softcap !== null) {
+      const cap = numberText(call.softcap);
+      lines.push([`capped: ${cap} · tanh(score / ${cap})`, products.capped]);
+    }
+    if (products.hidden) lines.push(["hidden from this query", -Infinity]);
+    else if (call.bias && call.bias.form !== "visible") lines.push(["+ bias", products.bias]);
+    lines.push(["score", products.score]);
+    const largest = row.scores.reduce((most, score) => Math.max(most, score), row.sink ?? -Infinity);
+    const seen = row.scores.reduce((count, score) => count + (score > -Infinity), 0);
+    if (seen) {
+      const sum = row.scores.reduce(
+        (total, score) => total + Math.exp(score - largest),
+        Math.exp((row.sink ?? -Infinity) - largest),
+      );
+      const top = numberText(largest);
+      const sink = row.sink === null ? "" : " and the sink";
+      lines.push(
+        [`exp(score − ${top})`, Math.exp(products.score - largest)],
+        [`divided by the sum of these of ${seen} keys${sink}`, sum],
+      );
+    }
+    lines.push(["= weight", weight]);
+    const rows = lines.map(([name, value], at) =>
+      rowOf(at === lines.length - 1 ? "sum" : "", name, numberCell(numberText(value, 4))),
+    );
+    return tableOf("from q·k to the weight", ["step", "value"], rows);
+  }
+
+  /** The scores and weights of the query's strongest keys, among them the one looked at: softmax weighs them all. */
+  #otherKeys(map, query, key, { scores, weights, sink }) {
+    const places = largestPlaces(weights, STRONGEST_KEYS);
+    if (!places.includes(key)) places.push(key);
+    const decimals = decimalsFor(places.map((place) => scores[place]));
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    const rest = Math.max(
+      places.reduce((left, place) => left - weights[place], total),
+      0,
+    );
+    const ofSink = sink === null ? 0 : Math.max(1 - total, 0);
+    const largest = Math.max(largestSize(weights), rest, ofSink) || 1; // of all bars
+    const row = (className, name, score, weight) =>
+      rowOf(className, name, fixedCell(score, decimals), fixedCell(weight, 4), shareBar(weight / largest));
+    const rows = places.map((place) => {
+      const label = map.columns.label(place);
+      const choose = make(
+        "button",
+        { type: "button", onclick: () => this.#app.state.set({ query, key: place }) },
+        make("bdi", {}, label === undefined ? "not in this map" : shortened(label, 30)),
+      );
+      choose.disabled = label === undefined;
+      const name = [choose, " ", make("span", { className: "quiet" }, String(place))];
+      return row(place === key ? "pinned" : "", name, scores[place], weights[place]);
+    });
+    const others =
+      scores.reduce((count, score) => count + (score > -Infinity), 0) -
+      places.filter((place) => scores[place] > -Infinity).length;
+    if (others > 0) rows.push(row("", `the other ${others}`, null, rest));
+    if (sink !== null) rows.push(row("", "sink (no key)", sink, ofSink));
+    return tableOf("the keys of this query", ["key", "score", "weight", ""], rows);
+  }
+
+  #allFeatures(products, terms) {
+    const details = make("details", {}, make("summary", {}, "all features as numbers"));
+    details.addEventListener("toggle", () => {
+      if (details.childElementCount > 1) return;
+      const rows = Array.from(terms, (term, f) =>
+        rowOf("", String(f), ...[products.query[f], products.key[f], term].map((value) => numberCell(numberText(value, 6)))),
+      );
+      details.append(tableOf("features of the query and the key", ["feature", "q", "k", "q × k"], rows));
+    });
+    return details;
+  }
+}
+
+/** Chooses a token: from a list, or of a long input by its position. */
+class TokenField {
+  /** @param {string} name @param {function(number)} onChoose of its position */
+  constructor(name, onChoose) {
+    const choose = (value) => value !== "" && onChoose(Number(value));
+    this.list = new Choice(name, choose);
+    this.number = make("input", { type: "number", onchange: () => choose(this.number.value) });
+    this.token = make("bdi", { className: "quiet" });
+    this.element = this.list.element;
+    this.element.append(this.number, this.token);
+  }
+
+  /** @param {Side} side @param {number} position the one chosen */
+  show(side, position) {
+    const isList = side.tokens <= OPTIONS;
+    this.list.list.hidden = !isList;
+    this.number.hidden = this.token.hidden = isList;
+    if (isList) {
+      this.list.options = side.labels.map((label, at) => [
+        String(side.start + at),
+        `${side.start + at} ${shortened(label, 30)}`,
+      ]);
+    }
+    this.list.value = position;
+    this.number.min = side.start;
+    this.number.max = side.end - 1;
+    this.number.value = position;
+    this.token.textContent = ` ${shortened(side.label(position), 30)}`;
+  }
+}
+
+/** A cell of a column whose numbers have equally many decimals; null leaves it empty. */
+function fixedCell(value, decimals) {
+  const text =
+    value === null
+      ? ""
+      : Number.isFinite(value)
+        ? value.toFixed(decimals).replace("-", "−")
+        : numberText(value);
+  return numberCell(text);
+}
+
+/** How many decimals show the largest of the numbers in four digits. */
+function decimalsFor(values) {
+  const largest = largestSize(values.filter(Number.isFinite));
+  return Math.min(Math.max(3 - Math.floor(Math.log10(largest || 1)), 0), 8);
+}
+
+function shareBar(share) {
+  const length = make("span", { className: "length" });
+  length.style.width = `${100 * share}%`;
+  return make("td", { className: "bar-cell", "aria-hidden": "true" }, length);
+}
+
+/** A bar to the right of the middle, or to its left if the share is negative. */
+function signedBar(share) {
+  const length = make("span", { className: `length ${share < 0 ? "negative" : "positive"}` });
+  length.style.width = `${50 * Math.abs(share)}%`;
+  return make("td", { className: "bar-cell signed", "aria-hidden": "true" }, length);
+}

@@ -1,0 +1,316 @@
+// One text as words to point at, shaded by what they weigh; a running text, or a column beside the lines.
+
+import { isolated, make, numberText, rove, shortened } from "./dom.js";
+import { largestPlaces } from "./worker.js";
+
+export const TOKENS_SHOWN = 300; // of a text at a time
+const NAMED = 5; // words whose weights stand beside them as numbers
+const LEAST_NAMED = 0.02; // of the strongest's weight
+const NUMBER_WIDTH = 26; // pixels of such a number
+
+/** Told apart by those who do not see all colours too (Okabe and Ito); the eighth is the ink. */
+export const HEAD_COLOURS = [
+  "#0072b2",
+  "#e69f00",
+  "#009e73",
+  "#d55e00",
+  "#56b4e9",
+  "#cc79a7",
+  "#808080",
+  "currentColor",
+];
+
+export class Words {
+  /**
+   * @param {string} role "query" or "key"
+   * @param {{onPoint: function(number|null, boolean), onPin: function(number, boolean), onGo: function(number)}} listener
+   *   of positions: pointed at (by the keyboard or not), pinned (with Shift or not), and the first one to show of a long text
+   */
+  constructor(role, { onPoint, onPin, onGo }) {
+    this.role = role;
+    this.listener = { onPoint, onPin, onGo };
+    this.heading = make("h3");
+    this.list = make("div", { className: "words", role: "listbox" });
+    this.strands = make("ul", { className: "strands" });
+    this.elsewhere = make("p", { className: "elsewhere quiet" });
+    this.pager = this.makePager();
+    this.element = make(
+      "section",
+      { className: `text ${role}` },
+      this.heading,
+      this.pager,
+      this.strands,
+      this.list,
+      this.elsewhere,
+    );
+    this.listen();
+  }
+
+  listen() {
+    const { onPoint, onPin } = this.listener;
+    const positionAt = (event) => {
+      const word = event.target.closest(".word");
+      return word ? this.pieces.first(Number(word.dataset.piece)) : null;
+    };
+    this.list.addEventListener("pointerover", (event) => {
+      const position = positionAt(event);
+      if (position !== null) onPoint(position, false);
+    });
+    this.list.addEventListener("pointerleave", () => onPoint(null, false));
+    this.list.addEventListener("focusin", (event) => onPoint(positionAt(event), true));
+    this.list.addEventListener("focusout", () => onPoint(null, true));
+    this.list.addEventListener("click", (event) => {
+      const position = positionAt(event);
+      if (position !== null) onPin(position, event.shiftKey);
+    });
+    this.list.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      event.stopPropagation();
+      onPin(positionAt(event), event.shiftKey);
+    });
+    rove(this.list, ".word");
+  }
+
+  makePager() {
+    const turn = (by) => () =>
+      this.listener.onGo(this.pieces.first(Math.min(Math.max(this.start + by, 0), this.pieces.count - 1)));
+    this.earlier = make("button", { type: "button", onclick: turn(-TOKENS_SHOWN) }, "earlier");
+    this.later = make("button", { type: "button", onclick: turn(TOKENS_SHOWN) }, "later");
+    this.range = make("span", { className: "quiet" });
+    this.field = make("input", {
+      type: "number",
+      onchange: () => this.field.value !== "" && this.listener.onGo(Number(this.field.value)),
+    });
+    return make(
+      "p",
+      { className: "pager" },
+      this.earlier,
+      this.later,
+      this.range,
+      make("label", {}, "go to position ", this.field),
+    );
+  }
+
+  /**
+   * Sets the pieces from `start` on as words, at most TOKENS_SHOWN.
+   *
+   * @param {Pieces} pieces
+   * @param {number} start
+   * @param {boolean} special whether tokens that are not of the text are shown
+   * @returns {boolean} whether these are other words than before
+   */
+  show(pieces, start, special) {
+    const isSame = this.isOf(pieces) && start === this.start && special === this.special;
+    Object.assign(this, { pieces, start, special, end: Math.min(start + TOKENS_SHOWN, pieces.count) });
+    this.pager.hidden = pieces.count <= TOKENS_SHOWN;
+    if (isSame) return false;
+    this.words = [];
+    const content = [];
+    for (let piece = start; piece < this.end; piece++) {
+      if (!special && pieces.isSpecial(piece)) continue;
+      const text = pieces.text(piece);
+      if (content.length && !pieces.side.joined.has(pieces.first(piece))) content.push(" ");
+      const word = make(
+        "span",
+        { className: "word", role: "option", tabIndex: -1 },
+        make("bdi", { className: "label" }, shortened(text, 60)),
+        make("span", { className: "amount" }),
+      );
+      word.dataset.piece = piece;
+      word.title = `${shortened(text, 400)} (${pieces.positions(piece)})`;
+      this.words.push(word);
+      content.push(word);
+    }
+    if (this.words.length) this.words[0].tabIndex = 0;
+    this.list.dir = isRightToLeft(this.words.map((word) => word.textContent)) ? "rtl" : "ltr";
+    this.list.replaceChildren(...content);
+    this.showPager();
+    return true;
+  }
+
+  /** Scrolls to the word of a piece, if it is among the words and out of sight. */
+  reveal(piece) {
+    const word = this.words.find((one) => Number(one.dataset.piece) === piece);
+    if (!word) return;
+    const { top, bottom } = word.getBoundingClientRect();
+    if (top < 0 || bottom > window.innerHeight) word.scrollIntoView({ block: "center" });
+  }
+
+  /** Whether these are words of the same text, cut into the same pieces. */
+  isOf(pieces) {
+    return this.pieces?.side.labels === pieces.side.labels && this.pieces.count === pieces.count;
+  }
+
+  showPager() {
+    const { pieces, start, end } = this;
+    this.earlier.disabled = start === 0;
+    this.later.disabled = end === pieces.count;
+    this.range.textContent = `tokens ${pieces.first(start)}–${pieces.edges[end] - 1} of ${pieces.side.tokens}`;
+    this.field.min = pieces.first(0);
+    this.field.max = pieces.edges[pieces.count] - 1;
+    this.field.value = pieces.first(start);
+  }
+
+  /** What the shades mean, for the eye and the ear. */
+  set title(text) {
+    this.heading.textContent = text;
+    this.list.setAttribute("aria-label", text);
+  }
+
+  /** Outlines the word pointed at and the one pinned; a piece each, −1 for none. */
+  mark(active, pinned) {
+    for (const word of this.words) {
+      const piece = Number(word.dataset.piece);
+      word.classList.toggle("active", piece === active);
+      word.classList.toggle("is-pinned", piece === pinned);
+      word.setAttribute("aria-selected", piece === pinned);
+    }
+  }
+
+  /**
+   * Shades the words by the weights of one head (or the mean of some).
+   *
+   * @param {Float32Array|null} weights of all pieces; null: none
+   * @param {function(number, number): number[]|null} rgb of a weight and its piece; null where it is not shown
+   * @param {Colours} colours
+   * @param {function(number): boolean} isHidden whether a piece can have no weight
+   */
+  shade(weights, rgb, colours, isHidden) {
+    this.strands.replaceChildren();
+    const named = new Set(weights ? this.strongest(weights) : []);
+    for (const word of this.words) {
+      const piece = Number(word.dataset.piece);
+      const value = weights ? weights[piece] : 0;
+      const colour = weights ? rgb(value, piece) : null;
+      word.style.backgroundColor = colour ? `rgb(${colour.join(" ")})` : "";
+      word.style.color = colour ? colours.inkOn(colour) : "";
+      word.classList.toggle("missing", Number.isNaN(value));
+      word.classList.toggle("masked", weights !== null && isHidden(piece));
+      word.lastChild.textContent = named.has(piece) ? shortWeight(value) : "";
+      if (word.childNodes.length > 2) word.replaceChildren(word.firstChild, word.lastChild);
+    }
+    this.#separate(this.words.filter((word) => word.lastChild.textContent));
+  }
+
+  /** Numbers under short words would touch: every other one of these stands lower. */
+  #separate(named) {
+    const places = named.map((word) => [word.offsetLeft + word.offsetWidth / 2, word.offsetTop]);
+    let isLower = false;
+    for (const [at, word] of named.entries()) {
+      const isClose =
+        at > 0 &&
+        places[at][1] === places[at - 1][1] &&
+        Math.abs(places[at][0] - places[at - 1][0]) < NUMBER_WIDTH;
+      isLower = isClose && !isLower;
+      word.lastChild.classList.toggle("lower", isLower);
+    }
+  }
+
+  /**
+   * Small bars under the words, one for each of the heads that are compared.
+   *
+   * @param {Float32Array[]|null} strands the weights of all pieces, head by head
+   * @param {number[]} heads
+   * @param {function(number, number, number): number} size of a weight, its piece and its strand, 0 to 1
+   * @param {function(number): boolean} isHidden
+   */
+  compare(strands, heads, size, isHidden) {
+    this.strands.replaceChildren(
+      ...(strands ? heads : []).map((head, at) => {
+        const swatch = make("span", { className: "swatch" });
+        swatch.style.backgroundColor = HEAD_COLOURS[at];
+        return make("li", {}, swatch, `head ${head}: ${this.told(strands[at])}`);
+      }),
+    );
+    for (const word of this.words) {
+      const piece = Number(word.dataset.piece);
+      word.style.backgroundColor = word.style.color = "";
+      word.classList.remove("missing");
+      word.classList.toggle("masked", strands !== null && isHidden(piece));
+      word.lastChild.textContent = "";
+      for (const [at, { firstChild: number, lastChild: bar }] of this.#slotsOf(word, heads).entries()) {
+        const share = strands ? size(strands[at][piece], piece, at) : 0;
+        const text = share >= 0.05 ? String(heads[at]) : "";
+        if (number.textContent !== text) number.textContent = text; // what has changed would be laid out anew
+        bar.style.setProperty("--size", share);
+      }
+    }
+  }
+
+  /** The places of the heads' bars in a word, each a number and a bar; made once for the same heads. */
+  #slotsOf(word, heads) {
+    const names = heads.join(" ");
+    if (word.children[1].dataset.heads === names) return [...word.children[1].children];
+    const slots = heads.map((_, at) => {
+      const bar = make("span", { className: "bar" });
+      bar.style.backgroundColor = HEAD_COLOURS[at];
+      return make("span", { className: "slot" }, make("span"), bar);
+    });
+    const bars = make("span", { className: "bars", "aria-hidden": "true" }, ...slots);
+    bars.dataset.heads = names;
+    word.replaceChildren(word.firstChild, bars, word.lastChild);
+    return slots;
+  }
+
+  /** "it 0.42, animal 0.21": the words shown that weigh most. */
+  told(weights) {
+    return (
+      this.strongest(weights)
+        .map((piece) => `${isolated(shortened(this.pieces.text(piece), 30))} ${shortWeight(weights[piece])}`)
+        .join(", ") || "nothing"
+    );
+  }
+
+  /** The pieces shown that weigh most, as far as they count beside the strongest. */
+  strongest(weights) {
+    const shown = weights.subarray(this.start, this.end);
+    const places = largestPlaces(shown, NAMED);
+    return places
+      .filter((place) => Math.abs(shown[place]) >= LEAST_NAMED * Math.abs(shown[places[0]]))
+      .map((place) => this.start + place);
+  }
+
+  /**
+   * Says what part of a row is not among the words: outside the tokens shown, where one can go.
+   *
+   * @param {Float32Array|null} weights of all pieces
+   * @param {boolean} haveSum whether the weights add up: the largest of cells do not
+   */
+  tellElsewhere(weights, haveSum) {
+    this.elsewhere.replaceChildren();
+    if (!weights) return;
+    if (this.end - this.start === this.pieces.count) return;
+    const isOutside = (piece) => piece < this.start || piece >= this.end;
+    const total = weights.reduce(
+      (sum, value, piece) => sum + (isOutside(piece) ? Math.abs(value) || 0 : 0),
+      0,
+    );
+    this.elsewhere.append(`on tokens not shown here${haveSum ? `: ${shortWeight(total)} in all` : ""}`);
+    for (const piece of largestPlaces(weights, 3, isOutside)) {
+      const go = () => this.listener.onGo(this.pieces.first(piece) - Math.floor(TOKENS_SHOWN / 2));
+      this.elsewhere.append(
+        "; ",
+        make("button", { type: "button", onclick: go }, this.pieces.name(piece, 20)),
+        ` ${shortWeight(weights[piece])}`,
+      );
+    }
+  }
+}
+
+/** Whether most of the texts are of a script written from right to left. */
+function isRightToLeft(texts) {
+  const count = (pattern) => texts.filter((text) => pattern.test(text)).length;
+  return (
+    count(/[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}]/u) >
+    count(/\p{Script=Latin}/u)
+  );
+}
+
+/** A weight in little room: .42, .003, −.1 */
+function shortWeight(value) {
+  const size = Math.abs(value);
+  if (size < 0.0005) return numberText(value, 1);
+  const text = size.toFixed(size < 0.01 ? 3 : 2).replace(/^0/, "");
+  return value < 0 ? `−${text}` : text;
+}
