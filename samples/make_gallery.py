@@ -62,6 +62,7 @@ PICTURES: dict[str, list[str]] = {
     ],
     "source-target.png": ["heatmap", "the small black cat", "--target", "le petit chat noir", "--head", "0-3", *CPU],
     "minilm.png": ["heatmap", TIRED, *MINILM, *CPU],
+    "it.png": ["heatmap", TIRED, *MINILM, "--query", "it", *CPU],
     "norms.png": ["heatmap", TIRED, *MINILM, "--show", "norms", *CPU],
     "copier.png": ["heatmap", "w5 w12 w3 w8 w21 w5 w12 w3 w8 w21", "--model", "{folder}/copier", *CPU],
     "minilm.html": ["heatmap", TIRED, *MINILM, *CPU],

@@ -5,13 +5,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
+from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Heads, Page
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.registry import MAP_SUFFIXES, shown
+from mhaviz.pages.words import position_text
 from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+
+_MEAN = ("mean",)  # the one row of a mean over heads
 
 
 @shown(Attention, MAP_SUFFIXES)
@@ -20,12 +27,53 @@ def attention_page(attention: Attention, can_choose: bool = True) -> Page:
 
     ``can_choose``: whether there are options that choose others.
     """
-    maps = attention.maps
+    maps = tuple(map(_heads_as_rows, attention.maps))
+    if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
+        maps = tuple(m for group in by_attention(maps) for m in _layers_as_rows(list(group.values())))
+    attention = replace(attention, maps=maps)
     with_layer = _tells_layer(attention)
     again = {m.module.rpartition(" #")[0] for m in maps if calls_text([m.module])}
     blocks = [_heads(group, with_layer, again) for group in by_attention(maps)]
-    left_out = partial(left_out_text, attention.maps, can_choose)
+    left_out = partial(left_out_text, maps, can_choose)
     return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
+
+
+def _heads_as_rows(m: AttentionMap) -> AttentionMap:
+    """What one query of several gives, as the matrix (heads, keys that it may see); other maps as they are."""
+    if m.rows.cells is None or len(m.rows) > 1 or (len(m.heads) == 1 and not m.quantity.of_all_heads):
+        return m
+    seen = np.arange(len(m.columns)) if m.hidden is None else np.flatnonzero(~m.hidden[0])
+    if not seen.size:
+        return m
+    first, last = int(seen[0]), int(seen[-1])
+    edges, tokens = m.columns.edges[first : last + 2], m.columns.tokens
+    part = tokens[int(edges[0]) - m.columns.start : int(edges[-1]) - m.columns.start]
+    query = f"query {position_text(m.rows.start, m.queries[0])}, "
+    title = f"{query}{m.quantity.title_prefix}{KIND_NAMES[m.kind]}"
+    names = _MEAN if m.quantity.of_all_heads else tuple(f"H{head}" for head in m.heads)
+    return replace(
+        m,
+        weights=m.weights[:, 0, first : last + 1][None],
+        rows=Axis.of(names),
+        columns=Axis(part, edges),
+        kind="other",
+        heads=(0,),
+        quantity=replace(m.quantity, of_all_heads=True, row="head", title_prefix=title),
+        summary=None,
+        reach=None,
+        to_special=None,
+        queries_and_keys=None,
+    )
+
+
+def _layers_as_rows(maps: Sequence[AttentionMap]) -> Sequence[AttentionMap]:
+    """Means in several layers as one matrix, (layers, keys); several forward passes of one layer as they are."""
+    layers = tuple(f"L{m.layer}" for m in maps)
+    if len(set(layers)) < max(len(layers), 2):
+        return maps
+    quantity = replace(maps[0].quantity, row="layer")
+    weights = np.concatenate([m.weights for m in maps], axis=1)
+    return [replace(maps[0], weights=weights, rows=Axis.of(layers), quantity=quantity)]
 
 
 def scale_group(m: AttentionMap) -> str:
@@ -89,7 +137,7 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, again: Collection[st
     title = map_title(first.first, about, with_pass=not is_film)
     module = common_name(names) or ""
     together = replace(first, title=title, maps=tuple(maps.values()), table=None, module=module)
-    if first.first.quantity.through_layers:  # single matrices, which stand side by side
+    if first.first.quantity.of_all_heads and not is_film:  # single matrices, which stand side by side
         return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
     tiles = tuple(f"{_row_name(one.first, is_film, are_calls)} · {tile}" for one in by_layer for tile in one.tiles)
     n_heads = len(first.first.heads)
@@ -105,7 +153,7 @@ def _layer_or_call(m: AttentionMap, is_call: bool) -> str:
 
 
 def _layer(place: int, m: AttentionMap, with_layer: bool, is_call: bool) -> Heads:
-    with_layer = with_layer and not m.quantity.through_layers  # which stands over each tile
+    with_layer = with_layer and not m.quantity.of_all_heads  # which stands over each tile
     title = map_title(m, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else summary_table(m.heads, m.summary, m.quantity.name)

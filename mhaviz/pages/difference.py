@@ -39,7 +39,7 @@ def heading(d: Difference) -> str:
 
 def _heads(place: int, difference: MapDifference, with_layer: bool) -> Heads:
     m = difference.change
-    with_layer = with_layer and not m.quantity.through_layers  # which stands over its tile
+    with_layer = with_layer and not m.quantity.of_all_heads  # which stands over its tile
     title = map_title(m, layers_text([m.layer]) if with_layer else "")
     numbers = tuple(
         "" if math.isnan(divergence) else f"{bits_text(divergence)} bits" for divergence in difference.divergence

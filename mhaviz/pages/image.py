@@ -81,7 +81,7 @@ def row_titles(over: ImageAttention, row: Sequence[ImageMap]) -> list[tuple[str,
     rollout, "layer 3"."""
     several = len({m.layer for m in row}) > 1
     which = ["" if len(row) == 1 else f"layer {m.layer}" if several else input_text(m) for m in row]
-    if over.quantity.through_layers and len(row) > 1:
+    if over.quantity.of_all_heads and len(row) > 1:
         return [(one,) for one in which]
     return [
         tuple(", ".join(filter(None, [one, head])) for head in head_titles(over, m))
@@ -91,7 +91,7 @@ def row_titles(over: ImageAttention, row: Sequence[ImageMap]) -> list[tuple[str,
 
 def head_titles(over: ImageAttention, m: ImageMap) -> tuple[str, ...]:
     """ "head 5" of each head; a rollout has none of its own."""
-    return ("all heads",) if over.quantity.through_layers else tuple(f"head {head}" for head in m.heads)
+    return ("all heads",) if over.quantity.of_all_heads else tuple(f"head {head}" for head in m.heads)
 
 
 def special_text(over: ImageAttention) -> str:

@@ -13,9 +13,8 @@ from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
 
-_SIDES = "rows are queries, columns keys"
 _ONE = "a row sums to 1"
-READING = f"{_SIDES}; a row of a softmax sums to 1"
+READING = "rows are queries, columns keys; a row of a softmax sums to 1"
 """How to read maps of weights beside those of scores."""
 
 
@@ -23,7 +22,8 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     """How to read these maps of weights, as a medium has drawn them."""
     maps = attention.maps[: drawn.n_maps]
     name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in maps) else maps[0].quantity.name
-    parts = [_SIDES]
+    sides = dict.fromkeys("queries" if m.quantity.row == "query" else f"{m.quantity.row}s" for m in maps)
+    parts = [f"rows are {' or '.join(sides)}, columns keys"]
     if any(drawn.pooled) or any(not m.is_whole for m in maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, drawn.pooled))]
         if not all(drawn.pooled):
@@ -201,7 +201,11 @@ def map_title(m: AttentionMap, layers: str = "", with_pass: bool = True) -> Titl
     if m.is_recorded and m.sentence is not None:  # whose tokens are often positions, alike in all examples
         which.append(f"example {m.sentence}")
     about = "".join(f", {one}" for one in which if one)
-    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about + part_text(m), m.quantity.title_prefix)
+    about += part_text(m)
+    if m.quantity.row != "query":
+        head = m.quantity.title_prefix + about
+        return Title(head, (("", m.columns.tokens),), head)
+    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about, m.quantity.title_prefix)
 
 
 def part_text(attention_map: AttentionMap) -> str:
@@ -210,6 +214,8 @@ def part_text(attention_map: AttentionMap) -> str:
     if m.is_whole:
         return ""
     runs = [(("query", "queries"), m.rows), (("key", "keys"), m.columns)]
+    if m.quantity.row != "query":
+        runs = runs[1:] if m.columns.start else []
     if (m.rows.start, m.rows.end) == (m.columns.start, m.columns.end) and m.kind in OF_ONE_TEXT:
         runs = [(("token", "tokens"), m.rows)]
     told = [axis.start == 0 and axis.tokens.are_positions for _, axis in runs]  # a title counts such tokens

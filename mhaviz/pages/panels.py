@@ -159,8 +159,10 @@ class Panel:
 
 
 def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
-    """ "head 0" for every head; a rollout has none: "layer 5"."""
-    if attention_map.quantity.through_layers:
+    """ "head 0" for every head; one matrix of all has none: "layer 5"."""
+    if attention_map.quantity.row == "layer":
+        return ("all layers",)
+    if attention_map.quantity.of_all_heads:
         return (f"layer {attention_map.layer}",) * len(attention_map.heads)
     return tuple(f"head {head}" for head in attention_map.heads)
 

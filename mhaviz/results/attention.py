@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.tokens import Kind
-from mhaviz.numbering import Numbers, require_numbers
+from mhaviz.numbering import Numbers, listed_numbers, require_numbers
 from mhaviz.results.axis import Axis
-from mhaviz.results.quantity import WEIGHT, Cells, Quantity
+from mhaviz.results.quantity import MEANS, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, require_pandas
 from mhaviz.results.source import Source
@@ -113,6 +113,47 @@ class AttentionMap(Result):
         kept = self.queries_and_keys and self.queries_and_keys.select(rows)
         return replace(
             self, weights=self.weights[rows], heads=heads, summary=summary, to_special=to_special, queries_and_keys=kept
+        )
+
+    def mean(self) -> "AttentionMap":
+        """See ``Attention.mean``."""
+        if self.quantity.of_all_heads:
+            return self
+        if self.quantity.reduction == "max" and self.is_pooled:
+            raise ArgumentError(
+                f"{self.name}: the mean of the largest weights of heads is not the largest mean; pool by mass"
+            )
+        mean = self.weights.mean(axis=0, keepdims=True, dtype=np.float64).astype(np.float32)
+        shares = None if self.to_special is None else self.to_special.mean(keepdims=True)
+        return replace(
+            self,
+            weights=mean,
+            heads=(0,),
+            quantity=replace(MEANS[self.quantity.key], reduction=self.quantity.reduction),
+            summary=None,
+            to_special=shares,
+            queries_and_keys=None,
+        )
+
+    def of_query(self, query: int | str) -> "AttentionMap":
+        """See ``Attention.of_query``."""
+        position = self.rows.position(query)
+        row = self.rows.cell_of(position)
+        edges = self.rows.edges[row : row + 2]
+        if edges[1] - edges[0] > 1:
+            raise ArgumentError(
+                f"{parameter('query')}: query {position:,} shares a cell with others; give "
+                f"{parameter('window')} {position}:{position + 1},: where the map is computed"
+            )
+        place = position - self.rows.start
+        return replace(
+            self,
+            weights=self.weights[:, row : row + 1],
+            rows=Axis(self.rows.tokens[place : place + 1], edges),
+            columns=Axis(self.columns.tokens, self.columns.edges),
+            summary=None,
+            to_special=None,
+            queries_and_keys=None,
         )
 
     def to_attention(self) -> "Attention":
@@ -291,6 +332,30 @@ class Attention(Result):
         heads = require_numbers("head", head, sorted({number for m in maps for number in m.heads}), "the maps have")
         chosen = [(m, tuple(number for number in heads if number in m.heads)) for m in maps]
         return replace(self, maps=tuple(m if m.heads == those else m.select(those) for m, those in chosen if those))
+
+    def mean(self) -> "Attention":
+        """The mean over the heads of each map, one matrix a layer; a rollout, which is of all heads, stays.
+
+        Raises:
+            ArgumentError: cells of the largest weights, whose mean is not the largest of the means.
+        """
+        maps = tuple(m.mean() for m in self.maps)
+        heads = {m.heads for m in self.maps if not m.quantity.of_all_heads}
+        remark = "; ".join(f"mean of {listed_numbers('head', numbers)}" for numbers in sorted(heads))
+        source = replace(self.source, remark="; ".join(filter(None, [remark, self.source.remark])))
+        return replace(self, maps=maps, source=source)
+
+    def of_query(self, query: int | str) -> "Attention":
+        """What one query gives to all keys, of the maps that have it: a row a head.
+
+        Args:
+            query: a token's text, or its position, 3 or "#3"; a text of digits is the token, if there is one.
+
+        Raises:
+            ArgumentError: no map has it, it occurs several times, or it shares a cell with others.
+        """
+        those = [m for m in self.maps if m.rows.places(query)] or self.maps[:1]
+        return replace(self, maps=tuple(m.of_query(query) for m in those))
 
     def over_image(
         self,

@@ -1,5 +1,7 @@
 """One side of a map: its tokens, and which of them each cell stands for."""
 
+import operator
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,9 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.result import ShortRepr
 
+_POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
+_FOUND = 8  # positions that an error lists
 _WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales
 
 
@@ -93,6 +98,33 @@ class Axis(ShortRepr):
     def cell_of(self, position: int) -> int:
         """The cell that the token at a position falls into."""
         return int(np.searchsorted(self.edges, position, side="right")) - 1
+
+    def places(self, query: int | str) -> list[int]:
+        """The positions of a token: of its text, blanks at its ends aside, or the position itself, 3 or "#3".
+
+        A text of digits is the token of that text, if there is one.
+        """
+        if isinstance(query, str):
+            named = [(i, text) for i, text in enumerate(self.tokens.texts, self.start) if text.strip() == query.strip()]
+            if places := [i for i, text in named if text == query] or [i for i, _ in named]:
+                return places
+            if not _POSITION.fullmatch(query):
+                return []
+            query = int(query.strip().removeprefix("#"))
+        position = operator.index(query)
+        return [position] if self.start <= position < self.end else []
+
+    def position(self, query: int | str) -> int:
+        """The one of ``places``. Raises ArgumentError if there is none, or several."""
+        places, name = self.places(query), parameter("query")
+        if len(places) > 1:
+            listed = ", ".join(f"#{i}" for i in places[:_FOUND]) + ", …" * (len(places) > _FOUND)
+            raise ArgumentError(f"{name}: {quoted(query)} occurs {len(places):,} times; give a position: {listed}")
+        if not places:
+            raise ArgumentError(
+                f"{name}: expected a token, or a position from {self.start:,} to {self.end - 1:,}, got {quoted(query)}"
+            )
+        return places[0]
 
     def pooled(self, most: int) -> "Axis":
         """The same tokens in at most so many cells, each of equally many of these cells; see ``even_cells``."""

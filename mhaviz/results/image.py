@@ -24,7 +24,6 @@ MOST_SPECIAL = 16
 
 _PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
 _PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
-_POSITION = re.compile(r"\s*-?[0-9]{1,9}\s*")
 _NEARLY_ALIKE = 1.1  # times as wide, for its height, as the grid is
 
 QueryChoice = int | str | tuple[int, int] | None
@@ -258,17 +257,8 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
     if isinstance(query, str):
         if match := _PATCH.fullmatch(query):
             query = int(match[1]), int(match[2])
-        elif _POSITION.fullmatch(query):
-            query = int(query)
-        elif query in m.queries:
-            query = m.queries.index(query)
-        elif is_image and query in keys.texts:
-            query = keys.texts.index(query)
         else:
-            raise ArgumentError(
-                f"{name}: expected a patch such as 5,7, a position from 0 to {n_queries - 1:,}, or a token, got "
-                f"{quoted(query)}"
-            )
+            query = (Axis(keys) if is_image and m.rows.are_positions else m.rows).position(query)
     if isinstance(query, tuple):
         rows, columns = keys.grid or (0, 0)
         if not is_image:
@@ -282,9 +272,7 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
                 f"{name}: expected a patch from 0,0 to {rows - 1},{columns - 1}, got {counted(row)},{counted(column)}"
             )
         return [keys.patches[row * columns + column]], f"{row},{column}", (row, column)
-    position = operator.index(query)
-    if not 0 <= position < n_queries:
-        raise ArgumentError(f"{name}: expected a position from 0 to {n_queries - 1:,}, got {counted(position)}")
+    position = m.rows.position(query)
     if is_image and position in keys.patches:
         row, column = divmod(keys.patches.index(position), (keys.grid or (0, 1))[1])
         return [position], f"{row},{column}", (row, column)

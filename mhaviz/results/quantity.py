@@ -21,8 +21,10 @@ class Quantity:
         is_distribution: whether the numbers of a row of all keys are shares of 1, so that rows can be compared.
         reduction: "mass": the mean over a cell's queries of what goes to the cell's keys, so that a row of all keys
             sums to 1; "max": the largest single number in the cell.
-        through_layers: whether it is of a layer and all before it: one matrix a layer, not one a head.
+        of_all_heads: whether there is one matrix a layer, not one a head.
+        through_layers: whether it is of a layer and all before it.
         is_signed: whether the numbers are changes of it, and may be below 0.
+        row: what a row of the matrix is: a query, or, in pictures of one query, a head or a layer.
     """
 
     key: str = "weight"
@@ -31,8 +33,10 @@ class Quantity:
     title_prefix: str = ""
     remark: str = ""
     is_distribution: bool = True
+    of_all_heads: bool = False
     through_layers: bool = False
     is_signed: bool = False
+    row: Literal["query", "head", "layer"] = "query"
 
     @property
     def drawn_name(self) -> str:
@@ -56,6 +60,7 @@ ROLLOUT = Quantity(
     name="share",
     title_prefix="rollout of ",
     remark="rollout: through this layer and all before it (Abnar and Zuidema 2020)",
+    of_all_heads=True,
     through_layers=True,
 )
 """The share of the row's token that comes from each other token, through a layer and all layers before it: the product
@@ -71,7 +76,13 @@ NORM = Quantity(
 """The length of what a query's output gets from a key, ‖A_ij · v_j W_O‖: a weight times the norm of the key's value
 after the output projection (arXiv 2004.10102, section 2.2). A row sums to no number in particular."""
 
-QUANTITIES = (ROLLOUT, NORM, WEIGHT)
+MEANS = {
+    WEIGHT.key: replace(WEIGHT, key="mean", title_prefix="mean over heads of ", of_all_heads=True),
+    NORM.key: replace(NORM, key="mean_norm", title_prefix="mean over heads of norms of ", of_all_heads=True),
+}
+"""The mean over the heads of a layer, of the numbers of this key: Ā_ij = Σ_h A_hij / n_heads."""
+
+QUANTITIES = (ROLLOUT, *MEANS.values(), NORM, WEIGHT)
 """Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
 analysis that computes it and gives its maps ``quantity=``."""
 

@@ -156,7 +156,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         module=saved.module,
         pass_number=saved.pass_number,
     )
-    if quantity.through_layers and len(m.heads) > 1:
+    if quantity.of_all_heads and len(m.heads) > 1:
         raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")

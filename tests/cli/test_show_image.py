@@ -84,7 +84,6 @@ def test_a_program_is_recorded_over_a_photo(mhaviz, folder):
     ("words", "message"),
     [
         ("--image photo.png --show heads", "draws no maps; leave out --image"),
-        ("--query 1,2", "--query is for attention over an image; add --image photo.png"),
         ("--grid 14", "--grid: expected rows and columns of patches such as 14x14, got '14'"),
         ("--image program.py", "--image: cannot read program.py: it is no image"),
     ],
@@ -104,7 +103,7 @@ def test_a_patch_as_the_query(mhaviz, folder):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ("maps.json --query 1,2", 2, "--query is for attention over an image; add --image photo.png"),
+        ("maps.json --query 5,5", 2, "--query: expected a token, or a position from 0 to 6, got '5,5'"),
         ("maps.json --grid 2x3", 2, "--grid is for attention over an image"),
         ("bare.npy --image photo.png", 2, "add --grid, rows and columns such as"),
         ("bare.npy --image photo.png --grid 5x5", 2, "--grid: expected rows × columns = 7 tokens - k"),

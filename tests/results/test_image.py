@@ -72,9 +72,9 @@ def test_a_special_token_by_its_position_or_its_text(query):
         ("2,0", "a patch from 0,0 to 1,2, got 2,0"),
         ((0, -1), "a patch from 0,0 to 1,2, got 0,-1"),
         (7, "a position from 0 to 6, got 7"),
-        ("-1", "a position from 0 to 6, got -1"),
+        ("-1", "a position from 0 to 6, got '-1'"),
         (10**80, "a position from 0 to 6, got a number of more than 60 digits"),
-        ("cat", "a patch such as 5,7, a position from 0 to 6, or a token, got 'cat'"),
+        ("cat", "a token, or a position from 0 to 6, got 'cat'"),
         ("x" * 5000, "got 'x{25,30}…x{25,30}'$"),
     ],
 )

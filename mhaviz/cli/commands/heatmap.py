@@ -2,10 +2,12 @@
 
 from typing import Annotated, Literal
 
+import typer
+
 from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, model_option
+from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, Mean, model_option
 from mhaviz.cli.shared.pooling import LongOptions
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
 from mhaviz.pages.registry import MAP_SUFFIXES
@@ -30,6 +32,8 @@ def heatmap(
     layer: Layers = None,
     head: Heads = None,
     kind: Kind = None,
+    query: Annotated[str | None, typer.Option(metavar="TOKEN", help="What it gives, a row a head: it, or #10.")] = None,
+    mean: Mean = False,
     generate: Generate = 0,
     hide_special: Annotated[
         bool, model_option("--hide-special", help="Crop [CLS] and its like; weights stay as they are.")
@@ -47,9 +51,9 @@ def heatmap(
     mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
-    A row is a query, a column a key, a cell the weight that the query gives to the key; of --show norms, the length of
-    what this adds to the output. Maps of more than --size tokens are pooled, exactly. A token that occurs more than
-    once has its position, from 0 on, beside it, such as the₂. See --help-all for --chat and --ids.
+    A row is a query, a column a key, a cell the weight that the query gives to the key. Maps of more than --size
+    tokens are pooled, exactly. A token that occurs more than once has its position, from 0 on, beside it, such as
+    the₂. See --help-all for --chat and --ids.
 
     Output: a {MAP_SUFFIXES} file.
     """
@@ -68,7 +72,7 @@ def heatmap(
             kind=kind,
             hide_special=hide_special,
             show=show,
-            page=".html" in delivery.suffixes,
+            page=".html" in delivery.suffixes and not mean and query is None,
             verify=verify,
             pool=long.pool,
             size=long.size,
@@ -76,5 +80,7 @@ def heatmap(
             on_notice=None if delivery.quiet else delivery.tell,
             on_progress=lambda done: on_progress(done, "of the map"),
         )
+    attention = attention if query is None else attention.of_query(query)
+    attention = attention.mean() if mean else attention
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
     delivery.deliver(attention, style, notice)

@@ -110,7 +110,7 @@ def record(
         raise ArgumentError("a rollout goes through single tokens, and --pool makes cells of several; leave it out")
     options, style = recorded.parse(), style_of(looks)
     style.require_vmax()
-    images.check(looks, needs_image=("query",))
+    images.check(looks, needs_image=())
     folder = Path.cwd()
     program = _find(script, arguments or [], is_module)
     _warn_of_output(delivery, arguments or [])

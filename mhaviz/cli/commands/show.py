@@ -9,7 +9,7 @@ import typer
 from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.models import ArrayKind, Heads, array_option
+from mhaviz.cli.shared.models import ArrayKind, Heads, Mean, array_option
 from mhaviz.pages.registry import MAP_SUFFIXES
 
 
@@ -44,6 +44,7 @@ def show(
     images: ImageOptions,
     head: Heads = None,
     layer: Annotated[int | None, typer.Option(help="Maps of this layer alone.")] = None,
+    mean: Mean = False,
 ) -> None:
     """Draw attention weights that have been saved.
 
@@ -70,4 +71,5 @@ def show(
 
     queries, keys = (None if path is None else read_labels(path) for path in (arrays.queries, arrays.keys))
     attention = read(file, arrays.name, queries, keys, arrays.kind, delivery.tell)
-    images.deliver(attention.select(head, layer), delivery, style)
+    chosen = attention.select(head, layer)
+    images.deliver(chosen.mean() if mean else chosen, delivery, style)

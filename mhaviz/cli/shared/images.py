@@ -37,8 +37,8 @@ class ImageOptions:
     query: Annotated[
         str | None,
         image_option(
-            metavar="ROW,COLUMN",
-            help="A patch, a position or a token. \\[default: the first that is no patch, or the mean of all]",
+            metavar="TOKEN",
+            help="What it gives: a token, its position, or a patch 5,7; of an image, a class token or the mean of all.",
         ),
     ] = None
     grid: Annotated[
@@ -55,7 +55,7 @@ class ImageOptions:
         """Those that are read."""
         return [self.image] if self.image else []
 
-    def check(self, looks: "MapOptions", needs_image: Sequence[str] = ("query", "grid")) -> None:
+    def check(self, looks: "MapOptions", needs_image: Sequence[str] = ("grid",)) -> None:
         """Find out before the work starts whether its options go together.
 
         ``needs_image``: those that are about an image alone.
@@ -86,7 +86,7 @@ class ImageOptions:
             ArgumentError: as ``Attention.over_image``.
         """
         if self.image is None:
-            delivery.deliver(attention, style)
+            delivery.deliver(attention if self.query is None else attention.of_query(self.query), style)
             return
         of_maps = [path for path in delivery.paths if path.suffix.lower() not in RESULT_SUFFIXES]
         if of_maps:

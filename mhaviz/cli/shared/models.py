@@ -49,6 +49,7 @@ AnyKind = Literal["self", "masked", "cross"]
 
 Layers = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("layers"), help="Layers: 0,3-5. \\[default: all]")]
 Heads = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("heads"), help="Heads: 0,3-5. \\[default: all]")]
+Mean = Annotated[bool, typer.Option("--mean", help="Over the heads of each layer.")]
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
 ArrayKind = Annotated[
     AnyKind | None,

@@ -33,7 +33,7 @@ CorpusFile = Annotated[
     Path | None,
     typer.Option(help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
 ]
-Target = Annotated[str | None, typer.Option(help="Queries come from this sentence; of a translator, what it writes.")]
+Target = Annotated[str | None, typer.Option(help="Queries come from this sentence; a translator writes it.")]
 
 instead_option = partial(typer.Option, rich_help_panel="What a model of transformers reads", hidden=True)
 

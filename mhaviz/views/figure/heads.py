@@ -241,6 +241,7 @@ def decide_heads(
         MOST_HEIGHT / stacked,
         PAGE_SHAPE * stacked,
         least_label=_LEAST_LABEL if style.font_size is None else MOST_LABEL,
+        names=(m.quantity.row, "key"),
     )
     if style.width is not None:  # one that is narrow is rather high than full of tiny tiles
         page = min(max(style.width / _WIDE, 0.6), PAGE_SHAPE) * stacked

@@ -166,7 +166,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
     """
     size = PageSize.of(_bytes_of_each(maps))
     size.require_fit()
-    writer = _Writer(size, _families([m for *_, (_, m) in maps if not m.quantity.through_layers]))
+    writer = _Writer(size, _families([m for *_, (_, m) in maps if not m.quantity.of_all_heads]))
     thumbs = [[pool_map(m, size.thumb, size.thumb) for _, m in parts] for parts in maps]
     writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)
     described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]
@@ -273,14 +273,14 @@ class _Writer:
             "family": family,
             "pass": m.pass_number,
             "isRecorded": m.is_recorded,
-            "title": m.quantity.key if m.quantity.through_layers else KIND_NAMES[m.kind],
+            "title": m.quantity.key if m.quantity.of_all_heads else KIND_NAMES[m.kind],
             "label": replace(m, sentence=None, pass_number=None).shown_name,
             "name": m.shown_name,
             "layer": m.layer,
             "kind": m.kind,
             "sentence": m.sentence,
             "heads": list(m.heads),
-            "names": [tile if m.quantity.through_layers else f"{m.shown_name}, {tile}" for tile in tile_titles(m)],
+            "names": [tile if m.quantity.of_all_heads else f"{m.shown_name}, {tile}" for tile in tile_titles(m)],
             "quantity": vars(m.quantity),
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),

@@ -1,0 +1,131 @@
+"""The mean over heads, and one query over all heads, beside numpy."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mhaviz.errors import ArgumentError
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.attention import attention_page
+from mhaviz.pages.labels import title_text
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT
+from mhaviz.results.source import Source
+
+TOKENS = ["the", "cat", "saw", "it", ",", "3", "and", "it"]
+
+
+def attention(tokens=TOKENS, layers=2, heads=3, kind="masked", quantity=WEIGHT):
+    rng = np.random.default_rng(0)
+    maps = []
+    for layer in range(layers):
+        weights = np.tril(rng.random((heads, len(tokens), len(tokens)), np.float32))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        axis = Axis(Tokens(tuple(tokens)))
+        maps.append(AttentionMap(weights, axis, axis, kind, layer, quantity=quantity))
+    return Attention(Source("made by hand"), tuple(maps))
+
+
+@pytest.mark.parametrize("quantity", [WEIGHT, NORM])
+def test_the_mean_of_heads(quantity):
+    given = attention(quantity=quantity).select(head=[0, 2])
+    mean = given.mean()
+    for of_heads, of_all in zip(given, mean, strict=True):
+        np.testing.assert_allclose(of_all.weights[0], np.mean(of_heads.weights.astype(np.float64), 0), rtol=1e-7)
+        assert of_all.weights.shape[0] == 1
+        assert of_all.quantity.is_distribution == quantity.is_distribution
+    assert mean.source.remark == "mean of heads 0 and 2"
+    assert mean.mean() == mean, "what is of all heads stays"
+
+
+def test_a_mean_comes_back_from_a_file(tmp_path):
+    from mhaviz.api.saved_maps import read
+
+    mean = attention().mean()
+    for suffix in ("json", "safetensors", "npz"):
+        mean.save(tmp_path / f"mean.{suffix}")
+        again = read(tmp_path / f"mean.{suffix}")
+        assert [m.name for m in again] == ["layer 0, masked, mean", "layer 1, masked, mean"]
+        np.testing.assert_array_equal(again[1].weights, mean[1].weights)
+        assert again.source.remark == "mean of heads 0 to 2"
+
+
+def test_the_mean_of_largest_weights_is_refused():
+    cells = Axis(Tokens(tuple(TOKENS)), np.array([0, 4, 8]))
+    weights, by_max = np.ones((2, 2, 2), np.float32), AttentionMap.__dataclass_fields__["quantity"].default
+    pooled = AttentionMap(weights, cells, cells, quantity=type(by_max)(reduction="max"))
+    with pytest.raises(ArgumentError, match="the mean of the largest weights of heads is not the largest mean"):
+        pooled.mean()
+    with pytest.raises(ArgumentError, match=r"query 3 shares a cell with others; give `window` 3:4,:"):
+        pooled.to_attention().of_query(3)
+
+
+def test_a_rollout_is_its_own_mean():
+    rolled = attention(heads=1, quantity=ROLLOUT)
+    assert rolled.mean().maps == rolled.maps
+
+
+@pytest.mark.parametrize(
+    ("query", "position"),
+    [("saw", 2), (" saw", 2), (2, 2), ("2", 2), ("#2", 2), ("3", 5), (3, 3), ("#3", 3), (np.int64(7), 7)],
+)
+def test_one_query_over_all_heads(query, position):
+    given = attention()
+    for whole, row in zip(given, given.of_query(query), strict=True):
+        np.testing.assert_array_equal(row.weights[:, 0], whole.weights[:, position])
+        assert (row.rows.start, row.queries, row.keys) == (position, (TOKENS[position],), whole.keys)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("it", r"'it' occurs 2 times; give a position: #3, #7"),
+        ("dog", "expected a token, or a position from 0 to 7, got 'dog'"),
+        (8, "expected a token, or a position from 0 to 7, got 8"),
+        (-1, "got -1"),
+    ],
+)
+def test_queries_that_are_not_one(query, message):
+    with pytest.raises(ArgumentError, match=message):
+        attention().of_query(query)
+
+
+def test_maps_without_the_query_are_left_out():
+    both = Attention(Source(""), (*attention(["le", "chat"], 1), *attention(["the", "cat"], 1)))
+    assert [m.keys for m in both.of_query("cat")] == [("the", "cat")]
+
+
+def test_heads_are_the_rows_of_its_picture():
+    given = attention().of_query("saw")
+    page = attention_page(given)
+    (block,) = page.blocks
+    assert [m.queries for m in block.maps] == [("H0", "H1", "H2")] * 2
+    assert block.first.keys == ("the", "cat", "saw"), "later keys are hidden"
+    np.testing.assert_array_equal(block.maps[1].weights[0], given[1].weights[:, 0, :3])
+    assert title_text(block.title, 80) == "query 2 saw, masked self-attention, layers 0 to 1: the cat saw"
+    assert block.tiles == ("layer 0", "layer 1")
+
+
+def test_layers_are_the_rows_of_its_mean():
+    given = attention().select(head=[0, 2]).of_query("saw").mean()
+    (block,) = attention_page(given).blocks
+    (drawn,) = block.maps
+    assert drawn.queries == ("L0", "L1")
+    np.testing.assert_array_equal(drawn.weights[0], np.stack([m.weights[0, 0, :3] for m in given]))
+    with_head = attention().of_query("saw").select(head=1)
+    assert attention_page(with_head).blocks[0].tiles == ("layer 0 · head 1", "layer 1 · head 1")
+
+
+def test_on_the_command_line(mhaviz, tmp_path):
+    path = tmp_path / "all.json"
+    assert mhaviz("heatmap", "a b c b", "-q", "-o", str(path)).status == 0
+    whole = np.array(json.loads(path.read_text())["maps"][0]["weights"])
+    of_b = json.loads(mhaviz("show", str(path), "--query", "#1", "--json").out)["maps"][0]
+    np.testing.assert_array_equal(np.array(of_b["weights"])[:, 0], whole[:, 1])
+    mean = json.loads(mhaviz("heatmap", "a b c b", "--mean", "--query", "c", "--json").out)["maps"][0]
+    np.testing.assert_allclose(np.array(mean["weights"])[0, 0], whole[:, 2].mean(axis=0), rtol=1e-6)
+    refused = mhaviz("heatmap", "a b c b", "--query", "b")
+    assert (refused.status, refused.out) == (2, "")
+    assert "'b' occurs 2 times; give a position: #1, #3" in refused.err
