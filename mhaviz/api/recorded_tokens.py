@@ -104,7 +104,7 @@ class TokenNames:
         if self._given is not None and len(tokens) == len(self._given):
             self._given_fits = True
             return replace(tokens, texts=tuple(self._given))
-        if not tokens.ids or len(tokens.ids) != len(tokens) or tokens.grid is not None:
+        if not tokens.ids or tokens.grid is not None:
             return tokens
         if self._tokenizer is None or max(tokens.ids) >= max(len(self._tokenizer), self._tokenizer.vocab_size):
             return tokens

@@ -35,7 +35,7 @@ class Tokens:
     Attributes:
         texts: what each is called: "The", " token", "izer"; empty texts where nobody will read them.
         special: the positions of those that are not of the text, as [CLS] is not; counted from 0, in order.
-        ids: their numbers in the model's vocabulary; empty where it has none.
+        ids: their numbers in the model's vocabulary; empty where it has none, or those of some are not known.
         grid: rows and columns of the patches of an image that all but the special tokens are, in reading order; None:
             they are no patches, or not those of a whole image.
 
@@ -68,8 +68,9 @@ class Tokens:
         return Tokens(self.texts[start:end], special, self.ids[start:end])
 
     def __add__(self, after: "Tokens") -> "Tokens":
+        texts, ids = self.texts + after.texts, self.ids + after.ids
         special = (*self.special, *(i + len(self) for i in after.special))
-        return Tokens(self.texts + after.texts, special, self.ids + after.ids)
+        return Tokens(texts, special, ids if len(ids) == len(texts) else ())
 
     @property
     def are_positions(self) -> bool:

@@ -66,3 +66,11 @@ def test_grids_of_hostile_files(patches, grid):
 def test_a_grid_of_huge_numbers_is_no_grid(patches):
     with pytest.raises(ValueError, match="grid: expected"):
         restore({**describe(patches), "query_grid": [2**62, 2**62]}, patches.weights)
+
+
+def test_ids_are_of_all_tokens_or_of_none():
+    """Steps with a cache of keys may have no ids: a page would take those that are there for those of all."""
+    with_ids, without = Tokens(("a", "b"), (), (7, 4)), Tokens(("c",))
+    assert (with_ids + with_ids).ids == (7, 4, 7, 4)
+    assert (with_ids + without).ids == (without + with_ids).ids == ()
+    assert (Tokens(()) + with_ids).ids == (7, 4)
