@@ -60,7 +60,7 @@ export class Asking {
   }
 
   /**
-   * The query and the key between which the largest number of a window is.
+   * The query and the key between which the largest weight of a window is, computed from all features.
    *
    * @param {PageMap} map
    * @param {number} head its number
@@ -72,7 +72,7 @@ export class Asking {
     const find = async () => {
       const order = this.#asked++;
       let best = null;
-      for (const [start, end] of pieces(q1 - q0, weightsOfQuery(map, map.mainPart))) {
+      for (const [start, end] of pieces(q1 - q0, map.columns.tokens)) {
         const question = questionOf("strongest", map, head, { window: [q0 + start, q0 + end, k0, k1] });
         const found = await this.#ask(question, { order });
         if (found && !(found.size <= best?.size)) best = found;
@@ -101,7 +101,7 @@ export class Asking {
    * @param {PageMap} map
    * @param {number} head its number
    * @param {number} query its position
-   * @returns {Promise<{scores: Float64Array, weights: Float32Array, sink: number|null}>}
+   * @returns {Promise<{scores: Float64Array, weights: Float32Array, sink: number|null, norms: Float32Array|null}>}
    */
   scores(map, head, query) {
     return this.#ask(questionOf("scores", map, head, { query }), { slot: "scores" });

@@ -2,7 +2,7 @@
 // a map, and for all others.
 
 import { Choice, make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
-import { hasOneKeyFirst, headName, regionInSight, weakestRows } from "./pieces.js";
+import { chosenHeads, chosenName, hasOneKeyFirst, regionInSight, weakestRows } from "./pieces.js";
 import { largestPlaces } from "./worker.js";
 
 const LINKS = 12;
@@ -37,7 +37,7 @@ export class LinksView {
   }
 
   draw({ map, part, values, queries, keys, placeOf, isInSight }) {
-    const { query: pinnedQuery, key: pinnedKey, special, head, list, window } = this.app.state.values;
+    const { query: pinnedQuery, key: pinnedKey, special, list, window } = this.app.state.values;
     this.list.value = list;
     const isFirstLeftOut = hasOneKeyFirst(map) && queries.edges[1] === 1;
     const isListed = (place) => {
@@ -52,11 +52,10 @@ export class LinksView {
     const name = part === "change" ? "change" : map.quantity.name;
     const [of, what] = queries.areCells || keys.areCells ? ["rows", "cells"] : ["queries", `${name}s`];
     const told = list === "weakest" ? `The lowest of the ${of}' largest ${what}` : `The strongest ${what}`;
-    const where = window ? "the part of the map in sight" : "what the map shows";
     const without = isFirstLeftOut ? ", without the first query, which sees one key alone" : "";
     const caption = places.length
-      ? `${told} in ${where}${without}: ${headName(map, head)}`
-      : `The map shows no ${name} above zero${without}.`;
+      ? `${told}${window ? " in sight" : ""}${without}: ${chosenName(map, chosenHeads(this.app.state.values))}`
+      : `There is no ${name} above zero${without}.`;
     const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
     this.links = places.map(placeOf);
     this.pieces = [queries, keys];

@@ -338,10 +338,11 @@ class Controls {
     );
     this.element = make(
       "div",
-      { className: "controls", role: "group", "aria-label": "what is shown, and how" },
+      { className: "controls of-all", role: "group", "aria-label": "what is shown, and how" },
       ...this.ofMaps,
       this.theme.element,
       buttons,
+      this.#makeMore(),
     );
     const { maps } = contents;
     const several = (choice, options) => {
@@ -356,6 +357,14 @@ class Controls {
     several(this.pass, [...new Set(maps.map((map) => String(map.pass)))]);
     special.hidden = maps.every((map) => map.rows.special.size + map.columns.special.size === 0);
     this.element.classList.toggle("no-maps", maps.length === 0);
+  }
+
+  /** On a phone there is one row: the map, the head, and a button for all others. */
+  #makeMore() {
+    const more = make("button", { type: "button", className: "more", "aria-expanded": false }, "more");
+    more.onclick = () => more.setAttribute("aria-expanded", this.element.classList.toggle("open"));
+    for (const choice of [this.map, this.head]) choice.element.classList.add("first");
+    return more;
   }
 
   /** Sets all choices to what the state says. */

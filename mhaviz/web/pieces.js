@@ -111,6 +111,24 @@ export function headName(map, head) {
   return map.names[map.placeOf(head)];
 }
 
+/** The heads whose mean the state asks for; one, unless a text shows several. */
+export function chosenHeads({ view, heads, head }) {
+  return view === "text" && heads.length ? heads : [head];
+}
+
+/** "layer 2, self, mean of heads 1, 4"; of one head its name. */
+export function chosenName(map, heads, several = "mean of ") {
+  if (heads.length === 1) return headName(map, heads[0]);
+  const which = heads.length === map.heads.length ? `all ${heads.length} heads` : `heads ${heads.join(", ")}`;
+  return `${map.name}, ${several}${which}`;
+}
+
+/** The mean of arrays of equal length; of one, that array itself. */
+export function meanOf(arrays) {
+  if (arrays.length === 1) return arrays[0];
+  return arrays[0].map((_, at) => arrays.reduce((sum, values) => sum + values[at], 0) / arrays.length);
+}
+
 /** A title as what an element holds, and what the program that was recorded calls the attention. */
 export function titled(text, map) {
   return map.module ? [text, " ", make("bdi", { className: "quiet module" }, map.module)] : [text];
@@ -118,7 +136,7 @@ export function titled(text, map) {
 
 /**
  * The weights in sight of the map that is looked at: of single tokens where so few are in sight that they can be had,
- * else of all cells.
+ * else of all cells; where a text shows several heads, their mean.
  *
  * @param {{contents, asking, state}} app
  * @param {string} slot who asks: an older question of the same is cancelled
@@ -129,7 +147,7 @@ export function titled(text, map) {
  *   is of; the other two are of such pieces
  */
 export async function regionInSight({ contents, asking, state }, slot, part) {
-  const { map: index, head, window } = state.values;
+  const { map: index, window } = state.values;
   const map = contents.maps[index];
   part ??= partShown(map, state.values);
   const { rows, columns: side } = map;
@@ -137,9 +155,14 @@ export async function regionInSight({ contents, asking, state }, slot, part) {
   const isSingle = map.isPooled && map.exact && (q1 - q0) * (k1 - k0) <= MOST_TOKENS_IN_SIGHT;
   const queries = new Pieces(rows, isSingle);
   const keys = new Pieces(side, isSingle);
-  const { values, columns } = isSingle
-    ? await asking.window(map, head, [q0, q1, k0, k1], slot, part)
-    : await asking.values(map, part, head);
+  const answers = await Promise.all(
+    chosenHeads(state.values).map((head) =>
+      isSingle
+        ? asking.window(map, head, [q0, q1, k0, k1], `${slot} ${head}`, part)
+        : asking.values(map, part, head),
+    ),
+  );
+  const [{ columns }, values] = [answers[0], meanOf(answers.map((answer) => answer.values))];
   const [firstRow, firstColumn] = isSingle ? [queries.of(q0), keys.of(k0)] : [0, 0];
   return {
     map,

@@ -127,6 +127,11 @@ export class Call {
     return this.#described.sinks?.[head] ?? null;
   }
 
+  /** ‖v W_O‖ of each key of a head, or null: what the map shows is a weight times this. */
+  norms(head) {
+    return this.#head(head).norms;
+  }
+
   /** The head's own numbers: {query, key, bias, visible, norms, sink}. */
   #head(head) {
     if (this.#last?.head === head) return this.#last;

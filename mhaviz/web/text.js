@@ -3,7 +3,7 @@
 import { largestSize } from "./colours.js";
 import { Choice, make, rove } from "./dom.js";
 import { scaleOfTokens } from "./layer.js";
-import { headName, partShown, Pieces, titled } from "./pieces.js";
+import { chosenName, hasOneKeyFirst, meanOf, partShown, Pieces, titled } from "./pieces.js";
 import { HEAD_COLOURS, TOKENS_SHOWN, Words } from "./words.js";
 
 const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger ones
@@ -24,11 +24,7 @@ class Rows {
 
   /** @param {Rows[]} blocks of the same queries, a head each */
   static mean(blocks) {
-    const [{ values, first, columns }] = blocks;
-    const mean = values.map(
-      (_, at) => blocks.reduce((sum, block) => sum + block.values[at], 0) / blocks.length,
-    );
-    return new Rows(mean, first, columns);
+    return new Rows(meanOf(blocks.map((block) => block.values)), blocks[0].first, blocks[0].columns);
   }
 }
 
@@ -38,6 +34,7 @@ export class TextView {
   #question = ""; // what was asked for last
   #rows = null; // of each head, the rows that came
   #meanRows = null; // the means of all heads, once they are wanted
+  #strongest = -1; // the query whose weights are shown before one is pointed at, as a piece
   #isShown = false;
 
   /** @param {{contents, asking, state, colours, say}} app */
@@ -75,7 +72,9 @@ export class TextView {
     this.combine = new Choice("several heads", (combine) => this.#set({ combine }), ["average", "compare"]);
     this.heads = make("fieldset");
     rove(this.heads, "input");
-    const controls = [this.layout.element, this.heads, this.combine.element];
+    const takeAll = () => this.#set({ heads: this.#values.heads.length === this.#map.heads.length ? [] : this.#map.heads });
+    this.all = make("button", { type: "button", onclick: takeAll }, "all heads of this layer");
+    const controls = [this.layout.element, this.heads, this.all, this.combine.element];
     this.controls = make("div", { className: "controls" }, ...controls);
   }
 
@@ -130,6 +129,7 @@ export class TextView {
     const { query, key } = this.#values;
     const pointed = this.#pointed;
     const one = pointed.query ?? pointed.key ?? query;
+    if (one === null && key === null && !this.#isLines) return { query: this.#strongest, key: -1 };
     return {
       query: this.queries.pieces.of(this.#isOneText ? one : (pointed.query ?? query)),
       key: this.keys.pieces.of(this.#isOneText ? one : (pointed.key ?? key)),
@@ -206,10 +206,11 @@ export class TextView {
       }),
     );
     if (isFocused !== null) this.heads.querySelector(`input[value="${isFocused}"]`)?.focus();
-    const several = heads.length > 1 ? `${this.#isCompared ? "" : "mean of "}heads ${heads.join(", ")}` : "";
     const part = map.parts.length > 1 ? `, ${this.#part}` : "";
-    const name = (several ? `${map.name}, ${several}` : headName(map, heads[0])) + part;
-    this.title.replaceChildren(...titled(name, map));
+    const name = chosenName(map, heads, this.#isCompared ? "" : "mean of ");
+    this.title.replaceChildren(...titled(name + part, map));
+    this.all.hidden = map.heads.length < 2;
+    this.all.setAttribute("aria-pressed", heads.length === map.heads.length);
   }
 
   #toggle(head) {
@@ -273,10 +274,12 @@ export class TextView {
     if (question === this.#question) return;
     this.#question = question;
     this.#rows = this.#meanRows = null;
+    this.#strongest = -1;
     try {
       const rows = await Promise.all(heads.map((head) => this.#ask(map, head, ranges)));
       if (question !== this.#question) return;
       this.#rows = rows;
+      this.#strongest = this.#findStrongest();
       const left = this.#values.heads.slice(heads.length);
       this.message.textContent = left.length
         ? `${heads.length} heads are compared; left out: ${left.join(", ")}.`
@@ -317,6 +320,20 @@ export class TextView {
     if (query < 0 || !this.#rows) return null;
     const rows = this.#strands.map((blocks) => blocks.map((block) => block.of(query)).find(Boolean));
     return rows.every(Boolean) ? rows : null;
+  }
+
+  /** Of the queries in sight the one with the largest weight between two tokens of the text; −1 if there is none. */
+  #findStrongest() {
+    const [queries, keys] = [this.queries.pieces, this.keys.pieces];
+    let [strongest, most] = [-1, 0];
+    for (let query = this.queries.start + Number(hasOneKeyFirst(this.#map)); query < this.queries.end; query++) {
+      if (queries.isSpecial(query)) continue;
+      for (const row of this.#rowsOf(query) ?? []) {
+        const largest = largestSize(row.filter((_, key) => !keys.isSpecial(key)));
+        if (largest > most) [strongest, most] = [query, largest];
+      }
+    }
+    return strongest;
   }
 
   /** The rows of each head that is compared, or those of the mean of all heads. */
@@ -375,7 +392,7 @@ export class TextView {
 
   #heading(role) {
     if (!this.#isOneText) return role === "key" ? "keys" : "queries";
-    return role === "key" ? "looks at: point at a word" : "is looked at by";
+    return role === "key" ? "looks at: point at a word" : "is looked at by: point at a word";
   }
 
   /**

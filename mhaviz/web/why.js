@@ -90,7 +90,7 @@ export class WhyView {
     const weight = row.weights[key];
     this.title.textContent = `${headName(map, head)}: ${name(map.rows, query)} → ${name(map.columns, key)}, weight ${numberText(weight)}`;
     const without = hasOneKeyFirst(map) ? ", apart from the first query, which sees one key alone" : "";
-    const strongest = `${isFound ? "The strongest link" : "There is no weight above zero: a link"} of this head${without}`;
+    const strongest = `${isFound ? "The largest weight" : "There is no weight above zero: a link"} of this head${without}`;
     const chosen =
       pinnedQuery === null && pinnedKey === null
         ? `${strongest}. Choose others here, in the map or in the text.`
@@ -110,7 +110,7 @@ export class WhyView {
         "div",
         { className: "why-tables" },
         this.#largestProducts(products, terms),
-        this.#steps(map.call, products, row, weight),
+        this.#steps(map.call, products, row, weight, key),
         this.#otherKeys(map, query, key, row),
       ),
       this.#allFeatures(products, terms),
@@ -123,31 +123,29 @@ export class WhyView {
     const named = largestPlaces(terms, STRONGEST_FEATURES);
     const rest = products.dot - named.reduce((sum, feature) => sum + terms[feature], 0);
     const others = terms.length - named.length;
-    const largest = Math.max(largestSize(terms), Math.abs(rest)) || 1;
+    const largest = largestSize(terms) || 1;
     const [ofFeatures, ofProducts] = [
       decimalsFor([...products.query, ...products.key]),
-      decimalsFor([largest]),
+      decimalsFor([largest, rest]),
     ];
-    const row = (name, q, k, product) =>
+    const rows = named.map((feature) =>
       rowOf(
         "",
-        name,
-        fixedCell(q, ofFeatures),
-        fixedCell(k, ofFeatures),
-        fixedCell(product, ofProducts),
-        signedBar(product / largest),
-      );
-    const rows = named.map((feature) =>
-      row(String(feature), products.query[feature], products.key[feature], terms[feature]),
+        String(feature),
+        fixedCell(products.query[feature], ofFeatures),
+        fixedCell(products.key[feature], ofFeatures),
+        fixedCell(terms[feature], ofProducts),
+        signedBar(terms[feature] / largest),
+      ),
     );
-    if (others) rows.push(row(`the other ${others}`, null, null, rest));
+    if (others) rows.push(rowOf("", `the other ${others}`, "", "", fixedCell(rest, ofProducts), ""));
     rows.push(rowOf("sum", "q·k", "", "", fixedCell(products.dot, ofProducts), ""));
     const caption = `products of ${terms.length} features, largest first`;
     return tableOf(caption, ["feature", "q", "k", "q × k", ""], rows);
   }
 
   /** From the sum of products to the weight, as numbers, each step of the rule in a line. */
-  #steps(call, products, row, weight) {
+  #steps(call, products, row, weight, key) {
     const lines = [["q·k", products.dot]];
     const scaling = /^\/ √\d+/.exec(call.rule)?.[0] ?? `× ${numberText(call.scale)}`;
     if (call.scale !== 1) lines.push([`scaled: ${scaling}`, products.scaled]);
@@ -173,9 +171,10 @@ export class WhyView {
       );
     }
     lines.push(["= weight", weight]);
-    const rows = lines.map(([name, value], at) =>
-      rowOf(at === lines.length - 1 ? "sum" : "", name, numberCell(numberText(value, 4))),
-    );
+    if (row.norms !== null) {
+      lines.push(["× ‖v W_O‖ of the key", row.norms[key]], ["= ‖weight · v W_O‖", weight * row.norms[key]]);
+    }
+    const rows = lines.map(([name, value]) => rowOf(name.startsWith("=") ? "sum" : "", name, numberCell(numberText(value, 4))));
     return tableOf("from q·k to the weight", ["step", "value"], rows);
   }
 
@@ -190,9 +189,9 @@ export class WhyView {
       0,
     );
     const ofSink = sink === null ? 0 : Math.max(1 - total, 0);
-    const largest = Math.max(largestSize(weights), rest, ofSink) || 1; // of all bars
-    const row = (className, name, score, weight) =>
-      rowOf(className, name, fixedCell(score, decimals), fixedCell(weight, 4), shareBar(weight / largest));
+    const largest = Math.max(largestSize(weights), ofSink) || 1; // of all bars: a sum of many weights has none
+    const row = (className, name, score, weight, bar = shareBar(weight / largest)) =>
+      rowOf(className, name, fixedCell(score, decimals), fixedCell(weight, 4), bar);
     const rows = places.map((place) => {
       const label = map.columns.label(place);
       const choose = make(
@@ -207,7 +206,7 @@ export class WhyView {
     const others =
       scores.reduce((count, score) => count + (score > -Infinity), 0) -
       places.filter((place) => scores[place] > -Infinity).length;
-    if (others > 0) rows.push(row("", `the other ${others}`, null, rest));
+    if (others > 0) rows.push(row("", `the other ${others}`, null, rest, ""));
     if (sink !== null) rows.push(row("", "sink (no key)", sink, ofSink));
     return tableOf("the keys of this query", ["key", "score", "weight", ""], rows);
   }

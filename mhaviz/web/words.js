@@ -39,8 +39,8 @@ export class Words {
       { className: `text ${role}` },
       this.heading,
       this.pager,
-      this.strands,
       this.list,
+      this.strands,
       this.elsewhere,
     );
     this.listen();
@@ -217,10 +217,10 @@ export class Words {
    */
   compare(strands, heads, size, isHidden) {
     this.strands.replaceChildren(
-      ...(strands ? heads : []).map((head, at) => {
+      ...heads.map((head, at) => {
         const swatch = make("span", { className: "swatch" });
         swatch.style.backgroundColor = HEAD_COLOURS[at];
-        return make("li", {}, swatch, `head ${head}: ${this.told(strands[at])}`);
+        return make("li", {}, swatch, `head ${head}: ${strands ? this.told(strands[at]) : "–"}`);
       }),
     );
     for (const word of this.words) {

@@ -14,14 +14,12 @@ const ANSWERS = {
     return map.window(place, window, part);
   },
 
-  /** The place of the largest number of a window, {query, key, size}; null if there is none but zeros. */
-  strongest(map, { place, part, window }) {
-    const values = map.window(place, window, part);
-    const [best] = largestPlaces(values, 1);
+  /** The place of the largest weight of a window, {query, key, size}; null if there is none but zeros. */
+  strongest(map, { place, window: [q0, q1, k0, k1] }) {
+    const weights = map.rule.weights(place, q0, q1, k0, k1);
+    const [best] = largestPlaces(weights, 1);
     if (best === undefined) return null;
-    const [q0, , k0, k1] = window;
-    const query = q0 + Math.floor(best / (k1 - k0));
-    return { query, key: k0 + (best % (k1 - k0)), size: Math.abs(values[best]) };
+    return { query: q0 + Math.floor(best / (k1 - k0)), key: k0 + (best % (k1 - k0)), size: weights[best] };
   },
 
   /** One score taken apart. */
@@ -33,7 +31,7 @@ const ANSWERS = {
   scores(map, { place, query }) {
     const { rule } = map;
     const scores = rule.scores(place, query, query + 1);
-    return { scores, weights: rule.weights(place, query, query + 1), sink: rule.sink(place) };
+    return { scores, weights: rule.weights(place, query, query + 1), sink: rule.sink(place), norms: rule.norms(place) };
   },
 
 };

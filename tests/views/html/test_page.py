@@ -175,6 +175,50 @@ def test_heads_are_compared_in_the_text(opened, minilm):
         page.until(f"document.getElementById('panel-text').innerText.includes('{head.max():.2f}'.replace(/^0/, ''))")
 
 
+def test_all_heads_of_a_layer_are_one_button(opened, minilm):
+    path, attention = minilm
+    page = opened(path, "#view=text&map=4&head=3&query=4", width=1000).ready()
+    page.ask(
+        "[...document.querySelectorAll('button')].find(one => one.innerText === 'all heads of this layer').click()"
+    )
+    mean = attention[4].weights.mean(axis=0)
+    page.until(f"document.getElementById('panel-text').innerText.includes('{mean[4].max():.2f}'.slice(1))")
+    largest = "Number(document.querySelector('.links tbody td.number')?.textContent)"
+    page.until(f"Math.abs({largest} - {mean.max()}) < 1e-3")
+    assert "mean of all 12 heads" in page.ask("document.querySelector('.links caption').textContent")
+
+
+def test_the_strongest_query_is_shown_before_a_word_is_pointed_at(opened, minilm):
+    path, attention = minilm
+    page = opened(path, "#view=text&map=1&head=8", width=1000).ready()
+    inner = attention[1].weights[8, 1:-1, 1:-1]  # without [CLS] and [SEP]
+    query = 1 + int(inner.max(axis=1).argmax())
+    page.until(f"document.querySelector('.text.key h3').innerText.includes('({query}) looks at')")
+    page.until("document.querySelector('.text.key .word[style*=background]')")
+
+
+@pytest.mark.parametrize("combine", ["average", "compare"])
+@pytest.mark.parametrize("layout", ["text", "lines"])
+def test_a_word_keeps_its_place_when_it_is_pointed_at(opened, minilm, combine, layout):
+    page = opened(minilm[0], f"#view=text&map=1&heads=2-5-8&combine={combine}&textLayout={layout}", width=700).ready()
+    page.until("document.querySelectorAll('.word').length > 8")
+    page.tab.wait_for_timeout(200)
+    for role in ("key", "query"):
+        word = f".text.{role} .word:nth-of-type(5)"
+        before = page.box(word)
+        page.tab.mouse.move(before["x"] + 5, before["y"] + 5)
+        page.until(f"document.querySelector('{word}').matches('.active')")
+        assert page.box(word) == before
+
+
+def test_on_a_phone_the_controls_are_one_row(opened, minilm):
+    page = opened(minilm[0], "#view=map&map=1&head=8", width=390).ready()
+    assert page.box(".of-all")["height"] < 40
+    page.ask("document.querySelector('.more').click()")
+    assert page.box(".of-all")["height"] > 100
+    assert page.ask("document.documentElement.scrollWidth") <= 390
+
+
 def test_why_adds_up_to_the_weight(opened, minilm):
     path, attention = minilm
     page = opened(path, "#view=why&map=1&head=3&query=2&key=5", width=1000).ready()
@@ -429,7 +473,7 @@ def test_why_names_the_strongest_link_of_a_pooled_head(opened, tmp_path, causal)
     assert [int(n) for n in re.findall(r"\((\d+)\)", title)] == [query + first, key]
     said = page.ask("document.querySelector('.why-view > p').textContent")
     without = ", apart from the first query, which sees one key alone" if causal else ""
-    assert said.startswith(f"The strongest link of this head{without}. ")
+    assert said.startswith(f"The largest weight of this head{without}. ")
 
 
 def test_why_finds_the_strongest_key_of_a_pinned_query(opened, tmp_path):
@@ -441,18 +485,19 @@ def test_why_finds_the_strongest_key_of_a_pinned_query(opened, tmp_path):
 
 
 def test_the_bars_of_why_are_as_long_as_their_weights(opened, tmp_path):
-    """All on one scale, that of "the other 490" as well, and none beyond its cell."""
+    """All on one scale, none beyond its cell, and none for the sum of the other 490."""
     path, weights = repeated_words(tmp_path)
     page = opened(path, f"#view=why&head=0&query=123&key={weights[0, 123].argmax()}").ready()
     page.until("document.getElementById('panel-why').innerText.includes('the other 490')")
     weights, shares = page.ask("""() => {
         const tables = [...document.querySelectorAll('.why-view table')];
         const rows = [...tables.find(one => one.caption?.innerText.includes('keys of')).tBodies[0].rows];
-        const bars = rows.map(row => row.querySelector('.length'));
-        return [rows.map(row => Number(row.cells[2].innerText)),
+        const bars = rows.map(row => row.querySelector('.length')).filter(Boolean);
+        return [rows.slice(0, bars.length).map(row => Number(row.cells[2].innerText)),
             bars.map(bar => bar.getBoundingClientRect().width / bar.parentElement.clientWidth)];
     }""")
     assert max(shares) <= 1
+    assert len(shares) == 10
     np.testing.assert_allclose(np.array(shares) / max(shares), np.array(weights) / max(weights), atol=0.03)
 
 
@@ -475,7 +520,7 @@ def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_p
     path, weights = repeated_words(tmp_path, causal=True)
     caption = "(document.querySelector('.links caption')?.textContent ?? '')"
     page = opened(path, "#view=map&window=0-40-0-40").ready()
-    page.until(f"{caption}.startsWith('The strongest weights in the part of the map in sight')")
+    page.until(f"{caption}.startsWith('The strongest weights in sight')")
     assert ", without the first query, which sees one key alone: " in page.ask(caption)
     strongest = page.ask("document.querySelector('.links tbody td:last-child').textContent")
     assert abs(float(strongest) - weights[0, 1:40].max()) < 2e-3
@@ -483,7 +528,7 @@ def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_p
     kept = without(attention)
     kept.save(tmp_path / "cells.html")
     page = opened(tmp_path / "cells.html", "#view=map").ready()
-    page.until(f"{caption}.startsWith('The strongest cells in what the map shows: ')")
+    page.until(f"{caption}.startsWith('The strongest cells: ')")
     listed = page.ask("document.querySelector('.links tbody tr').innerText")
     assert "0–19" in listed  # the first row of cells is of twenty queries
     assert abs(float(listed.split()[-1]) - attention[0].weights[0].max()) < 2e-3
@@ -541,4 +586,4 @@ def test_queries_behind_a_cache_see_the_keys_before_them(opened, tmp_path):
         assert (page.until(read)[1] == "hidden") == (key > query + 1197)
     page = opened(tmp_path / "page.html", "#view=map").ready()
     caption = "(document.querySelector('.links caption')?.textContent ?? '')"
-    page.until(f"{caption}.startsWith('The strongest weights in what the map shows: ')")
+    page.until(f"{caption}.startsWith('The strongest weights: ')")
