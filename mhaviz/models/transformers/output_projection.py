@@ -1,9 +1,10 @@
 """Finds the output projection W_O of each attention of a model: numbers what the heads make, and sees who reads that.
 
 The features of all heads are numbered, and the digits of the numbers are written in place of what the heads have made,
-a digit a token. The model goes on with them. So what the next linear layer reads tells which row of its weight is for
-which feature of which head, however a model is written. Nothing is taken for granted: the heads must have made A V, and
-the layer must make of what it reads what its weight and bias do.
+a digit a token, as large as what stood there: a clamp changes both. The model goes on with them. So what the next
+linear layer reads tells which row of its weight is for which feature of which head, however a model is written.
+Nothing is taken for granted: the heads must have made A V, and the layer must make of what it reads what its weight and
+bias do.
 """
 
 import math
@@ -30,8 +31,9 @@ TOLERANCE = 1e-5
 ROUNDINGS = 16
 """So many of the roundings of a coarser type it may be off."""
 
-_TOKENS, _BASE, _MOST = 5, 256, 2**24
-"""How many digits are read, of which base, as bfloat16 has so many numbers from −1 to 1; features of one attention."""
+_TOKENS, _BASE, _MOST, _MOST_SCALE = 5, 256, 2**24, 15
+"""How many digits are read, of which base, as bfloat16 has so many numbers from −1 to 1; features of one attention; and
+the exponent of the largest scale, as float16 has no more."""
 
 
 @dataclass
@@ -43,9 +45,11 @@ class _Heads:
         differences: how far what was made was from what it should be, beside its largest number: by the heads, and by
             each linear layer that has read them.
         grams: what ``gram_matrices`` gives for each of those.
+        scale: of the numbers that were written: the largest.
     """
 
     mixed: Mixed | None
+    scale: float = 0.0
     differences: list[float] = field(default_factory=list)
     grams: list[Tensor] = field(default_factory=list)
 
@@ -72,13 +76,13 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
             if mixed is not None:
                 found[number].differences.append(_difference_of_heads(observed, mixed))
                 with unseen():
-                    _write_numbers(mixed, number * _MOST)
+                    found[number].scale = _write_numbers(mixed, number * _MOST)
 
     def read(run: ModuleRun) -> None:
         made = run.made[0] if isinstance(run.made, tuple) else run.made  # I-BERT's layers give a scale beside it
         if run.read and isinstance(getattr(run.module, "weight", None), Tensor) and isinstance(made, Tensor):
-            number, rows = _numbers_in(run.read[0])
-            if rows is not None and number in found:
+            number, rows, scale = _numbers_in(run.read[0])
+            if rows is not None and number in found and scale == found[number].scale:
                 _add_gram(found[number], rows, run.module, run.read[0], made)
 
     with modules_hooked(loaded.model, read):
@@ -108,34 +112,39 @@ def _difference(expected: Tensor, made: Tensor) -> float:
     return float((expected - made.to(expected.dtype)).abs().max()) / largest
 
 
-def _write_numbers(mixed: Mixed, first: int) -> None:
-    """Write the numbers of all features in place of what the heads have made: a digit a token, from −1 to 1."""
+def _write_numbers(mixed: Mixed, first: int) -> float:
+    """Write the numbers of all features in place of what the heads have made: a digit a token. Returns their scale."""
     made = mixed.made
+    scale = 2.0 ** min(max(math.frexp(float(made.abs().max()))[1], -_MOST_SCALE), _MOST_SCALE)
     places = mixed.arrange(torch.arange(made.numel(), device=made.device).view(made.shape))
     _, n_heads, q_length, d_value = places.shape
     numbers = first + torch.arange(n_heads * d_value, device=made.device).view(n_heads, 1, d_value)
     powers = _BASE ** torch.arange(q_length, device=made.device).clamp(max=_TOKENS).view(-1, 1)
     digits = (numbers // powers % _BASE).expand(places.shape)
     written = made.new_empty(made.numel())
-    written[places.flatten()] = (digits.flatten() * (2 / _BASE) - 1).to(made.dtype)
+    written[places.flatten()] = ((digits.flatten() * (2 / _BASE) - 1) * scale).to(made.dtype)
     made.copy_(written.view(made.shape))
+    return scale
 
 
-def _numbers_in(x: object) -> tuple[int, Tensor | None]:
-    """Of which attention something holds the numbers of neighbouring features, and of which feature in each place.
+def _numbers_in(x: object) -> tuple[int, Tensor | None, float]:
+    """Of which attention something holds the numbers of neighbouring features, of which feature in each place, and
+    their scale.
 
     None: it holds something else.
     """
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2:
-        return 0, None
+        return 0, None, 0.0
     rows = x.detach().reshape(-1, x.shape[-1])[:_TOKENS].float()
-    digits = ((rows + 1) * (_BASE / 2)).nan_to_num().long()
-    if len(rows) < _TOKENS or not torch.equal(digits * (2 / _BASE) - 1, rows) or bool((digits >= _BASE).any()):
-        return 0, None
+    scale = float(rows.abs().max())  # some digit of the first feature is 0
+    digits = ((rows / (scale or 1.0) + 1) * (_BASE / 2)).nan_to_num().long()
+    is_whole = torch.equal((digits * (2 / _BASE) - 1) * scale, rows) and not bool((digits >= _BASE).any())
+    if len(rows) < _TOKENS or not is_whole:
+        return 0, None, scale
     numbers = (digits * _BASE ** torch.arange(_TOKENS, device=x.device)[:, None]).sum(dim=0)
     first = int(numbers.min())
     every = torch.arange(first, first + len(numbers), device=x.device)
-    return first // _MOST, numbers - first if torch.equal(numbers.sort().values, every) else None
+    return first // _MOST, numbers - first if torch.equal(numbers.sort().values, every) else None, scale
 
 
 def _add_gram(heads: _Heads, rows: Tensor, module: nn.Module, x: Tensor, made: Tensor) -> None:

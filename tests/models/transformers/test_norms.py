@@ -185,8 +185,10 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
         (lambda: with_another_reader(), "goes through 2 linear layers"),
         (lambda: with_half_of_the_heads_read(), "no linear layer reads what"),
         (lambda: with_other_output(), r"what is made differs from A V W_O, by \d"),
+        (lambda: with_something_between(lambda x: x.clamp(-1, 1)), "no linear layer reads what"),
+        (lambda: with_something_between(lambda x: x / 2), "no linear layer reads what"),
     ],
-    ids=["norm between", "cat", "two products", "two readers", "half read", "another output"],
+    ids=["norm between", "cat", "two products", "two readers", "half read", "another output", "clamp", "factor"],
 )
 def test_where_w_o_is_not_right_behind_the_heads(make, why):
     torch.manual_seed(0)
@@ -210,6 +212,15 @@ def with_values_twice():
         return output, weights
 
     model.transformer.h[0].attn._attn = twice
+    return model
+
+
+def with_something_between(change):
+    """Heads make numbers beyond 1, which are changed before they are projected."""
+    model = llama()
+    for layer in model.model.layers:
+        layer.self_attn.v_proj.weight.data *= 1000
+        layer.self_attn.o_proj.register_forward_pre_hook(lambda module, args: (change(args[0]),))
     return model
 
 
