@@ -527,7 +527,7 @@ def test_steps_of_generation_join_into_one_map(attention, cache, no_tokenizer_of
     for m, A in zip(recording.attention, expected, strict=True):
         assert m.kind == "masked"
         assert m.queries == tuple(map(str, range(12)))
-        assert m.rows.tokens.ids == m.columns.tokens.ids == (7, 8, 9, 9)
+        assert m.rows.tokens.ids == m.columns.tokens.ids == ()  # those of the steps are not known
         np.testing.assert_allclose(m.weights, A[1].detach(), atol=CLOSE)
 
 
