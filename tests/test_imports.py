@@ -32,9 +32,7 @@ PARTS = [
     (f"{SAVED}; main(['show', 'w.npy', '-q', '-o', 'w.safetensors'])", {"torch", "matplotlib"}),
     ("mhaviz.display_attention", {"torch", "matplotlib.pyplot"}),
     (
-        "import mhaviz.views.terminal.page, mhaviz.views.figure.page\n"
-        "import mhaviz.views.terminal.image, mhaviz.views.figure.image\n"
-        "import mhaviz.results.report, mhaviz.views.data",
+        "import mhaviz.views.terminal.page, mhaviz.views.figure.page\nimport mhaviz.results.report, mhaviz.views.data",
         {"torch"},
     ),
     ("main(['heatmap', 'a', '-q', '-o', '/dev/null/a.png'])", {"torch"}),

@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.panels import DIVERGING, INK, WEIGHT, Panel, Scale, values_beyond
+from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, values_beyond
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells
 
 NOTHING = "–"
 """What stands where there is no number."""
+
+_LOG_RANGE = 1000  # times as large as its least number is the largest of a logarithmic scale from 0
 
 Where = Literal["everywhere", "drawn", "listed"]
 """Paper draws, a terminal lists numbers: where a block belongs that says or lists what another one shows."""
@@ -270,8 +273,7 @@ class Panels:
         rows, columns: of each.
         across: how many stand side by side.
         names: of the rows and the columns, where paper has room for them.
-        first: the title of the one that stands first where some have no room; "": all are shown. Numbers of heads have
-            it: their scales differ, and stand in the titles.
+        first: the title of the one that stands first where some have no room; "": all are shown, with their numbers.
         ids: of the rows, which paper writes before their labels; empty: they have none.
     """
 
@@ -290,6 +292,16 @@ class Panels:
     def scales(self) -> tuple[Scale, ...]:
         """Those that have a name, each once, in the order of the panels."""
         return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether each is of another number of heads, with a scale that stands in its title."""
+        return bool(self.first) and not self.scales
+
+    @property
+    def are_patches(self) -> bool:
+        """Whether the cells are patches of an image."""
+        return self.rows.tokens.grid is not None
 
 
 @dataclass(frozen=True)
@@ -371,18 +383,25 @@ class Page:
             if scale not in known
         }
 
-    def coloured(self, colormap: str, vmax: float | None = None) -> "Page":
-        """The same in these colours, the darkest of weights at ``vmax``.
+    def coloured(self, colormap: str, vmax: float | None = None, log: bool = False) -> "Page":
+        """The same in these colours, the darkest of weights at ``vmax``, and of patches, which may be ``log``.
 
         Beside numbers of one sign, which the colours are for, those of two keep their own.
         """
         signs = {panel.scale.has_two_signs for block in self._panels for panel in block.panels}
 
         def of_panel(panel: Panel) -> Panel:
-            keeps = panel.scale.colormap not in (INK, DIVERGING) or (len(signs) > 1 and panel.scale.has_two_signs)
-            if panel.scale.name == WEIGHT and vmax is not None:
-                panel = replace(panel, scale=replace(panel.scale, high=vmax))
-            return panel if keeps else panel.coloured(colormap)
+            scale = panel.scale
+            keeps = scale.colormap not in (INK, DIVERGING, FILM) or (len(signs) > 1 and scale.has_two_signs)
+            if vmax is not None and (scale.name == WEIGHT or scale.colormap == FILM):
+                if vmax <= scale.low:
+                    raise ArgumentError(
+                        f"{parameter('vmax')}: expected more than {scale.low:g} {scale.name}, got {vmax:g}"
+                    )
+                scale = replace(scale, high=vmax)
+            if log and scale.colormap == FILM:
+                scale = replace(scale, low=scale.low or scale.high / _LOG_RANGE, log=True, name=f"{scale.name}, log")
+            return replace(panel, scale=scale if keeps else scale.coloured(colormap))
 
         def drawn(block: Block) -> Block:
             if isinstance(block, Grid):

@@ -1,97 +1,117 @@
-"""The words over, beside and under attention that is laid over an image, the same in every medium."""
+"""Attention over an image: each head over the pale image and without it, and its strongest patches."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from mhaviz.pages.blocks import Page
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.blocks import Block, Column, Grid, Page, Panels, Table, Title, Where
 from mhaviz.pages.labels import quoted
+from mhaviz.pages.module_names import common_name
+from mhaviz.pages.panels import FILM, WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import counted, one_text
+from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap
 
 _NAME = 40  # cells of a name that is quoted
-_TITLE_NAME = 60
+_SHORT = 16  # the same in a narrow place
 _FEW = 2  # special tokens that are named
+_STRONGEST = 3  # patches of a head that are named
+_MOST_PLAIN = 24  # heads of a row that are drawn without the image, too
+_MOST_LISTED = 24
 
 
-@shown(ImageAttention, figure="image:image_figure", view="image:ImageView")
+@shown(ImageAttention)
 def image_page(over: ImageAttention) -> Page:
-    """What no blocks could show: each medium lays the maps over the image, or beside each other, in its own way."""
-    return Page(image_title(over), (), over.source.footnote)
+    """Every head on one scale: how many times as much as by chance a patch gets, clear where it is no more."""
+    scale = _scale(over)
+    blocks: list[Block] = []
+    for grid in dict.fromkeys(m.grid for m in over.maps):
+        maps = [m for m in over.maps if m.grid == grid]
+        laid, plain = (_panels(over, maps, scale, image) for image in (over.image, None))
+        if len(over.maps) == len(laid.panels) == 1:
+            blocks.append(Grid(((laid, plain),)))
+        else:
+            blocks += [laid, plain] if laid.across == len(laid.panels) <= _MOST_PLAIN else [laid]
+    return Page(_title(over), (*blocks, _strongest(over)), over.source.footnote, _remark(over))
 
 
-def image_title(over: ImageAttention) -> str:
+def _scale(over: ImageAttention) -> Scale:
+    """From what a patch gets by chance to the largest number; where all get the same, it is no maximum."""
+    largest = max(float(over.numbers(m).max()) for m in over.maps)
+    if not over.is_of_uniform:
+        return Scale(FILM, 0.0, largest or 1.0, name=over.quantity.drawn_name)
+    return Scale(FILM, 1.0, max(largest, 2.0), name="× uniform")
+
+
+def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale, image: NDArray[np.uint8] | None) -> Panels:
+    """The heads of maps of one grid, over the image or, on paper, without it."""
+    panels = []
+    for m in maps:
+        of_query = () if m.patch is None else (_around(*m.patch),)
+        for name, values in zip(head_names(over, m), over.numbers(m), strict=True):
+            panels.append(Panel(name, values, scale, outlined=of_query, image=image))
+    height, width = maps[0].grid
+    rows = Axis(Tokens(tuple(map(str, range(height))), grid=(height, 1)))
+    columns = Axis(Tokens(tuple(map(str, range(width))), grid=(1, width)))
+    across = len(maps[0].heads) if len(maps) > 1 and len(maps[0].heads) > 1 else len(panels)
+    where: Where = "drawn" if image is None else "everywhere"
+    return Panels("", tuple(panels), rows, columns, across, first=panels[0].title, is_main=False, where=where)
+
+
+def _around(row: int, column: int) -> Outline:
+    return Outline(range(row, row + 1), range(column, column + 1))
+
+
+def _title(over: ImageAttention) -> Title:
     """ "attention of token 0 to photo.png, layer 3, blocks.3.attn"; what all pictures have in common is said here."""
     what = over.quantity.title_prefix + "attention"
     query = quoted(over.query, _NAME)
     if any(m.patch for m in over.maps):
         query = f"patch {query}"
     who = f"{what} of {query}" if over.query else f"mean {what} of all queries"
-    image = quoted(over.image_name, _TITLE_NAME) if over.image_name else "the image"
-    first, common = over.maps[0], ""
-    if len(over.maps) == 1:
-        common = map_title(first)
-    elif is_of_one_layer(over):
-        common = map_title(replace(first, pass_number=None, sentence=None))
-    return ", ".join(filter(None, [f"{who} to {image}", common]))
+    head = f"{who} to {quoted(over.image_name, _NAME) if over.image_name else 'the image'}"
+    layers = sorted({m.layer for m in over.maps})
+    layer = f", layer {layers[0]}" if len(layers) == 1 else f", layers {layers[0]} to {layers[-1]}"
+    module = common_name([m.module for m in over.maps])
+    short = f"{query or 'all queries'} → {quoted(over.image_name, _SHORT) if over.image_name else 'image'}{layer}"
+    return Title(head + layer + f", {quoted(module or '', _NAME)}" * bool(module), (), short)
 
 
-def map_title(m: ImageMap) -> str:
-    """ "layer 3, blocks.3.attn", or "layer 3, pass 100, example 2, blocks.3.attn"."""
-    module = quoted(m.module, _TITLE_NAME) if m.module else ""
-    return ", ".join(filter(None, [f"layer {m.layer}", input_text(m), module]))
+def head_names(over: ImageAttention, m: ImageMap) -> list[str]:
+    """ "L3 H5" of each head, or "pass 100 L3 H5" where there are several inputs; a rollout has no heads: "L3"."""
+    inputs = _input_text(m) if len(set(map(_input_text, over.maps))) > 1 else ""
+    heads = [""] if over.quantity.of_all_heads else [f"H{head}" for head in m.heads]
+    return [" ".join(filter(None, [inputs, f"L{m.layer}", head])) for head in heads]
 
 
-def input_text(m: ImageMap) -> str:
+def _input_text(m: ImageMap) -> str:
     """ "pass 100, example 2": which of several inputs it is of; nothing where there is one."""
     of_pass = "" if m.pass_number is None else f"pass {m.pass_number:,}"
     of_batch = "" if m.sentence is None else f"{one_text(is_recorded=m.is_recorded)} {m.sentence}"
     return ", ".join(filter(None, [of_pass, of_batch]))
 
 
-def is_of_one_layer(over: ImageAttention) -> bool:
-    """Whether the maps differ in their input alone."""
-    return len({(m.layer, m.module) for m in over.maps}) == 1
-
-
-def picture_rows(over: ImageAttention) -> list[tuple[ImageMap, ...]]:
-    """The maps whose pictures stand side by side.
-
-    Each alone, or if all have one head, the layers of one input; of one layer, all inputs.
-    """
-    if any(len(m.heads) > 1 for m in over.maps):
-        return [(m,) for m in over.maps]
-    if is_of_one_layer(over):
-        return [over.maps]
-    rows: dict[str, list[ImageMap]] = {}
+def _strongest(over: ImageAttention) -> Table:
+    """Of each head the patches that get most, by row and column, and what goes to tokens that are no patches."""
+    unit = ", × uniform" if over.is_of_uniform else ""
+    special = special_text(over)
+    columns = [Column("", align="left", is_key=True), Column(f"strongest patches{unit}", align="left")]
+    rows = []
     for m in over.maps:
-        rows.setdefault(input_text(m), []).append(m)
-    return list(map(tuple, rows.values()))
-
-
-def row_heading(row: Sequence[ImageMap]) -> list[str]:
-    """What stands beside such a row, if there are several: "layer 3", "pass 100, example 2"; the module is quoted by
-    who draws it."""
-    layer = [f"layer {row[0].layer}"] if len(row) == 1 else []
-    return [*layer, *filter(None, [input_text(row[0])])]
-
-
-def row_titles(over: ImageAttention, row: Sequence[ImageMap]) -> list[tuple[str, ...]]:
-    """Of each map of such a row the titles of its pictures: "head 5", or "layer 3, head 5", or "pass 100, head 5"; of a
-    rollout, "layer 3"."""
-    several = len({m.layer for m in row}) > 1
-    which = ["" if len(row) == 1 else f"layer {m.layer}" if several else input_text(m) for m in row]
-    if over.quantity.of_all_heads and len(row) > 1:
-        return [(one,) for one in which]
-    return [
-        tuple(", ".join(filter(None, [one, head])) for head in head_titles(over, m))
-        for one, m in zip(which, row, strict=True)
-    ]
-
-
-def head_titles(over: ImageAttention, m: ImageMap) -> tuple[str, ...]:
-    """ "head 5" of each head; a rollout has none of its own."""
-    return ("all heads",) if over.quantity.of_all_heads else tuple(f"head {head}" for head in m.heads)
+        for i, name in enumerate(head_names(over, m)):
+            numbers = over.numbers(m)[i]
+            order = np.argsort(-numbers, axis=None, kind="stable")[:_STRONGEST]
+            places = [np.unravel_index(place, numbers.shape) for place in order]
+            texts = [f"{row},{column} {numbers[row, column]:.3g}" for row, column in places if numbers[row, column] > 0]
+            share = [f"{m.special[i]:.3g}"] if special else []
+            rows.append((name, " · ".join(texts) or "nothing to any patch", *share))
+    columns += [Column(f"to {special}")] * bool(special)
+    return Table(
+        tuple(columns), tuple(rows), most=_MOST_LISTED, notes="patches by row and column, from 0", where="listed"
+    )
 
 
 def special_text(over: ImageAttention) -> str:
@@ -102,20 +122,24 @@ def special_text(over: ImageAttention) -> str:
     return " and ".join([", ".join(named), *more]) if more else " and ".join(named)
 
 
-def stretched_text(over: ImageAttention) -> str:
-    """That the image has another shape than its patches; nothing where it is nearly the same."""
-    if not over.stretched:
-        return ""
-    height, width = over.image.shape[:2]
+def _remark(over: ImageAttention) -> str:
+    """What is clear, and what is not in the picture."""
     grids = " and ".join(f"{rows} × {columns}" for rows, columns in dict.fromkeys(m.grid for m in over.maps))
-    return f"the image, {width:,} × {height:,}, is stretched to {grids} patches; if the model crops it, crop it first"
-
-
-def left_out_text(over: ImageAttention) -> str:
-    """How many maps are not shown, as they are of something else than patches; nothing where there are none."""
-    return f"{counted(over.left_out, 'map')} of other tokens left out" if over.left_out else ""
-
-
-def strongest_text(m: ImageMap, head: int, most: int) -> str:
-    """ "5,7 0.123 · 5,8 0.101": the patches that get most, by row and column; ``head``: its place."""
-    return " · ".join(f"{row},{column} {weight:.3g}" for row, column, weight in m.strongest(head, most) if weight > 0)
+    parts = [f"{grids} patches"]
+    if over.is_of_uniform:
+        n_keys = " or ".join(f"1/{round(1 / share)}" for share in sorted({m.uniform or 1.0 for m in over.maps}))
+        parts.append(f"uniform: {n_keys} of the weight to each key; clear: no more than that")
+    if any(m.patch for m in over.maps):
+        parts.append("outlined: the query")
+    if special := special_text(over):
+        shares = np.concatenate([m.special for m in over.maps])
+        ends = dict.fromkeys(f"{end:.2g}" for end in (shares.min(), shares.max()))
+        parts.append(f"{' to '.join(ends)} {'of the weight ' * (over.quantity.name == WEIGHT)}goes to {special}")
+    if over.stretched:
+        height, width = over.image.shape[:2]
+        parts.append(
+            f"the image, {width:,} × {height:,}, is stretched to its patches; if the model crops it, crop it first"
+        )
+    if over.left_out:
+        parts.append(f"{counted(over.left_out, 'map')} of other tokens left out")
+    return "; ".join(filter(None, [*parts, over.quantity.remark, over.source.remark]))

@@ -102,10 +102,11 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     Two texts are told apart: "source-target attention; queries: le chat, keys: the cat".
     """
     names = [f"{name}: " if name else "" for name, _ in title.texts]
-    head = title.head + ("; " if any(names) else ": ")
+    end = "; " if any(names) else ": " if names else ""
+    head = title.head + end
     if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:
         names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
-        head = title.short + head[-2:]
+        head = title.short + end
     from mhaviz.pages.words import unnamed_text  # with which numpy comes, and help reads this file
 
     unnamed = [unnamed_text(tokens) for _, tokens in title.texts]

@@ -15,6 +15,7 @@ WEIGHT = "weight"  # the name of a scale whose end a user may choose
 CROSS = "×"  # the mark of what is dropped
 INK = "ink"  # paper is 0: mhaviz.views.ink
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
+FILM = "film"  # from clear to one strong colour, for what lies over an image: mhaviz.views.colours
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
 _MANY = 1_000  # numbers; of more, a few that are far from all others do not make these pale
@@ -77,8 +78,9 @@ class Scale:
         return (" to " if self.low < 0 else "–").join(self.ends)
 
     def coloured(self, colormap: str) -> "Scale":
-        """The same numbers in these colours; ink, which has no middle, is for numbers of one sign."""
-        return self if colormap == INK and self.has_two_signs else replace(self, colormap=colormap)
+        """The same numbers in these colours; ink, which has no middle, is for numbers of one sign on paper."""
+        keeps = colormap == INK and (self.has_two_signs or self.colormap == FILM)
+        return self if keeps else replace(self, colormap=colormap)
 
     def shares(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """How far along the scale each value is: 0 for the first colour, 1 for the last; NaN stays NaN."""
@@ -113,7 +115,8 @@ class Outline(NamedTuple):
 class Panel:
     """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
 
-    ``marks``: (rows, columns), what stands in place of a number, "×" or a word; "" where the number stays.
+    ``marks``: (rows, columns), what stands in place of a number, "×" or a word; "" where the number stays. ``image``:
+    uint8, (height, width, 3), over which the cells lie, stretched to them.
     """
 
     title: str
@@ -122,6 +125,7 @@ class Panel:
     hidden: NDArray[np.bool_] | None = None
     marks: NDArray[np.str_] | None = None
     outlined: tuple[Outline, ...] = ()
+    image: NDArray[np.uint8] | None = None
 
     def mark(self, row: int, column: int) -> str:
         """What stands in place of the number in a cell, if something does."""
@@ -139,15 +143,11 @@ class Panel:
             return ""
         return self.scale.text(float(self.values[row, column]))
 
-    def coloured(self, colormap: str) -> "Panel":
-        """The same in these colours."""
-        return replace(self, scale=self.scale.coloured(colormap))
-
     def pooled(self, rows: int, columns: int) -> "Panel":
         """In at most so many cells, of which each shows its strongest number."""
         if rows >= self.values.shape[0] and columns >= self.values.shape[1]:
             return self
-        return Panel(self.title, pool_strongest(self.values, rows, columns), self.scale)
+        return Panel(self.title, pool_strongest(self.values, rows, columns), self.scale, image=self.image)
 
     @property
     def text_length(self) -> int:

@@ -25,13 +25,11 @@ class Entry:
     Attributes:
         page: makes its page.
         formats: in which it can be saved, by the suffixes of files.
-        figure, view: what of ``mhaviz.views.figure`` and ``mhaviz.views.terminal`` draws it; "": the page is drawn.
     """
 
     page: "Callable[..., Page]"
     formats: tuple[str, ...]
     figure: str = ""
-    view: str = ""
 
 
 _ENTRIES: dict[type, Entry] = {}
@@ -39,12 +37,12 @@ _MakePage = TypeVar("_MakePage", bound="Callable[..., Page]")
 
 
 def shown(
-    result: type, formats: tuple[str, ...] = RESULT_SUFFIXES, figure: str = "", view: str = ""
+    result: type, formats: tuple[str, ...] = RESULT_SUFFIXES, figure: str = ""
 ) -> Callable[[_MakePage], _MakePage]:
     """Enter the function below as the page of a result; see ``Entry``."""
 
     def enter(make: _MakePage) -> _MakePage:
-        _ENTRIES[result] = Entry(make, formats, figure, view)
+        _ENTRIES[result] = Entry(make, formats, figure)
         return make
 
     return enter

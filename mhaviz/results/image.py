@@ -40,6 +40,8 @@ class ImageMap(ShortRepr):
         special_texts: these tokens.
         layer, heads, sentence, module, pass_number: as of the map.
         patch: row and column of the patch that the query is; None: it is none.
+        uniform: what each key would get if all that the query sees got the same; None: the numbers are no shares of 1,
+            or of several queries that see unequally many keys.
     """
 
     weights: NDArray[np.float32]
@@ -51,6 +53,7 @@ class ImageMap(ShortRepr):
     module: str = ""
     pass_number: int | None = None
     patch: tuple[int, int] | None = None
+    uniform: float | None = None
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -59,23 +62,9 @@ class ImageMap(ShortRepr):
         return rows, columns
 
     @property
-    def flat(self) -> AttentionMap:
-        """The same as a map of one query."""
-        n_heads, rows, columns = self.weights.shape
-        keys, queries = Axis.of([""] * (rows * columns)), Axis.of([""])
-        of = {"sentence": self.sentence, "module": self.module, "pass_number": self.pass_number}
-        return AttentionMap(self.weights.reshape(n_heads, 1, -1), queries, keys, **of)  # type: ignore[arg-type]
-
-    @property
     def is_recorded(self) -> bool:
         """See ``AttentionMap``."""
-        return self.flat.is_recorded
-
-    def strongest(self, head: int, most: int) -> list[tuple[int, int, float]]:
-        """Row, column and weight of the patches that get most, the strongest first; ``head``: its place."""
-        weights = self.weights[head].reshape(-1)
-        order = np.argsort(-weights, kind="stable")[:most]
-        return [(*divmod(int(i), self.grid[1]), float(weights[i])) for i in order]
+        return bool(self.module) or self.pass_number is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +90,15 @@ class ImageAttention(Result):
     left_out: int = 0
 
     @property
+    def is_of_uniform(self) -> bool:
+        """Whether it is known of all maps what would be uniform."""
+        return all(m.uniform is not None for m in self.maps)
+
+    def numbers(self, m: ImageMap) -> NDArray[np.float32]:
+        """How many times as much as uniform the patches of a map get; its weights where this is not known of all."""
+        return m.weights / np.float32(m.uniform) if self.is_of_uniform and m.uniform else m.weights
+
+    @property
     def stretched(self) -> bool:
         """Whether the image is wider or higher, by more than a tenth, than the grids of patches that cover it."""
         height, width = self.image.shape[:2]
@@ -116,6 +114,7 @@ class ImageAttention(Result):
                 "heads": m.heads,
                 "grid": m.grid,
                 "query_patch": m.patch,
+                "uniform": m.uniform,
                 "special": {"tokens": m.special_texts, "weights": m.special},
                 "weights": m.weights,
             }
@@ -291,6 +290,8 @@ def _over(m: AttentionMap, keys: Tokens, positions: list[int], patch: tuple[int,
     special = rows[:, list(keys.special)].sum(axis=1)
     texts = tuple(keys.texts[i] for i in keys.special)
     weights = rows[:, list(keys.patches)].reshape(-1, *(keys.grid or (0, 0)))
+    seen = {len(keys)} if m.hidden is None else set(np.sum(~m.hidden[positions], axis=1).tolist())
+    uniform = 1 / seen.pop() if m.quantity.is_distribution and len(seen) == 1 and 0 not in seen else None
     return ImageMap(
         weights.astype(np.float32),
         special.astype(np.float32),
@@ -301,4 +302,5 @@ def _over(m: AttentionMap, keys: Tokens, positions: list[int], patch: tuple[int,
         m.module,
         m.pass_number,
         patch,
+        uniform,
     )

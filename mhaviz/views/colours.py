@@ -6,19 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.panels import INK, Scale
+from mhaviz.pages.panels import FILM, INK, Panel, Scale
 from mhaviz.views.ink import ink
+
+_FILM = (196, 54, 8)  # the strongest colour of what lies over an image, whose greys have no hue
+_PALEST = 0.72  # of white, the grey of the darkest places of an image
 
 
 @cache
 def palette(name: str) -> NDArray[np.uint8]:
-    """The 256 colours of a colormap, (256, 3): of "ink", or of one of matplotlib's.
+    """The 256 colours of a colormap, (256, 3): of "ink", of "film", or of one of matplotlib's.
 
     Raises:
         ArgumentError: there is no such colormap; the message names some that are near.
     """
     if name == INK:
         return ink()
+    if name == FILM:
+        return np.round(np.linspace((255, 255, 255), _FILM, 256)).astype(np.uint8)
     import matplotlib
     from matplotlib.colors import Colormap
 
@@ -50,6 +55,21 @@ def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
     chosen: NDArray[np.uint8] = palette(scale.colormap)[places(values, scale)]
     chosen[np.isnan(values)] = 255
     return chosen
+
+
+def over_image(panel: Panel, height: int, width: int) -> NDArray[np.uint8]:
+    """The cells of a panel as a film over its image, which is grey and pale, in so many pixels: (height, width, 3).
+
+    On white a cell has the colour of its scale; nothing is smoothed. ``height``, ``width``: multiples of the cells.
+    """
+    from PIL import Image
+
+    assert panel.image is not None
+    resized = Image.fromarray(panel.image).convert("L").resize((width, height), Image.Resampling.LANCZOS)
+    light = _PALEST + (1 - _PALEST) * np.asarray(resized) / 255
+    cells, (rows, columns) = colours(panel.values, panel.scale), panel.values.shape
+    film = cells.repeat(height // rows, axis=0).repeat(width // columns, axis=1)
+    return np.round(film * light[..., None]).astype(np.uint8)
 
 
 def needs_dark_text(background: NDArray[np.uint8]) -> NDArray[np.bool_]:

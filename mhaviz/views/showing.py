@@ -51,11 +51,7 @@ def view_of(result: object, style: Style | None = None, **details: Any) -> "Rend
     """The result as something that rich prints; ``details``: as in ``figure_of``."""
     from mhaviz.views.terminal.page import PageView
 
-    style, own = style or Style(), entry_of(result).view
-    if not own:
-        return PageView(page_of(result, **details), style)
-    view: Callable[..., RenderableType] = resolve_name(f"mhaviz.views.terminal.{own}")
-    return view(result, style)
+    return PageView(page_of(result, **details), style or Style())
 
 
 def plot(result: object, **style: Any) -> "Figure":

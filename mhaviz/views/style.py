@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -35,8 +35,8 @@ class Style:
         cmap: the colours of weights: "ink", from paper to dark, or a colormap of matplotlib.
         dpi: pixels an inch.
         columns: heads side by side; None: as it fits.
-        vmax: the number from which on the colour is darkest, of weights at most 1; None: chosen so that most of the
-            attention lies below it.
+        vmax: the number from which on the colour is darkest, of weights at most 1, over an image in times of uniform;
+            None: chosen so that most of the attention lies below it.
         numbers: whether they stand in the cells; None: where there are few.
         log: whether equal factors are equal steps of colour.
         width: of the picture in inches, into which heads are fitted; None: as it comes.
@@ -140,13 +140,6 @@ class Style:
             largest = min(middle * math.sqrt(_LEAST_RANGE), most) if self.vmax is None else largest
             low = largest / _LEAST_RANGE
         return Scale(self.cmap, low, largest, log=True)
-
-    def image_scale(self, maps: Iterable[AttentionMap]) -> Scale:
-        """The one scale of all these maps over an image: one that gives all patches the same is half as dark as it can
-        be, and no maximum."""
-        maps = tuple(maps)
-        scale, least = self.weight_scale(maps), 2 * max(float(m.weights.mean(axis=(1, 2)).max()) for m in maps)
-        return scale if self.log or self.vmax is not None or scale.high >= least else replace(scale, high=least)
 
     def _checked(self, maps: Iterable[AttentionMap]) -> tuple[AttentionMap, ...]:
         several = tuple(maps)

@@ -33,7 +33,7 @@ def test_maps_over_a_photo(mhaviz, folder, name):
     result = mhaviz("show", name, "--image", "photo.png", *grid, "--head", "0,2", "--dpi", "40", *outputs)
     assert result.status == 0, result.err
     assert "attention of token 0 to photo.png" in result.out
-    assert "head 2: " in result.out
+    assert "L0 H2" in result.out
     found = json.loads((folder / "over.json").read_text())
     assert (found["image"]["name"], found["maps"][0]["grid"], found["maps"][0]["heads"]) == (
         "photo.png",

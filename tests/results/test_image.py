@@ -10,7 +10,7 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.quantity import QUANTITIES
+from mhaviz.results.quantity import NORM, QUANTITIES
 from mhaviz.results.source import Source
 
 PHOTO = np.full((20, 30, 3), 128, np.uint8)
@@ -177,11 +177,15 @@ def test_stretched_is_more_than_a_tenth(attention):
         assert attention.over_image(np.zeros((20, width, 3), np.uint8)).stretched == stretched
 
 
-def test_the_strongest_patches(attention):
-    (first, *rest) = attention.over_image(PHOTO).maps[0].strongest(1, 3)
-    weights = attention.maps[0].weights[1, 0, 1:].reshape(2, 3)
-    assert weights[first[:2]] == weights.max() == first[2]
-    assert [weight for *_, weight in (first, *rest)] == sorted(weights.ravel().tolist(), reverse=True)[:3]
+def test_uniform_is_a_share_of_the_keys_that_the_query_sees(attention):
+    assert attention.over_image(PHOTO).maps[0].uniform == 1 / 7
+    m = attention.maps[0]
+    norms = replace(m, quantity=NORM)
+    assert Attention(Source(""), (norms,)).over_image(PHOTO).maps[0].uniform is None
+    causal = replace(m, kind="masked")
+    assert Attention(Source(""), (causal,)).over_image(PHOTO, 3).maps[0].uniform == 1 / 4
+    window = replace(m, reach=1)
+    assert Attention(Source(""), (window,)).over_image(PHOTO, "0,1").maps[0].uniform == 1 / 3
 
 
 def test_an_image_that_cannot_be_read(attention, tmp_path):

@@ -14,15 +14,14 @@ from PIL import Image
 
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.tokens import Tokens, patch_tokens
-from mhaviz.pages.image import stretched_text
-from mhaviz.pages.panels import Scale
+from mhaviz.pages.panels import FILM, Panel, Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, entry_of
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import NORM
 from mhaviz.results.source import Source
-from mhaviz.views.colours import colours
+from mhaviz.views.colours import colours, over_image
 from mhaviz.views.data import document, write_json
-from mhaviz.views.figure.image import DARKER, painted
 from mhaviz.views.lab import to_lab
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
@@ -62,50 +61,61 @@ def patches_of(image, sheet, grid):
     return seen.reshape(rows, side, columns, side, 3).swapaxes(1, 2)
 
 
-def test_every_head_has_its_picture_and_the_image_its_own():
+def test_heads_of_a_row_stand_over_the_image_and_without_it():
+    for record in (over(heads=3), over(layers=3, heads=1)):
+        laid, plain = np.split(np.array([tile.get_extent() for tile in images(figure_of(record), "L")]), 2)
+        np.testing.assert_allclose(laid[:, 0], plain[:, 0], atol=1e-6)
+        assert (laid[:, 2] < plain[:, 3]).all()
+
+
+def test_every_head_has_its_picture():
     record = over(layers=2, heads=3)
     sheet = figure_of(record)
-    assert len(images(sheet, "image")) == 1
-    assert len(images(sheet, "layer ")) == 6
-    assert len(images(sheet, "scale of weight")) == 1
+    assert len(images(sheet, "L")) == 6
+    assert len(images(sheet, "scale of × uniform")) == 1
     shown = texts(sheet)
-    for text in ("attention of token 0 to the image", "layer 0", "layer 1", "made by hand", "2 × 3 patches"):
-        assert text in shown
-    assert shown.count("head 2") == 2
+    assert {"attention of token 0 to the image, layers 0 to 1", "made by hand"} <= set(shown)
+    assert all(shown.count(f"L{layer} H{head}") == 1 for layer in range(2) for head in range(3))
+    assert any("2 × 3 patches; uniform: 1/7 of the weight to each key" in text for text in shown)
     inside(sheet)
 
 
-def test_a_patch_has_the_colour_of_its_weight_wherever_the_image_is_the_same():
+def test_a_patch_has_the_colour_of_its_multiple_of_uniform_wherever_the_image_is_the_same():
     weights = np.zeros((1, 1, 5, 5), np.float32)
     weights[0, 0, 0] = 0.1, 0.0, 0.2, 0.3, 0.4
     record = over(2, 2, heads=1, weights=weights, photo=GREY)
-    sheet = figure_of(record, Style(vmax=0.4))
-    (tile,) = images(sheet, "layer 0, head 0")
-    seen = patches_of(tile, sheet, (2, 2))
-    for row, column in np.ndindex(2, 2):
-        inner = seen[row, column, 3:-3, 3:-3]
-        assert (inner == inner[0, 0]).all()  # nothing is smoothed
-    wanted = colours(record.maps[0].weights[0], Scale(high=0.4)) * (1 - DARKER * (1 - 128 / 255))
-    np.testing.assert_allclose(seen[:, :, 20, 20], wanted, atol=0.51)
+    times = np.array([[0, 1], [1.5, 2]], np.float32)  # 0.2 is uniform: there are five keys
+    np.testing.assert_allclose(record.numbers(record.maps[0]), [times])
+    sheet = figure_of(record)
+    laid, plain = images(sheet, "L0 H0")
+    scale = Scale(FILM, 1.0, 2.0)
+    light = 0.72 + 0.28 * 128 / 255
+    for picture, wanted in ((laid, colours(times, scale) * light), (plain, colours(times, scale))):
+        seen = patches_of(picture, sheet, (2, 2))
+        for row, column in np.ndindex(2, 2):
+            inner = seen[row, column, 3:-3, 3:-3]
+            assert (inner == inner[0, 0]).all()  # nothing is smoothed
+        np.testing.assert_allclose(seen[:, :, 20, 20], wanted, atol=0.51)
+    assert (colours(times, scale)[0] == 255).all()  # no more than uniform: clear
 
 
-@pytest.mark.parametrize("colormap", ["ink", "bone", "viridis"])
-def test_a_dark_image_makes_the_colours_of_the_scale_a_quarter_darker_at_most(colormap):
+@pytest.mark.parametrize("colormap", [FILM, "bone", "viridis"])
+def test_the_image_is_grey_and_pale_under_the_colours_of_the_scale(colormap):
     weights = np.linspace(0, 1, 9, dtype=np.float32).reshape(3, 3)
     plain = colours(weights, Scale(colormap)).repeat(2, axis=0).repeat(2, axis=1)
-    white, black = (painted(weights, np.full((6, 6), light), Scale(colormap)) for light in (1.0, 0.0))
-    np.testing.assert_array_equal(white, plain)
-    np.testing.assert_allclose(black, (1 - DARKER) * plain, atol=0.51)
+    for light in (0, 100, 255):
+        image = np.full((6, 6, 3), light, np.uint8)
+        seen = over_image(Panel("", weights, Scale(colormap), image=image), 6, 6)
+        np.testing.assert_allclose(seen, plain * (0.72 + 0.28 * light / 255), atol=0.51)
 
 
 def test_one_scale_for_all_layers_and_heads():
     weights = np.zeros((2, 2, 5, 5), np.float32)
     weights[0, 0, 0, 2], weights[1, 1, 0, 3] = 0.3, 0.5
     sheet = figure_of(over(2, 2, weights=weights, photo=GREY))
-    assert {"0.5", "0"} <= set(texts(sheet))
+    assert {"2.5", "≤ 1"} <= set(texts(sheet))
     faint, dark = (
-        to_lab(patches_of(images(sheet, label)[0], sheet, (2, 2)))[..., 0].min()
-        for label in ("layer 0, head 0", "layer 1, head 1")
+        to_lab(patches_of(images(sheet, label)[0], sheet, (2, 2)))[..., 0].min() for label in ("L0 H0", "L1 H1")
     )
     assert faint > dark + 15
 
@@ -114,9 +124,17 @@ def test_what_goes_to_special_tokens_is_said():
     weights = np.zeros((1, 2, 5, 5), np.float32)
     weights[0, :, 0, 0] = 0.25, 1.0
     sheet = figure_of(over(2, 2, weights=weights))
-    assert "0.25 to token 0" in texts(sheet)
-    assert any("0.62 goes to token 0, on average" in text for text in texts(sheet))
+    assert any("0.25 to 1 of the weight goes to token 0" in text for text in texts(sheet))
     assert not any("goes to" in text for text in texts(figure_of(over(n_special=0))))
+
+
+def test_numbers_that_are_no_shares_have_their_own_scale():
+    record = over()
+    norms = replace(record, quantity=NORM, maps=tuple(replace(m, uniform=None) for m in record.maps))
+    sheet = figure_of(norms)
+    assert "norm" in texts(sheet)
+    assert not any("uniform" in text for text in texts(sheet))
+    np.testing.assert_array_equal(norms.numbers(norms.maps[0]), norms.maps[0].weights)
 
 
 def test_the_query_is_outlined():
@@ -124,7 +142,7 @@ def test_the_query_is_outlined():
     sheet, without = figure_of(record), figure_of(replace(record, maps=(replace(record.maps[0], patch=None),)))
     assert "attention of patch 1,2 to the image, layer 0" in texts(sheet)
     assert any("outlined: the query" in text for text in texts(sheet))
-    (tile,) = images(sheet, "layer 0, head 1")
+    tile = images(sheet, "L0 H1")[0]
     changed = (patches_of(tile, sheet, (4, 4)) != patches_of(tile, without, (4, 4))).any(axis=(2, 3, 4))
     around = np.zeros((4, 4), bool)
     around[0:3, 1:4] = True
@@ -134,12 +152,13 @@ def test_the_query_is_outlined():
 
 @pytest.mark.parametrize(("rows", "columns"), [(14, 14), (7, 14), (1, 40), (40, 1), (37, 37), (96, 96)])
 @pytest.mark.parametrize("heads", [1, 5])
-def test_patches_are_squares_of_whole_pixels(rows, columns, heads):
+@pytest.mark.parametrize("width", [None, 3.3])
+def test_patches_are_squares_of_whole_pixels(rows, columns, heads, width):
     n = rows * columns
     record = over(2, 2, heads=heads, n_special=0)
     maps = (replace(record.maps[0], weights=np.full((heads, rows, columns), 1 / n, np.float32)),)
-    sheet = figure_of(replace(record, maps=maps), Style(dpi=60))
-    for tile in images(sheet, "layer"):
+    sheet = figure_of(replace(record, maps=maps), Style(dpi=150 if width else 60, width=width))
+    for tile in images(sheet, "L0"):
         down, across = place_of(tile, sheet)
         side, rest = divmod(down.stop - down.start, rows)
         assert rest == 0
@@ -147,29 +166,31 @@ def test_patches_are_squares_of_whole_pixels(rows, columns, heads):
     inside(sheet)
 
 
-def test_layers_of_other_grids_stand_beside_each_other():
+def test_layers_of_other_grids_stand_below_each_other():
     record = over(2, 2, layers=2)
     coarse = replace(record.maps[1], weights=np.full((2, 7, 7), 0.02, np.float32))
     sheet = figure_of(replace(record, maps=(record.maps[0], coarse)))
-    widths = [np.ptp(tile.get_extent()[:2]) for tile in images(sheet, "layer")]
-    assert max(widths) < 1.2 * min(widths)
+    assert [len(images(sheet, f"L{layer} H0")) for layer in range(2)] == [2, 2]
+    assert any("2 × 2 and 7 × 7 patches" in text for text in texts(sheet))
+    inside(sheet)
 
 
-@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 20), (4, 4), (4, 12), (12, 1), (12, 12), (12, 20)])
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 20), (4, 4), (12, 1), (12, 12)])
 def test_pages_of_all_sizes(layers, heads):
     sheet = figure_of(over(layers=layers, heads=heads, module="encoder.layers.0.attention"), Style(dpi=40))
     inside(sheet)
-    tiles = [place_of(tile, sheet) for tile in images(sheet, "layer ")]
-    assert len(set(map(str, tiles))) == layers * heads
-    width = tiles[0][1].stop - tiles[0][1].start
-    assert width >= 0.8 * 40
-    if layers * heads == 1:
-        assert width >= 3 * 40
+    tiles = [place_of(tile, sheet) for tile in images(sheet, "L")]
+    assert len(set(map(str, tiles))) == layers * heads * (2 if 1 in (layers, heads) else 1)
+    assert min(across.stop - across.start for _, across in tiles) >= 0.5 * 40
+    width, height = sheet.get_size_inches()
+    assert width <= 10.2
+    assert height < 1.3 * width
 
 
-def test_one_head_of_each_layer_is_a_mosaic():
-    sheet = figure_of(over(layers=3, heads=1))
-    assert {"layer 0, head 0", "layer 2, head 0"} <= set(texts(sheet))
+def test_heads_of_several_layers_are_a_row_a_layer():
+    sheet = figure_of(over(layers=5, heads=8))
+    rows = [{tuple(tile.get_extent()[2:]) for tile in images(sheet, f"L{layer} ")} for layer in range(5)]
+    assert [len(row) for row in rows] == [1] * 5
 
 
 def of_a_program(heads, layers=2, passes=2, examples=2):
@@ -188,18 +209,18 @@ def test_pictures_of_a_program_say_of_which_pass_and_example_they_are(show, head
     record = of_a_program(heads)
     sheet = figure_of(record)
     inside(sheet)
-    expected = {f"pass {10 + n}, example {example}" for n in range(2) for example in range(2)}
+    expected = {f"pass {10 + n}, example {example} L1 H0" for n in range(2) for example in range(2)}
     assert expected <= set(texts(sheet))
     shown = plain(show(view_of(record), 80))
-    assert all(f"layer 1, {one}, blocks.1.attn" in shown for one in expected)
-    assert "sentence" not in shown
-    assert not any("…" in text or "sentence" in text for text in texts(sheet))
+    assert "blocks.*.attn" in shown
+    assert all(one in shown for one in expected)
+    assert not any("…" in text or "sentence" in text for text in [*texts(sheet), shown])
 
 
 def test_a_film_of_one_head_names_every_frame_and_is_no_tower():
     sheet = figure_of(of_a_program(1, layers=1, passes=20))
     inside(sheet)
-    assert {"pass 10, example 0, head 0", "pass 29, example 1, head 0"} <= set(texts(sheet))
+    assert {"pass 10, example 0 L0 H0", "pass 29, example 1 L0 H0"} <= set(texts(sheet))
     assert "attention of token 0 to the image, layer 0, blocks.0.attn" in texts(sheet)
     width, height = sheet.get_size_inches()
     assert height < 2 * width
@@ -212,29 +233,33 @@ def test_style_of_papers():
     assert "Mine" in texts(sheet)
     assert "made by hand" not in texts(sheet)
     with pytest.raises(ArgumentError, match=r"width`: expected at least .* inches for what is drawn"):
-        figure_of(over(heads=12), Style(width=2, columns=12))
+        figure_of(over(14, 14, heads=12), Style(width=1.5, columns=12, dpi=20))
     with pytest.raises(ArgumentError, match="numbers is for pictures of maps"):
         record.plot(numbers=True)
     assert figure_of(record, Style(title="")).heading == ""
 
 
+def test_the_end_of_the_scale_is_in_times_uniform():
+    assert {"4", "≤ 1"} <= set(texts(figure_of(over(), Style(vmax=4))))
+    with pytest.raises(ArgumentError, match=r"vmax`: expected more than 1 × uniform, got 0\.5"):
+        figure_of(over(), Style(vmax=0.5))
+
+
 def test_logarithmic():
     sheet = figure_of(over(), Style(log=True))
-    assert "weight, log" in texts(sheet)
+    assert "× uniform, log" in texts(sheet)
 
 
 def test_all_weights_are_zero():
     weights = np.zeros((1, 1, 5, 5), np.float32)
     sheet = figure_of(over(2, 2, weights=weights))
-    assert len(images(sheet, "layer")) == 1
+    assert "2" in texts(sheet)  # what is nowhere more than uniform has no maximum
 
 
 def test_an_image_of_another_shape_is_said_to_be_stretched():
     wide = over(photo=np.zeros((10, 60, 3), np.uint8))
-    assert stretched_text(wide) == (
-        "the image, 60 × 10, is stretched to 2 × 3 patches; if the model crops it, crop it first"
-    )
-    assert any("stretched" in text for text in texts(figure_of(wide)))
+    said = "the image, 60 × 10, is stretched to its patches; if the model crops it, crop it first"
+    assert any(said in text for text in texts(figure_of(wide)))
     assert not any("stretched" in text for text in texts(figure_of(over())))
 
 
@@ -276,17 +301,20 @@ def test_the_terminal_shows_every_head_and_its_strongest_patches(show, width):
     weights[0, 0, 0, [0, 3, 6]] = 0.5, 0.375, 0.125
     shown = plain(show(view_of(over(weights=weights, photo=np.zeros((10, 60, 3), np.uint8))), width))
     words = " ".join(shown.split())
-    assert "attention of token 0" in words
-    assert "head 0: 0,2 0.375 · 1,2 0.125; 0.5 to token 0" in words
-    assert "head 1: nothing to any patch; 0 to token 0" in words
-    assert "is stretched to 2 × 3 patches" in words
+    assert "token 0" in words
+    assert "0,2 2.62 · 1,2 0.875" in words
+    assert "nothing to any patch" in words
+    assert "is stretched to its patches" in words
     assert "made by hand" in words
 
 
-def test_the_terminal_names_the_layers(show):
-    shown = plain(show(view_of(over(layers=2, module="blocks.attn")), 80))
-    assert "layer 0, blocks.attn" in shown
-    assert "layer 1, blocks.attn" in shown
+def test_the_terminal_lays_cells_over_the_image_where_it_has_all_colours(show):
+    record = over(2, 2, heads=1, photo=GREY)
+    weights = record.numbers(record.maps[0])[0]
+    wanted = over_image(Panel("", weights, Scale(FILM, 1.0, max(2.0, weights.max())), image=GREY), 2, 2)
+    shown = show(view_of(record), 80, "truecolor")
+    for rgb in wanted.reshape(-1, 3):
+        assert ";".join(map(str, rgb)) in shown
 
 
 @pytest.mark.parametrize("token", KINDS)
@@ -309,10 +337,3 @@ def test_hostile_texts_are_shown_and_do_nothing(show, token):
 
 def test_a_notebook_shows_it():
     assert b64decode(over()._repr_mimebundle_()["image/png"]).startswith(b"\x89PNG")
-
-
-def test_what_is_the_same_everywhere_is_no_maximum():
-    weights = np.full((1, 1, 17, 17), 1 / 17, np.float32)
-    axis = Axis(patch_tokens(4, 4, 1))
-    m = AttentionMap(weights[0], axis, axis)
-    assert Style().image_scale([m]).high == pytest.approx(2 / 17)

@@ -30,6 +30,7 @@ from mhaviz.views.figure.mosaic import (
     thinned_places,
 )
 from mhaviz.views.figure.number_grid import draw_ranges
+from mhaviz.views.figure.patches import patch_layout
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
@@ -117,7 +118,7 @@ class MosaicPart:
     @property
     def _mosaic_width(self) -> float:
         """In inches, with what stands over the last matrix, beside which there are bars."""
-        has_more = self.bars or (isinstance(self.block, Panels) and self.block.first)
+        has_more = self.bars or (isinstance(self.block, Panels) and self.block.are_numbers)
         return max(self.layout.width + (self.layout.gap - GAP if has_more else 0.0), self.across)
 
     @property
@@ -173,7 +174,7 @@ class MosaicPart:
         draw_mosaic(sheet, x, y + self.title_height, self.layout, self.panels)
         if isinstance(self.block, Heads):
             self._write_numbers(sheet, self.block, x, y + self.title_height)
-        elif self.block.first:
+        elif self.block.are_numbers:
             draw_ranges(sheet, x, y + self.title_height, self.layout, self.panels)
         elif self.block.ids:
             self._write_ids(sheet, self.block, x, y + self.top)
@@ -325,12 +326,21 @@ def scale_width(scale: Scale, least: float = _LEAST_SCALE) -> float:
 
 
 def decide_panels(
-    block: Panels, fonts: Fonts, style: Style, bars: Mapping[Scale, tuple[bool, bool]], in_line: int = 0
+    block: Panels,
+    fonts: Fonts,
+    style: Style,
+    bars: Mapping[Scale, tuple[bool, bool]],
+    in_line: int = 0,
+    of_patches: int = 0,
 ) -> MosaicPart:
     """Lay out small matrices, far enough apart for what stands over each.
 
     ``in_line``: how many are side by side in a grid, where axes of one length are equally long; 0: it is in none.
+    ``of_patches``: blocks of patches that share the page.
     """
+    if block.are_patches:
+        layout = patch_layout(block, max(in_line, 1), max(of_patches, 1), style)
+        return MosaicPart(block, block.title, "", layout, block.panels, bars)
     panels, across = block.panels, block.across
     widest, n_lines = _WIDEST.get(across, _NARROWEST), -(-len(panels) // across)
     space = Space(fonts, style.dpi, across, height=n_lines * _HIGHEST, names=block.names)

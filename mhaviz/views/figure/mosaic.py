@@ -15,7 +15,7 @@ from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import CROSS, Panel, Scale
 from mhaviz.results.axis import Axis, cell_edges
-from mhaviz.views.colours import colours, needs_dark_text
+from mhaviz.views.colours import colours, needs_dark_text, over_image
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import (
     ACCENT,
@@ -365,7 +365,12 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         pooled = panel.pooled(*layout.cells)
         hidden = np.isnan(pooled.values)
         alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
-        image = sheet.cells(left, top, layout.tile_width, layout.tile_height, pooled.values, panel.scale)
+        box = left, top, layout.tile_width, layout.tile_height
+        if panel.image is None:
+            image = sheet.cells(*box, pooled.values, panel.scale)
+        else:
+            pixels = (round(inches * sheet.pixels) for inches in (layout.tile_height, layout.tile_width))
+            image = sheet.image(*box, over_image(pooled, *pixels))
         image.set_label(panel.title)
         if layout.title:
             title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
@@ -444,7 +449,7 @@ def _between(scale: Scale, height: float) -> list[float]:
     """Where along a scale of so many inches the numbers between its ends stand."""
     if not scale.log:
         middle = float(f"{scale.value(0.5):.1g}")  # a round number, where it belongs
-        return [0.5 if scale.low else middle / scale.high]
+        return [0.5 if scale.low < 0 else (middle - scale.low) / (scale.high - scale.low)]
     clear = 0.25 / height  # of the ends' own numbers
     powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
     shares = [float(share) for share in scale.shares(10.0**powers)]

@@ -84,7 +84,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         page = replace(page, footnote=style.footnote, remark="")
         if any(isinstance(block, Panels) for block in leaves(page.blocks)):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
-    page = page.coloured(style.cmap, style.vmax)
+    page = page.coloured(style.cmap, style.vmax, style.log)
     remark = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
     fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
     plan = _plan(page, fonts, style)
@@ -123,7 +123,10 @@ def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
 
 def _texts(page: Page) -> Iterator[str]:
     """The users' texts that may stand in the picture."""
-    if isinstance(page.title, Title):
+    if isinstance(page.title, str):
+        yield page.title
+    else:
+        yield page.title.head
         yield from (token for _, tokens in page.title.texts for token in tokens.texts)
     for block in leaves(page.blocks):
         if isinstance(block, Heads):
@@ -177,7 +180,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     overviews = {b.place: b for b in blocks if isinstance(b, Heads) and is_overview(b, style)}
     stacked = [block for block in blocks if isinstance(block, Heads)]
     length = number_length([m for block in stacked for m in block.maps], style)
-    counts = [len(block.panels) for block in blocks if isinstance(block, Panels) and block.first]
+    counts = [len(block.panels) for block in blocks if isinstance(block, Panels) and block.are_numbers]
+    of_patches = sum(isinstance(block, Panels) and block.are_patches for block in blocks)
     explains = any(isinstance(block, (Curves, Dots, Panels)) for block in leaves(blocks))
 
     def in_line(block: Heads) -> MosaicPart:
@@ -199,10 +203,10 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     def decide(block: Block) -> Part:
         if isinstance(block, Heads):
             return heads[block.place]
-        if isinstance(block, Panels) and block.first:
+        if isinstance(block, Panels) and block.are_numbers:
             return MosaicPart(block, block.title, "", number_layout(block, counts, style), block.panels)
         if isinstance(block, Panels):
-            return decide_panels(block, fonts, style, page.bars(block))
+            return decide_panels(block, fonts, style, page.bars(block), of_patches=of_patches)
         if isinstance(block, Grid):
             alike = [page.bars(one) for one in leaves([block]) if isinstance(one, Panels)]
             return decide_grid(block, _across(block), {scale: bars[scale] for bars in alike for scale in bars})
@@ -221,7 +225,9 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
                 return None
             if isinstance(block, Grid):
                 return decide_grid(block, in_line, {})
-            return decide_panels(block, fonts, style, {}, in_line) if isinstance(block, Panels) else decide(block)
+            if isinstance(block, Panels):
+                return decide_panels(block, fonts, style, {}, in_line, of_patches)
+            return decide(block)
 
         part = line_up([list(map(inside, row)) for row in grid.rows], bars)
         is_broken = part.width > MOST_WIDTH and any(isinstance(block, Grid) for block in grid.blocks)

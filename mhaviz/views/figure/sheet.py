@@ -319,7 +319,8 @@ def title_width(title: Title | str, fonts: Fonts) -> float:
 def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:
     """A title in at most so many cells of a terminal."""
     if isinstance(title, str):
-        return partial(cut, title)
+        return partial(cut, fonts.shown(title))
+    title = replace(title, head=fonts.shown(title.head), short=fonts.shown(title.short))
     return partial(title_text, title, shown=cache(fonts.shown))  # many lengths are tried, and texts may be long
 
 

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 
 from mhaviz.pages.panels import Panel
-from mhaviz.views.colours import needs_dark_text, palette, places
+from mhaviz.views.colours import needs_dark_text, over_image, palette, places
 from mhaviz.views.terminal.ramps import HIDDEN, ramp_characters
 from mhaviz.views.terminal.xterm import FIRST, xterm_colours, xterm_numbers
 
@@ -55,6 +55,10 @@ class Cells:
             self._ground = terminal_colours(panel.scale.colormap, colours)
             self._text = _text_colours(panel.scale.colormap, colours)
             self._places = places(panel.values, panel.scale).tolist()
+            if panel.image is not None and colours == "truecolor":
+                over = over_image(panel, *panel.values.shape).reshape(-1, 3)
+                self._ground = tuple(Color.from_rgb(*rgb) for rgb in over.tolist())
+                self._places = np.arange(panel.values.size).reshape(panel.values.shape).tolist()
             # rich keeps the codes of a style, for one kind of terminal, in the object: equal colours share one.
             self._style = cache(RichStyle.from_color)
 

@@ -167,7 +167,7 @@ def panels_lines(
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
     yield replace(grid, panels=grid.panels[:shown])
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
-    if block.first:
+    if block.are_numbers:
         ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in grid.panels[:shown])
         yield Text(f"each on its own scale: {ranges}", DIM)
     if block.first and len(grid.panels) > shown:

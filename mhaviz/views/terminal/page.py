@@ -41,7 +41,8 @@ class PageView:
     style: Style = field(default_factory=Style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        page, abilities = self.page.coloured(self.style.cmap, self.style.vmax), Abilities.of(console, options)
+        page = self.page.coloured(self.style.cmap, self.style.vmax, self.style.log)
+        abilities = Abilities.of(console, options)
         used, left_out, is_read = 0, 0, False
         if isinstance(page.title, Title):
             yield Line(title_text(page.title, options.max_width), BOLD, no_wrap=True)
@@ -71,7 +72,8 @@ class PageView:
                         yield Line()
             elif isinstance(block, Panels):
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
-                n_blocks = sum(isinstance(other, Panels) and other.first != "" for other in blocks)
+                alike = [one for one in leaves(blocks) if isinstance(one, Panels) and one.first]
+                n_blocks = sum(one.where != "drawn" for one in alike)
                 yield from panels_lines(block, page.bars(block), n_blocks, console, options)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)

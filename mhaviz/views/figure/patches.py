@@ -1,0 +1,51 @@
+"""Patches of an image on a sheet: squares without labels, in tiles as large as a slide or a column has room for."""
+
+import math
+
+from mhaviz.pages.blocks import Panels
+from mhaviz.views.figure.mosaic import BESIDE, GAP, TILE_TITLE, MosaicLayout, Side
+from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, SMALL, text_width
+from mhaviz.views.style import Style
+
+WIDTH = 10.0  # inches of the page
+_HIGH, _COLUMN = 4.8, 1.6  # inches of all tiles of a slide; times the width, of those of a narrow page
+_OF_PLAIN = 1 / 3  # of the height, for tiles without an image below others
+_LEAST, _MOST = 0.55, 4.2  # inches of the longer side of a tile
+_BAR = 0.85  # inches of the scale with its numbers
+
+
+def patch_layout(block: Panels, beside: int, below: int, style: Style) -> MosaicLayout:
+    """As many tiles side by side as makes them largest; many, or those without an image, are rather small than on many
+    lines.
+
+    ``beside``, ``below``: blocks that share the width and the height of the page.
+    """
+    n, grid = len(block.panels), (len(block.rows), len(block.columns))
+    down, across = (length / max(grid) for length in grid)
+    titles = [panel.title for panel in block.panels]
+    width = style.width or WIDTH
+    room = (width - 2 * MARGIN - BESIDE - _BAR) / beside
+    is_plain = below > 1 and block.panels[0].image is None
+    high = 2 * (_OF_PLAIN if is_plain else 1 - _OF_PLAIN) / below if below > 1 else 1.0
+    high *= _HIGH if style.width is None else min(_HIGH, _COLUMN * width)
+    longest = max(text_width(text, SMALL, bold=True) for text in titles) * DRAWN_WIDER
+    least = max(_LEAST, max(grid) / style.dpi, (longest - GAP) / across)
+
+    def by_width(columns: int) -> float:
+        return ((room + GAP) / columns - GAP) / across
+
+    def side(columns: int) -> float:
+        return min(by_width(columns), (high / -(-n // columns) - TILE_TITLE - GAP) / down, _MOST)
+
+    several_lines = block.across < n  # of which each stays whole, or is broken evenly
+    choices = [k for k in range(1, block.across + 1) if not several_lines or block.across % k == 0]
+    choices = [style.columns] if style.columns else choices
+    if fitting := [k for k in choices if side(k) >= least]:
+        columns = max(fitting) if is_plain else max(fitting, key=side)
+        inches = side(columns)
+    else:
+        columns = max((k for k in choices if by_width(k) >= least), default=choices[0])
+        inches = min(by_width(columns), _MOST)
+    cell = max(math.floor(inches * style.dpi / max(grid)), 1) / style.dpi
+    rows, keys = (Side(length, cell, 0.0) for length in grid)
+    return MosaicLayout(min(columns, n), -(-n // columns), rows, keys, label_size=SMALL, turned=False)
