@@ -15,6 +15,7 @@ from mhaviz.pages.blocks import Heads
 from mhaviz.pages.labels import title_text
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
+from mhaviz.results.quantity import NORM
 from mhaviz.results.source import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.overview import most_peaked
@@ -174,6 +175,14 @@ def test_what_the_rest_of_a_head_gets_does_not_count(random_map):
         replace(m, rows=tokens, columns=tokens, weights=w) for m, w in zip(maps, (weights, weights / 2), strict=True)
     ]
     assert most_peaked(maps) == 5
+
+
+def test_the_enlarged_head_of_norms_has_the_longest(random_map):
+    """A head that gives all it has to one key may give next to nothing: norms are lengths, no shares."""
+    m = random_map(2, TOKENS)
+    weights = np.stack([np.array([(0, 0.1, 0)] * 3), np.array([(1, 2, 1)] * 3)]).astype(np.float32)
+    assert most_peaked([replace(m, weights=weights)]) == 0
+    assert most_peaked([replace(m, weights=weights, quantity=NORM)]) == 1
 
 
 def test_heads_without_weights_are_drawn(random_map):

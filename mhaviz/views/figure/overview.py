@@ -51,7 +51,9 @@ _GAP, _BETWEEN, _LABEL = 0.027, 0.25, 0.06  # inches: between two heads, before 
 _BAR, _OVER_NOTE = 0.58, 0.05  # inches, of a scale with its numbers, and below the small maps
 _HEADER, _LABELS = TILE_TITLE, 1.5  # inches: over the small maps, and for labels of the enlarged one
 _OUTLINE = 1.6  # points
-_PEAKED = "outlined, and enlarged: the head that gives most to one key, first and special ones aside"
+_PEAKED = (
+    "outlined, and enlarged: the head whose queries give most to one key, on average, first and special ones aside"
+)
 
 
 def is_overview(block: Heads, style: Style) -> bool:
@@ -207,7 +209,7 @@ def _pooled(lengths: tuple[int, int], cells: Sequence[int], large: MosaicLayout)
 
 
 def most_peaked(maps: Sequence[AttentionMap]) -> int:
-    """The number of the head whose rows, on average, give most to one key.
+    """The number of the head whose rows, on average, give most to one key: of weights as a share, of others as it is.
 
     The first key and special ones do not count: whatever a head does not need goes there.
     """
@@ -219,6 +221,6 @@ def _peak(m: AttentionMap, weights: NDArray[np.float32]) -> float:
     counts = np.ones(sizes.shape[1], np.bool_)
     tokens = m.columns.tokens
     counts[[0, *(tokens.special if len(tokens) == len(counts) else ())]] = False
-    sums = sizes.sum(axis=1)
+    sums = sizes.sum(axis=1) if m.quantity.rows_are_shares else np.ones(len(sizes))
     most = sizes.max(axis=1, where=counts, initial=0.0)
     return float(np.divide(most, sums, out=np.zeros_like(most), where=sums > 0).mean())
