@@ -264,7 +264,9 @@ class Recording(ContextDecorator):
                 )
             )
         self._names.finish()
-        return Attention(self._source(self._names.remark, remark), _with_heads_joined(maps))
+        return Attention(
+            self._source(self._names.remark, remark, which=self._which_of_several()), _with_heads_joined(maps)
+        )
 
     def _as_rows(self, tokens: Tokens, may_be_batch: bool, may_be_fixed: bool) -> Tokens:
         """The same of what may be examples of a batch, or constants, as well as tokens of a sequence."""
@@ -637,7 +639,7 @@ class Recording(ContextDecorator):
             f"{parameter('layer')}: there is no layer {wanted}; what is recorded has {listed_numbers('layer', there)}"
         )
 
-    def _source(self, *remarks: str) -> Source:
+    def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:
         counted: Counter[int] = Counter()
         for site in self._sites.all:
             if site.number in self._heads and not site.is_part:
@@ -654,6 +656,7 @@ class Recording(ContextDecorator):
         parts = [
             f"recorded: {self._program or 'a program'}",
             f"{count} {what}{'s' * (count != 1)} of {several} head{'s' * (several != '1')}",
+            *which,
             self._device,
         ]
         details = {
@@ -678,6 +681,14 @@ class Recording(ContextDecorator):
             lacking = [f"more of {name}" if name in drawn else name for name in names[:3]]
             remarks = (*remarks, f"not drawn: {', '.join(lacking)}{', …' * (len(names) > 3)}")
         return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
+
+    def _which_of_several(self) -> Iterator[str]:
+        """ "the first of 61 passes", "the first of 16 examples", where others ran that nobody chose among."""
+        most = max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
+        if self._options.passes.is_first and most > 1:
+            yield f"the first of {most:,} passes"
+        if self._left_out and self._options.examples == (0,):
+            yield f"the first of {self._left_out:,} examples"
 
     def _source_of_statistics(self) -> Source:
         """With the passes that were averaged, and what was left out of them."""

@@ -51,9 +51,7 @@ _GAP, _BETWEEN, _LABEL = 0.027, 0.25, 0.06  # inches: between two heads, before 
 _BAR, _OVER_NOTE = 0.58, 0.05  # inches, of a scale with its numbers, and below the small maps
 _HEADER, _LABELS = TILE_TITLE, 1.5  # inches: over the small maps, and for labels of the enlarged one
 _OUTLINE = 1.6  # points
-_PEAKED = (
-    "outlined, and enlarged: the head whose queries give most to one key, on average, first and special ones aside"
-)
+_PEAKED = "outlined, and enlarged: the head that gives most to one key, first and special ones aside"
 
 
 def is_overview(block: Heads, style: Style) -> bool:
