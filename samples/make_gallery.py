@@ -16,6 +16,7 @@ DEPOSIT = "I am going to deposit my money at the bank"
 TRANSLATED = ["the small black cat does not see my red car", "--model", "translation"]
 BOTTLES = ["--file", str(Path(__file__).parent / "bottles.txt"), "--whole", "--head", "6"]
 TEXT = str(Path(__file__).parent / "text.txt")
+VERSES = "\n".join((Path(__file__).parent / "bottles.txt").read_text(encoding="utf-8").split("\n")[:54])
 MINILM = ["--model", "{folder}/minilm"]
 TIRED = "The animal didn't cross the street because it was too tired."
 CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
@@ -67,7 +68,7 @@ PICTURES: dict[str, list[str]] = {
     "copier.png": ["heatmap", "w5 w12 w3 w8 w21 w5 w12 w3 w8 w21", "--model", "{folder}/copier", *CPU],
     "minilm.html": ["heatmap", TIRED, *MINILM, *CPU],
     "heads.png": ["heads", "--file", TEXT, *MINILM, "--sort", "previous", "--top", "5", *CPU],
-    "long.png": ["heatmap", *BOTTLES, *CPU],
+    "long.png": ["heatmap", VERSES, *MINILM, "--layer", "2", "--head", "9", "--size", "256", *CPU],
     "window.png": ["heatmap", *BOTTLES, "--window", "0:40,780:820", *CPU],
     "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],
     "compare-scaling.png": ["compare-scaling", SENTENCE, *CPU],

@@ -206,15 +206,20 @@ def _take(text: str, width: int) -> str:
 
 
 def position_suffixes(tokens: Sequence[str], start: int = 0) -> list[str]:
-    """For each token that is shown more than once, its position, "₃"; else nothing.
+    """For each token that is shown more than once, its position, "₃", or "#3" after a digit; else nothing.
 
     Positions are counted from ``start``, that of the first token in the whole input.
     """
     words = list(map(bare, tokens))
     counts = Counter(words)
     positions = range(start, start + len(tokens))
-    marks = [str(i).translate(_SUBSCRIPTS) for i in positions]
-    return [mark if counts[word] > 1 else "" for word, mark in zip(words, marks, strict=True)]
+    return [_suffix(word, i) if counts[word] > 1 else "" for word, i in zip(words, positions, strict=True)]
+
+
+def _suffix(word: str, position: int) -> str:
+    """A small digit more would look like one of "w12"."""
+    ends_in_digit = unicodedata.category(word[-1:] or " ")[0] == "N"
+    return f"#{position}" if ends_in_digit else str(position).translate(_SUBSCRIPTS)
 
 
 def round_positions(start: int, end: int, most: int) -> list[int]:

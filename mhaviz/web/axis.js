@@ -73,7 +73,9 @@ export class Axis {
   label(index) {
     const text = this.pieces.text(this.piece(index));
     if (this.end(index) - this.first(index) > 1 || !this.#isRepeated(text)) return text;
-    return text + [...String(this.first(index))].map((digit) => SUBSCRIPTS[digit]).join("");
+    const position = String(this.first(index));
+    if (/\p{N}$/u.test(text)) return `${text}#${position}`; // a digit more would look like its own
+    return text + [...position].map((digit) => SUBSCRIPTS[digit]).join("");
   }
 
   /** "street (5)"; of a cell "the street was (4–6)". */

@@ -177,3 +177,15 @@ def test_a_sentence_that_is_cut():
 def test_positions_of_a_part_are_those_of_the_whole():
     tokens = ("the", "cat", "the")
     assert labels.position_suffixes(tokens, start=15_000) == ["₁₅₀₀₀", "", "₁₅₀₀₂"]
+
+
+def test_a_position_is_no_digit_of_its_token():
+    assert labels.token_labels(["w12", "a", "w12", "a", "³", "³", "w1"], 20) == [
+        "w12#0",
+        "a₁",
+        "w12#2",
+        "a₃",
+        "³#4",
+        "³#5",
+        "w1",
+    ]

@@ -34,7 +34,7 @@ from mhaviz.views.figure.heads import (
     number_length,
     written_texts,
 )
-from mhaviz.views.figure.mosaic import MOST_WIDTH
+from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import decide_overview, is_overview
 from mhaviz.views.figure.sheet import (
@@ -102,6 +102,11 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         plan = _plan(page, fonts, style)
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop)
     sheet.notices += plan.notices
+    if plan.height > MOST_HEIGHT:
+        sheet.notices.append(
+            f"the picture is {plan.height * zoom:.0f} inches high, more than anybody sees at once; draw fewer "
+            f"sentences, or choose by {parameter('layer')} and {parameter('head')}; a .html file has all on one page"
+        )
     if style.dpi < asked:
         sheet.notices.append(fewer_pixels_notice(style.dpi / zoom, asked / zoom))
     if plan.title:

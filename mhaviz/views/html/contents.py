@@ -6,7 +6,7 @@
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from mhaviz.pages.head_statistics import (
 )
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.labels import bare, cut, harmless, title_text, visible
-from mhaviz.pages.map_words import layers_text, map_title, passes_text
+from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
@@ -125,7 +125,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     title = "; ".join(averages_title(result, kind) for kind in result.kinds)
     words = _words(head_statistics_page(result), result.source)
     if result.examples is not None:
-        of_maps = _words(attention_page(result.examples), result.source)
+        of_maps = _words(_page_of(result.examples), result.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
     about: dict[str, Any] = {"title": title, "statistics": statistics, **words}
     about["numbers"] = [_numbers_of(m, result, known) for m in examples]
@@ -155,7 +155,7 @@ def _(result: Report, style: Style) -> Contents:
 
 def _of_attention(attention: Attention, style: Style, **more: Any) -> Contents:
     """The page of an attention; ``more``: what the document has beside it."""
-    about = {"title": _title(attention.maps, style), **_words(attention_page(attention), attention.source), **more}
+    about = {"title": _title(attention.maps, style), **_words(_page_of(attention), attention.source), **more}
     return _contents([[("weights", m)] for m in attention.maps], style, about)
 
 
@@ -424,6 +424,11 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
     if last.is_recorded and len(sides) > len({last.rows.tokens, last.columns.tokens}):
         return title.head  # stages of other lengths
     return title_text(title, _TITLE)
+
+
+def _page_of(attention: Attention) -> Page:
+    """Its blocks, and words for heads that are shown one by one, of one query too, whose rows paper has as heads."""
+    return replace(attention_page(attention), remark=partial(reading_text, attention))
 
 
 def _words(page: Page, source: Source) -> dict[str, str]:

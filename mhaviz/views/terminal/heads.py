@@ -20,6 +20,7 @@ from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
 from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar
+from mhaviz.views.terminal.ramps import blank_text
 from mhaviz.views.terminal.tables import table_lines
 
 _QUIET = RichStyle(dim=True, bold=False)
@@ -40,6 +41,7 @@ class HeadsView:
         n_maps: how many are shown; ``heads_left``: how many heads of the last of them are not.
         share_scale: whether all heads have one scale; otherwise it stands below each picture.
         scale: of the heads that have been shown last.
+        blank: what the characters of some row that has been shown leave blank.
     """
 
     def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
@@ -54,7 +56,7 @@ class HeadsView:
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
         self._scales = style.scales(self._maps, [grid.drawn for grid in self._grids]) if self._maps else {}
         self._shown: list[Panel] = []
-        self.scale = Scale()
+        self.scale, self.blank = Scale(), ""
 
     def _choose(self, blocks: Sequence[Heads]) -> None:
         """Take maps while there is room; of the first one as many heads as there is room for."""
@@ -116,10 +118,13 @@ class HeadsView:
             panels = heat.drawn(width, abilities)
             yield from self._title_lines(block)
             yield heat
+            are_bare = heat.decide(width, abilities).cells != "values"
+            blank = blank_text([panel.values for panel in panels], scale) if are_bare else ""
+            self.blank = self.blank or blank
             cell = block.cell_text(grid.drawn.cells)
             if not self.share_scale:
                 beyond = values_beyond(panels, scale, with_below=scale.log or not grid.drawn.is_whole)
-                yield ScaleBar(scale, cell, beyond)
+                yield ScaleBar(scale, cell, beyond, blank)
             else:
                 self._shown += panels
                 if block.says_cell and cell:

@@ -21,12 +21,13 @@ _STEPS = 16
 class ScaleBar:
     """The scale from low to high, in colours or ramp characters, and a remark.
 
-    ``beyond``: whether some values lie below it, and above it.
+    ``beyond``: whether some values lie below it, and above it; ``blank``: what ramp characters leave blank.
     """
 
     scale: Scale
     remark: str = ""
     beyond: tuple[bool, bool] = (False, False)
+    blank: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
@@ -34,13 +35,15 @@ class ScaleBar:
         digits = 2 if self.scale.log else 4
         below, above = (mark if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
         bar = Text(f"{below}{self.scale.low:.{digits}g} ")
+        blank = ""
         if abilities.colours:
             chosen = terminal_colours(self.scale.colormap, abilities.colours)
             for place in places(values, self.scale).tolist():
                 bar.append(" ", RichStyle.from_color(None, chosen[place]))
         else:
             bar.append("".join(ramp_characters(values, self.scale)))
-        bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log)
+            blank = f", {self.blank}" if self.blank else ""
+        bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log + blank)
         if self.remark:
             bar.append("   " + self.remark, DIM)
         yield bar

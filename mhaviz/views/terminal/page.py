@@ -102,6 +102,6 @@ class PageView:
         drawn = Drawn((), (), HIDDEN, self.style.ends if abilities.colour else None, heads.n_maps)
         remark = harmless(self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn))
         if heads.n_maps and heads.share_scale:
-            yield ScaleBar(heads.scale, remark, heads.beyond)
+            yield ScaleBar(heads.scale, remark, heads.beyond, heads.blank)
         elif remark:
             yield Line(remark, DIM)

@@ -1,5 +1,7 @@
 """Characters that stand for numbers where there are no colours: the more of its place one fills, the larger."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,16 @@ HIDDEN = "·"
 """What stands in a hidden cell: a blank would look like 0."""
 
 _EDGE = 1e-5  # a number so near to the next character has it: rounding does not choose, as in a legend's even steps
+
+
+def blank_text(several: Sequence[NDArray[np.float32]], scale: Scale) -> str:
+    """ "blank: below 0.11", where most of a row is, as of one that is nearly even; else nothing."""
+    end = scale.value(1 / len(RAMP))
+    is_blank = any(
+        bool((2 * np.nansum(np.where(values < end, values, 0), axis=1) > np.nansum(values, axis=1)).any())
+        for values in several
+    )
+    return f"blank: below {end:.2g}" if is_blank and not scale.has_two_signs else ""
 
 
 def ramp_characters(values: NDArray[np.float32], scale: Scale) -> NDArray[np.str_]:
