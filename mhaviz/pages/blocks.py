@@ -1,7 +1,7 @@
 """The blocks that a page is made of. Who draws them, on paper or in the terminal, adds no words of its own."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -11,6 +11,7 @@ from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, valu
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells
+from mhaviz.results.trace import TraceStep
 
 NOTHING = "–"
 """What stands where there is no number."""
@@ -225,6 +226,23 @@ class Dots:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """Steps as boxes, with arrows from each to those that read it.
+
+    Attributes:
+        steps: in the order in which they are taken.
+        notes: what is said of each step: its costs.
+        visits: of the steps that a followed element passes, its coordinates there.
+    """
+
+    where: ClassVar[Where] = "drawn"
+
+    steps: tuple[TraceStep, ...]
+    notes: tuple[str, ...]
+    visits: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Heads:
     """The heads of a map side by side, or of one map in several layers, a row of heads a layer, on one scale.
 
@@ -321,7 +339,7 @@ class Grid:
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
-Block = Text | Table | Curves | Dots | Heads | Panels | Grid
+Block = Text | Table | Curves | Dots | Flow | Heads | Panels | Grid
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -29,20 +29,17 @@ class Entry:
 
     page: "Callable[..., Page]"
     formats: tuple[str, ...]
-    figure: str = ""
 
 
 _ENTRIES: dict[type, Entry] = {}
 _MakePage = TypeVar("_MakePage", bound="Callable[..., Page]")
 
 
-def shown(
-    result: type, formats: tuple[str, ...] = RESULT_SUFFIXES, figure: str = ""
-) -> Callable[[_MakePage], _MakePage]:
+def shown(result: type, formats: tuple[str, ...] = RESULT_SUFFIXES) -> Callable[[_MakePage], _MakePage]:
     """Enter the function below as the page of a result; see ``Entry``."""
 
     def enter(make: _MakePage) -> _MakePage:
-        _ENTRIES[result] = Entry(make, formats, figure)
+        _ENTRIES[result] = Entry(make, formats)
         return make
 
     return enter

@@ -1,12 +1,12 @@
 """The shape of every tensor on the way through attention, and what becomes of one element, in words and as tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Block, Column, Grid, Page, Table, Text
+from mhaviz.pages.blocks import Block, Column, Flow, Grid, Page, Table, Text
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import shown
@@ -15,18 +15,21 @@ from mhaviz.results.trace import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
 
 
-@shown(ShapeTrace, figure="flow:flow_figure")
+@shown(ShapeTrace)
 def trace_page(trace: ShapeTrace) -> Page:
     """Every step, its numbers where they are kept, and an element that is followed through the reshapes."""
-    blocks: list[Block] = [steps_table(trace), Text((f"altogether {costs_text(trace.steps)}", ""))]
+    followed, notes = trace.followed, tuple(costs_text([step]) for step in trace.steps)
+    visits = {visit.step: shape_text(visit.coordinates) for visit in followed.visits} if followed else {}
+    table = replace(steps_table(trace), where="listed")
+    blocks: list[Block] = [Flow(trace.steps, notes, visits), table, Text((f"altogether {costs_text(trace.steps)}", ""))]
     if any(step.values is not None for step in trace.steps):
         for numbers in step_numbers(trace):
             blocks += [Text((numbers.heading,), "heading"), Grid((numbers.tables,)), Text(("",))]
         blocks.append(Text(numbers_remark(trace), "quiet"))
-    if trace.followed is not None:
-        first, *rest = following_text(trace.followed, trace)
-        blocks += [Text((first,), "heading"), visits_table(trace.followed), Text(tuple(rest))]
-    return Page("", tuple(blocks), trace.source.footnote)
+    if followed is not None:
+        first, *rest = following_text(followed, trace)
+        blocks += [Text((first,), "heading"), visits_table(followed), Text(tuple(rest))]
+    return Page("shapes on the way through multi-head attention", tuple(blocks), trace.source.footnote)
 
 
 def steps_table(trace: ShapeTrace) -> Table:
@@ -142,7 +145,7 @@ def visits_table(followed: FollowedElement) -> Table:
         Column("number", align="left"),
     )
     rows = [(v.step, v.coordinates, v.offset, "same" if v.same_number else "new") for v in followed.visits]
-    return Table(columns, tuple(rows))
+    return Table(columns, tuple(rows), where="listed")
 
 
 def memory_text(step: TraceStep) -> str:

@@ -3,10 +3,9 @@
 import io
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError
@@ -39,12 +38,8 @@ def figure_of(result: object, style: Style | None = None, **details: Any) -> "Sh
     from mhaviz.views.figure.page import draw_page
     from mhaviz.views.figure.sheet import house_style
 
-    style, own = style or Style(), entry_of(result).figure
     with house_style():
-        if not own:
-            return draw_page(page_of(result, **details), style)
-        draw: Callable[..., Sheet] = resolve_name(f"mhaviz.views.figure.{own}")
-        return draw(result, style)
+        return draw_page(page_of(result, **details), style or Style())
 
 
 def view_of(result: object, style: Style | None = None, **details: Any) -> "RenderableType":

@@ -86,14 +86,6 @@ class Style:
                 f"{parameter('vmax')}: expected a {what} from {_LEAST_VMAX:g} to {most:g}, or auto, got {self.vmax}"
             )
 
-    def titled(self, own: _T) -> _T | str:
-        """The title: the user's, or the picture's own."""
-        return own if self.title is None else self.title
-
-    def small_print(self, footnote: str, remark: str = "") -> tuple[str, str]:
-        """The footnote and the remark beside it: the user's footnote alone, or the picture's own."""
-        return (footnote, remark) if self.footnote is None else (self.footnote, "")
-
     @property
     def ends(self) -> tuple[str, str] | None:
         """What the colours of the lowest and the highest change are called, if anybody could call them so."""

@@ -1,4 +1,4 @@
-"""The shape trace as a figure: a box for every tensor, in the order in which one is made from the other."""
+"""Steps on a sheet: a box for every tensor, in the order in which one is made from the other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import FancyBboxPatch, Polygon
 
-from mhaviz.pages.trace import costs_text, following_text, shape_text
-from mhaviz.results.trace import FollowedElement, ShapeTrace, TraceStep
-from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.sheet import ACCENT, BODY, INK, MARGIN, QUIET, SMALL, Sheet, fit_text, text_width, wrap
-from mhaviz.views.style import Style
+from mhaviz.pages.blocks import Flow
+from mhaviz.pages.trace import shape_text
+from mhaviz.results.trace import TraceStep
+from mhaviz.views.figure.sheet import ACCENT, BODY, QUIET, SMALL, Sheet, fit_text, text_width
 
 WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
 BESIDE, BELOW = 0.3, 0.22  # inches between two of them
+_KEY = 0.32  # inches above all
 FILL = {"computed": "#e8eef7", "copy": "#fdf0d5", "view": "#ffffff"}
 DASHED = (0, (4, 2))
 MEMORY = {
@@ -63,50 +63,40 @@ def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
     return FlowLayout({name: (columns[name], rows[name]) for name in columns})
 
 
-def flow_figure(trace: ShapeTrace, style: Style | None = None) -> Sheet:
-    """Draw the trace; where an element is followed, its coordinates stand in the boxes that it passes."""
-    style = style or Style()
-    title = style.titled("shapes on the way through multi-head attention")
-    footnote, remark = style.small_print(trace.source.footnote, f"altogether {costs_text(trace.steps)}")
-    fonts = Fonts.covering([title, footnote, *(token for tokens in trace.tokens for token in tokens)])
-    layout = decide_flow(trace.steps)
-    width, height = layout.size
-    followed = trace.followed
-    lines = tuple(map(fonts.shown, following_text(followed, trace))) if followed else ()
-    wrapped = [part for line in lines for part in wrap(line, width, BODY, fonts.families)]
-    over = MARGIN + (0.3 if title else 0.0)
-    top = over + 0.32
-    foot = 0.3 + 0.17 * len(wrapped) + (0.15 if wrapped else 0)
-    sheet = Sheet(width + 2 * MARGIN, top + height + foot + MARGIN, style.dpi, fonts)
-    sheet.title(MARGIN + 0.1, title)
-    _draw_key(sheet, MARGIN, over + 0.1)
-    _draw_flow(sheet, MARGIN, top, trace.steps, layout, followed)
-    y = top + height + 0.3
-    for i, line in enumerate(wrapped):
-        sheet.write(MARGIN, y + 0.17 * i, line, BODY, colour=ACCENT if i == 0 else INK, bold=i == 0)
-    sheet.foot(footnote, remark)
-    return sheet
+@dataclass(frozen=True)
+class FlowPart:
+    """The steps of a page; where an element is followed, its coordinates stand in the boxes that it passes."""
 
+    block: Flow
 
-def _draw_flow(
-    sheet: Sheet,
-    x: float,
-    y: float,
-    steps: Sequence[TraceStep],
-    layout: FlowLayout,
-    followed: FollowedElement | None = None,
-) -> None:
-    """Draw the boxes and arrows with their top left corner at (x, y)."""
-    visits = {visit.step: shape_text(visit.coordinates) for visit in followed.visits} if followed else {}
-    corners = {
-        name: (x + column * (WIDTH + BESIDE), y + row * (HEIGHT + BELOW))
-        for name, (column, row) in layout.places.items()
-    }
-    _draw_arrows(sheet, steps, layout, corners, set(visits))
-    for step in steps:
-        left, top = corners[step.name]
-        _draw_box(sheet, left, top, step, passed=step.name in visits)
-        _write_step(sheet, left, top, step, visits.get(step.name))
+    after = 0.2
+
+    @property
+    def _layout(self) -> FlowLayout:
+        return decide_flow(self.block.steps)
+
+    @property
+    def width(self) -> float:
+        """In inches."""
+        return self._layout.size[0]
+
+    def height(self, _: float) -> float:
+        """In inches."""
+        return _KEY + self._layout.size[1]
+
+    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
+        """With its top left corner at (x, y)."""
+        block, layout = self.block, self._layout
+        corners = {
+            name: (x + column * (WIDTH + BESIDE), y + _KEY + row * (HEIGHT + BELOW))
+            for name, (column, row) in layout.places.items()
+        }
+        _draw_key(sheet, x, y + 0.1)
+        _draw_arrows(sheet, block.steps, layout, corners, set(block.visits))
+        for step, note in zip(block.steps, block.notes, strict=True):
+            left, top = corners[step.name]
+            _draw_box(sheet, left, top, step, passed=step.name in block.visits)
+            _write_step(sheet, left, top, step, note, block.visits.get(step.name))
 
 
 def _draw_box(sheet: Sheet, left: float, top: float, step: TraceStep, passed: bool) -> None:
@@ -123,7 +113,7 @@ def _draw_box(sheet: Sheet, left: float, top: float, step: TraceStep, passed: bo
     sheet.page.add_patch(box)
 
 
-def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, visit: str | None) -> None:
+def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, note: str, visit: str | None) -> None:
     """Name and shape; equation and the followed element's coordinates; axes and costs."""
     inset, size = 0.07, BODY
     left, right, room = left + inset, left + WIDTH - inset, WIDTH - 2 * inset
@@ -139,7 +129,7 @@ def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, visit: s
     sheet.write(left, ys[1], equation, min(size * 0.94, size * room / text_width(equation, size)))
     if visit:
         sheet.write(right, ys[1], visit, size * 0.94, colour=ACCENT, align="right")
-    for y, text in zip(ys[2:], (" × ".join(step.axes), costs_text([step])), strict=True):
+    for y, text in zip(ys[2:], (" × ".join(step.axes), note), strict=True):
         sheet.write(left, y, fit_text(text, room, size * 0.82), size * 0.82, colour=QUIET)
 
 

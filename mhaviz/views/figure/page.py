@@ -11,6 +11,7 @@ from mhaviz.pages.blocks import (
     Curves,
     Dots,
     Drawn,
+    Flow,
     Grid,
     Heads,
     Page,
@@ -24,6 +25,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.pages.words import counted
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.dots import DotsPart
+from mhaviz.views.figure.flow import FlowPart
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.grid import GridPart, Part, Place, line_up
 from mhaviz.views.figure.heads import (
@@ -219,6 +221,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             return decide_curves(block)
         if isinstance(block, Dots):
             return DotsPart(block)
+        if isinstance(block, Flow):
+            return FlowPart(block)
         if isinstance(block, Text):
             shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
             return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from rich.cells import cell_len
 
-from mhaviz.errors import ArgumentError, parameter
-from mhaviz.limits import LEAST_DPI
+from mhaviz.errors import parameter
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
@@ -38,7 +37,6 @@ from mhaviz.views.figure.direction import left_to_right
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.outline import outline
-from mhaviz.views.style import Style
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
 """In place of what matplotlib makes for each text and never clips it by: two thirds of the time of making one."""
@@ -338,22 +336,6 @@ def fewer_pixels_notice(dpi: float, asked: float) -> str:
 def most_dpi(width: float, height: float) -> int:
     """The most pixels an inch that a page of so many inches may have."""
     return int(min(MOST_PIXELS / max(width, height), math.sqrt(MOST_AREA / (width * height))))
-
-
-def redraw_coarser(draw: Callable[[Style], Sheet], style: Style) -> Sheet:
-    """What ``draw`` makes at the style's dpi, or at as many as a picture of allowed size has."""
-    sheet = draw(style)
-    while sheet.pixels < style.dpi:  # the cells were laid out for other pixels
-        if sheet.pixels < LEAST_DPI:
-            size = " × ".join(f"{inches * LEAST_DPI:,.0f}" for inches in (sheet.width, sheet.height))
-            raise ArgumentError(
-                f"expected a picture of {PAGE_LIMIT}, got at least {size}; choose fewer sentences or heads, or save "
-                f"them as .json"
-            )
-        notices, style = sheet.notices, replace(style, dpi=int(sheet.pixels))
-        sheet = draw(style)
-        sheet.notices = notices
-    return sheet
 
 
 def foot_height(width: float, footnote: str, remark: str, fonts: Fonts) -> float:

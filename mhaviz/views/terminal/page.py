@@ -11,6 +11,7 @@ from mhaviz.pages.blocks import (
     Curves,
     Dots,
     Drawn,
+    Flow,
     Grid,
     Heads,
     Page,
@@ -54,7 +55,7 @@ class PageView:
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
-            if block.where == "drawn" or isinstance(block, Dots):
+            if block.where == "drawn" or isinstance(block, (Dots, Flow)):
                 continue
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.first):
                 left_out += 1

@@ -7,8 +7,9 @@ from looking import traced
 
 from mhaviz.analyses.following import follow_element
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.views.figure.flow import WIDTH, decide_flow, flow_figure
+from mhaviz.views.figure.flow import WIDTH, decide_flow
 from mhaviz.views.figure.sheet import MOST_PIXELS
+from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 TRACES = {
@@ -40,7 +41,7 @@ def test_boxes_do_not_overlap_and_arrows_point_down(name):
 @pytest.mark.parametrize("name", TRACES)
 def test_every_step_is_drawn_with_shape_axes_and_equation(name):
     trace = TRACES[name]
-    sheet = flow_figure(trace)
+    sheet = figure_of(trace)
     texts = [text.get_text() for text in sheet.page.texts]
     for step in trace.steps:
         assert step.name in texts
@@ -53,7 +54,7 @@ def test_every_step_is_drawn_with_shape_axes_and_equation(name):
 
 @pytest.mark.parametrize("name", TRACES)
 def test_text_stays_in_its_box(name):
-    sheet = flow_figure(TRACES[name])
+    sheet = figure_of(TRACES[name])
     renderer = sheet.canvas.get_renderer()
     named = [text for text in sheet.page.texts if (text.get_label() or "").startswith("step ")]
     for text in sheet.page.texts:
@@ -70,13 +71,13 @@ def test_text_stays_in_its_box(name):
 def test_a_followed_element_is_written_into_its_boxes():
     trace = TRACES["worked example"]
     trace = replace(trace, followed=follow_element(trace, (0, 2, 5)))
-    texts = [t.get_text() for t in flow_figure(trace).page.texts]
+    texts = [t.get_text() for t in figure_of(trace).page.texts]
     assert texts.count("(0, 2, 2, 1)") == 4
     assert texts.count("(0, 2, 5)") == 2
     assert any("would send it" in text for text in texts)
 
 
 def test_too_many_pixels_are_fewer():
-    sheet = flow_figure(TRACES["worked example"], Style(dpi=10_000))
+    sheet = figure_of(TRACES["worked example"], Style(dpi=10_000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     assert "dpi instead of 10000" in sheet.notices[0]

@@ -18,7 +18,6 @@ from mhaviz.results.attention import Attention
 from mhaviz.results.report import Report
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScoreStatistics
 from mhaviz.results.source import Source
-from mhaviz.views.figure.flow import flow_figure
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
@@ -172,7 +171,7 @@ def test_any_token_in_every_figure_and_view(show, tokens):
     trace = replace(trace, followed=follow_element(trace, (0, 0, 5)))
     report = Report(attention, trace, c)
     style = Style(dpi=40)
-    for sheet in (flow_figure(trace, style), figure_of(c, style), figure_of(report, style)):
+    for sheet in (figure_of(trace, style), figure_of(c, style), figure_of(report, style)):
         sheet.save(io.BytesIO(), "png")
     for view in (view_of(trace), view_of(c), view_of(report)):
         shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view, 70, "truecolor"))
