@@ -238,8 +238,6 @@ export class Side {
     const count = this.#labelled.labels.length;
     this.tokens = count;
     this.labels = this.#labelled.labels;
-    this.texts = this.#labelled.texts ?? this.labels;
-    this.ids = this.#labelled.ids;
     this.unnamed = this.#labelled.unnamed;
     this.edges = Int32Array.from(edges ?? { length: count + 1 }, (edge, i) => edge ?? i);
     this.length = this.edges.length - 1;

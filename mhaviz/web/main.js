@@ -333,7 +333,6 @@ class Controls {
       { className: "buttons" },
       button("Copy link", "copy a link to what is shown", () => page.exporter.link()),
       button("Copy PNG", "copy the picture, or save it", () => page.exporter.png()),
-      button("Copy CSV", "copy the weights, or save them", () => page.exporter.csv()),
       button("?", "help: all keys", () => page.help.showModal()),
     );
     this.element = make(

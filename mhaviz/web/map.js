@@ -83,22 +83,6 @@ export class MapView {
     return true;
   }
 
-  /**
-   * The maps as on the screen, without the crosshair.
-   *
-   * @param {number} scale device pixels a CSS pixel
-   * @returns {HTMLCanvasElement}
-   */
-  picture(scale) {
-    const { width, height } = this.#figure;
-    const canvas = document.createElement("canvas");
-    const context = sizedContext(canvas, width, height, scale);
-    context.fillStyle = this.#app.colours.paper;
-    context.fillRect(0, 0, width, height);
-    this.#figure.paint(context, this.#scene());
-    return canvas;
-  }
-
   /** Shows less (a factor below 1) or more, around a place on the axes: the cursor, or the middle. */
   zoom(factor, around = this.#middle()) {
     const look = ([from, to], at, length) => {

@@ -7,6 +7,7 @@ import { headName, partShown, titled } from "./pieces.js";
 const LEAST_THUMB = 18; // CSS pixels
 const MOST_THUMB = 200;
 const GROUP_GAP = 32;
+const BESIDE_DELAY = 150; // ms
 const LEAST_BESIDE = 36; // of thumbs of groups side by side
 const LEAST_LISTED = 72; // of thumbs with a line below
 const MOST_LISTED = 160;
@@ -63,39 +64,6 @@ export class OverviewView {
     this.#setTools();
     this.#choose();
     this.#paintSoon();
-  }
-
-  /**
-   * The heads as on the screen.
-   *
-   * @param {number} scale device pixels a CSS pixel
-   * @returns {HTMLCanvasElement}
-   */
-  picture(scale) {
-    const { colours } = this.#app;
-    const origin = this.list.getBoundingClientRect();
-    const canvas = document.createElement("canvas");
-    const context = sizedContext(canvas, origin.width, origin.height, scale);
-    context.fillStyle = colours.paper;
-    context.fillRect(0, 0, origin.width, origin.height);
-    for (const element of this.list.querySelectorAll(".side, h3, .caption")) {
-      const { left, top, width, height } = element.getBoundingClientRect();
-      context.font = `${element.matches("h3") ? "600 13px" : "12px"} ${FONT}`;
-      context.fillStyle = element.matches("h3") ? colours.ink : colours.quiet;
-      context.textBaseline = "middle";
-      context.textAlign = element.matches("h3") ? "left" : "center";
-      const x = left - origin.left + (element.matches("h3") ? 0 : width / 2);
-      context.fillText(element.textContent, x, top - origin.top + height / 2);
-    }
-    for (const thumb of this.#thumbs.values()) {
-      if (!thumb.button.isConnected) continue;
-      const { left, top, width, height } = thumb.canvas.getBoundingClientRect();
-      context.save();
-      context.translate(left - origin.left, top - origin.top);
-      thumb.draw(context, colours, this.#part(thumb.map), width, height);
-      context.restore();
-    }
-    return canvas;
   }
 
   #part(map) {
@@ -365,8 +333,11 @@ export class OverviewView {
     this.#paintSoon();
   }
 
+  /** Beside another view after that: what was painted for another size is there until then. */
   #paintSoon() {
-    this.#frameRequest ||= requestAnimationFrame(() => {
+    const { view } = this.#app.state.values;
+    const soon = view === "overview" ? requestAnimationFrame : (paint) => setTimeout(paint, BESIDE_DELAY);
+    this.#frameRequest ||= soon(() => {
       this.#frameRequest = 0;
       if (!this.#isShown) return;
       const sizes = [...this.#inSight].map((thumb) => [

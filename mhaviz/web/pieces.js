@@ -87,13 +87,6 @@ export class Pieces {
     return text;
   }
 
-  /** What the tokenizer or the user calls the token, where it is one. */
-  exactText(piece) {
-    return this.edges[piece + 1] - this.edges[piece] === 1
-      ? this.side.texts[this.edges[piece] - this.side.start]
-      : this.text(piece);
-  }
-
   /** "7", or "8–15" of a cell. */
   positions(piece) {
     const [first, end] = [this.edges[piece], this.edges[piece + 1]];
@@ -140,16 +133,14 @@ export function titled(text, map) {
  *
  * @param {{contents, asking, state}} app
  * @param {string} slot who asks: an older question of the same is cancelled
- * @param {string} [part] of a difference
  * @returns {Promise<{map: PageMap, part: string, values: Float32Array, queries: Pieces, keys: Pieces,
- *   placeOf: function(number): number[], isInSight: function(number, number): boolean,
- *   isHidden: function(number, number): boolean}>} `placeOf` gives the piece of the query and of the key that a value
- *   is of; the other two are of such pieces
+ *   placeOf: function(number): number[], isInSight: function(number, number): boolean}>} `placeOf` gives the piece of
+ *   the query and of the key that a value is of, `isInSight` is of such pieces
  */
-export async function regionInSight({ contents, asking, state }, slot, part) {
+export async function regionInSight({ contents, asking, state }, slot) {
   const { map: index, window } = state.values;
   const map = contents.maps[index];
-  part ??= partShown(map, state.values);
+  const part = partShown(map, state.values);
   const { rows, columns: side } = map;
   const [q0, q1, k0, k1] = window ?? [rows.start, rows.end, side.start, side.end];
   const isSingle = map.isPooled && map.exact && (q1 - q0) * (k1 - k0) <= MOST_TOKENS_IN_SIGHT;
@@ -176,7 +167,5 @@ export async function regionInSight({ contents, asking, state }, slot, part) {
       queries.edges[row] < q1 &&
       keys.edges[column + 1] > k0 &&
       keys.edges[column] < k1,
-    isHidden: (row, column) =>
-      isSingle ? map.hiddenToken(queries.first(row), keys.first(column)) : map.hidden(row, column),
   };
 }

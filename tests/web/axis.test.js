@@ -7,7 +7,7 @@ import { Axis } from "../../mhaviz/web/axis.js";
 import { Side } from "../../mhaviz/web/contents.js";
 
 const LABELS = ["[CLS]", "the", "cat", "the", "mat", "[SEP]"];
-const tokens = [{ labels: LABELS, texts: null, joined: [], special: [0, 5], ids: null, unnamed: "" }];
+const tokens = [{ labels: LABELS, joined: [], special: [0, 5], ids: null, unnamed: "" }];
 const side = (edges = null) => new Side({ tokens: 0, edges }, tokens);
 
 test("special tokens are left out where they are not wanted", () => {

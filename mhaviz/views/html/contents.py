@@ -286,7 +286,6 @@ class _Writer:
             "keys": self._side(m.columns),
             "reach": None if m.quantity.through_layers else m.reach,
             "hiddenLater": m.kind == "masked",
-            "isCropped": m.to_special is not None,
             "parts": described,
             "precision": max(part["precision"] for part in described),
             "call": kept and self._call(kept),
@@ -309,14 +308,11 @@ class _Writer:
         tokens = axis.tokens
         if tokens not in self._numbers_of_tokens:
             self._numbers_of_tokens[tokens] = len(self.tokens)
-            labels = [cut(visible(bare(text)), _LABEL) for text in tokens.texts]
             self.tokens.append(
                 {
-                    "labels": labels,
-                    "texts": None if labels == list(tokens.texts) else list(tokens.texts),
+                    "labels": [cut(visible(bare(text)), _LABEL) for text in tokens.texts],
                     "joined": _joined(tokens),
                     "special": list(tokens.special),
-                    "ids": list(tokens.ids) or None,
                     "unnamed": unnamed_text(tokens),
                 }
             )

@@ -14,44 +14,47 @@ def numbers_of_map(m: AttentionMap) -> dict[str, list[float | None]]:
     """Each number that the map has, of each of its heads; of a map that lacks the weights of some tokens, none."""
     if not m.is_whole or not (m.quantity.is_distribution or m.to_special is None):
         return {}
+    positions = np.arange(len(m.keys), dtype=np.float32)
+    distances = np.abs(positions[: len(m.queries), None] - positions)
     copies = _earlier_copies(m.columns.tokens)
-    heads = [_numbers(np.asarray(weights, np.float64), m, copies) for weights in m.weights]
+    heads = [_numbers(weights, m, distances, copies) for weights in m.weights]
     return {name: [head[name] if np.isfinite(head[name]) else None for head in heads] for name in heads[0]}
 
 
-def _numbers(weights: NDArray[np.float64], m: AttentionMap, copies: NDArray[np.bool_]) -> dict[str, float]:
-    """The means over the queries of one head, (queries, keys); ``copies``: see ``_earlier_copies``."""
+def _numbers(
+    weights: NDArray[np.float32], m: AttentionMap, distances: NDArray[np.float32], copies: NDArray[np.bool_]
+) -> dict[str, float]:
+    """The means over the queries of one head, (queries, keys)."""
     shares = weights if m.quantity.is_distribution else _shares(weights)
     whole = _shares(shares)  # rows of a softmax with a sink sum to less than 1
     (n_queries, n_keys), special = weights.shape, list(m.columns.tokens.special)
     numbers = dict[str, float]()
     if m.to_special is None:
-        logarithms = np.log(whole, out=np.zeros_like(whole), where=whole != 0)
-        numbers["entropy"] = float(-(whole * logarithms).sum(axis=1).mean())
+        logarithms = np.log(np.maximum(whole, np.finfo(np.float32).tiny))
+        numbers["entropy"] = -float(np.einsum("ij,ij", whole, logarithms)) / n_queries
         numbers["first"] = float(shares[:, 0].mean())
         if special:
-            numbers["separators"] = float(shares[:, special].sum(axis=1).mean())
+            numbers["separators"] = float(shares[:, special].sum()) / n_queries
     if m.kind not in OF_ONE_TEXT or n_queries != n_keys:
         return numbers
     if m.to_special is None:
-        positions = np.arange(n_keys)
-        numbers["distance"] = float((whole * np.abs(positions - positions[:, None])).sum(axis=1).mean())
+        numbers["distance"] = float(np.einsum("ij,ij", whole, distances)) / n_queries
     numbers["itself"] = float(shares.diagonal().mean())
     if n_keys > 1:
         numbers["previous"] = float(shares.diagonal(-1).mean())
     if n_keys > 1 and m.kind == "self":
         numbers["next"] = float(shares.diagonal(1).mean())
-    queries = copies.any(axis=1)
-    if queries.any():
-        numbers["copies"] = float((shares * copies)[queries].sum(axis=1).mean())
-        numbers["induction"] = float((shares[:, 1:] * copies[:, :-1])[queries].sum(axis=1).mean())
+    if queries := np.count_nonzero(copies.any(axis=1)):
+        numbers["copies"] = float(shares[copies].sum()) / queries
+        numbers["induction"] = float(shares[:, 1:][copies[:, :-1]].sum()) / queries
     return numbers
 
 
-def _shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Each row as shares of its sum; rows of zeros stay."""
     sums = rows.sum(axis=1, keepdims=True)
-    return rows / np.where(sums == 0, 1.0, sums)
+    shares: NDArray[np.float32] = np.divide(rows, sums, out=rows.copy(), where=sums != 0)
+    return shares
 
 
 def _earlier_copies(tokens: Tokens) -> NDArray[np.bool_]:

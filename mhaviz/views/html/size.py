@@ -22,7 +22,7 @@ _BESIDE = 2**24
 
 _BASE64 = 4 / 3
 _DEFLATED = 1.1  # bytes of a 10-bit square root of a weight, about
-_THUMBS = 600_000  # bytes of all together, about
+_THUMBS = 480_000  # bytes of all together, about
 _THUMB_SIDES = 32, 192  # cells of the smallest and the largest
 _SCRIPTS = 2**17  # bytes of JavaScript and CSS
 

@@ -1,7 +1,5 @@
 """The page as its users meet it, in a browser: each view, by mouse and by keyboard, and what must never happen."""
 
-import csv
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -555,18 +553,23 @@ def test_the_readout_says_what_the_number_of_a_cell_is(opened, tmp_path, show, p
     assert expected[show, pool] in said
 
 
-def test_the_table_of_the_page_has_the_tokens_as_they_are(opened, tmp_path):
-    """Not as a label shows them: blanks, controls and what a spreadsheet reads as a formula stay."""
-    tokens = [" cat", "=1+1", "\t", 'a"b', "x" * 300]
-    made(tokens).save(tmp_path / "page.html")
-    page = opened(tmp_path / "page.html", "#view=map").ready()
+def test_the_map_is_copied_as_it_is_on_the_screen(opened, minilm):
+    page = opened(minilm[0], "#view=map&map=1&head=8", width=900).ready()
+    page.until("document.querySelector('.stage').getAttribute('aria-busy') === 'false'")
     page.ask("""() => { navigator.clipboard.write = async ([item]) => {
-        window.copied = await (await item.getType('text/plain')).text(); }; }""")
-    page.ask("[...document.querySelectorAll('.controls button')].find(one => one.innerText === 'Copy CSV').click()")
-    page.until("window.copied")
-    rows = list(csv.reader(io.StringIO(page.ask("window.copied"), newline="")))[1:]
-    assert [row[3] for row in rows[:5]] == tokens
-    assert [row[1] for row in rows[::5]] == tokens
+        const copy = await createImageBitmap(await item.getType('image/png'));
+        const canvas = document.createElement('canvas'), shown = document.querySelector('canvas.map');
+        [canvas.width, canvas.height] = [copy.width, copy.height];
+        const context = canvas.getContext('2d');
+        context.drawImage(copy, 0, 0);
+        const at = [shown.width >> 1, shown.height >> 1, 1, 1];
+        const [own, other] = [context, shown.getContext('2d')].map(one => [...one.getImageData(...at).data].join());
+        window.copied = [[copy.width, copy.height], [...context.getImageData(2, 2, 1, 1).data], own === other];
+    }; }""")
+    page.ask("[...document.querySelectorAll('.controls button')].find(one => one.innerText === 'Copy PNG').click()")
+    size, paper, same = page.until("window.copied")
+    assert size == page.ask("(({ width, height }) => [width, height])(document.querySelector('canvas.map'))")
+    assert (paper, same) == ([255] * 4, True)
 
 
 def test_queries_behind_a_cache_see_the_keys_before_them(opened, tmp_path):
