@@ -54,14 +54,13 @@ class CellReducer:
             return torch.stack([_joined(part, dim, join) for part in parts], dim)
         edges = self._edges.clamp(max=x.shape[dim])
         first, last = int(edges[0]), int(edges[-1])
-        if join is torch.add:
+        if join is torch.add and not x.is_cuda:  # on a GPU index_add gives other last digits every time
             sums = x.new_zeros(*x.shape[:dim], self.number, *x.shape[dim + 1 :])
             return sums.index_add_(dim, self._cell_of[: last - first], x.narrow(dim, first, last - first))
-        # Cells are made equally wide by their last number, once more.
         places = edges[:-1] + torch.arange(self._width, device=edges.device)[:, None]  # width cells
-        places = places.minimum(edges[1:] - 1).clamp(min=0)
-        largest = _joined(torch.unflatten(x.index_select(dim, places.flatten()), dim, places.shape), dim, join)
-        return largest * (edges.diff() > 0).view(-1, *(1,) * (x.ndim - 1 - dim))
+        places = places.masked_fill(places >= edges[1:], x.shape[dim])  # behind the end, where a zero is put
+        x = nnf.pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, 1))
+        return _joined(torch.unflatten(x.index_select(dim, places.flatten()), dim, places.shape), dim, join)
 
     def _side_by_side(self, x: Tensor, dim: int) -> Tensor:
         """x as (…, cells, width, …), its last cell filled up with zeros; what lies behind the last edge is left out."""
