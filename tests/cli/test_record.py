@@ -198,6 +198,14 @@ def test_paths_are_those_of_the_folder_in_which_the_program_began(record, tmp_pa
     assert (tmp_path / "run.csv").is_file()
 
 
+def test_what_is_saved_elsewhere_outlives_the_folder(mhaviz, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "run.py").write_text(PROGRAM + "import os; os.rmdir(os.getcwd())")
+    monkeypatch.chdir(tmp_path / "gone")
+    assert mhaviz("record", "-q", "-o", str(tmp_path / "run.csv"), str(tmp_path / "run.py")).status == 0
+    assert (tmp_path / "run.csv").exists()
+
+
 def test_a_program_may_close_and_replace_its_streams(record, tmp_path):
     code = PROGRAM + "import io; sys.stdout = io.StringIO(); print('lost'); del sys.argv[:], sys.path[:]"
     result = record(code, "-o", "run.json")

@@ -1,6 +1,7 @@
 """mhaviz record"""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -133,7 +134,8 @@ def record(
     if ending.is_fork:
         raise typer.Exit(ending.status)
 
-    os.chdir(folder)
+    with suppress(FileNotFoundError):  # what is saved elsewhere shall not be lost with the folder
+        os.chdir(folder)
     try:
         _deliver(recording, ending, delivery, style, images, show)
     except MhavizError as error:
