@@ -183,7 +183,8 @@ class LoadedModel:
             hide_special: leave out the rows and columns of tokens that are not of the text. Weights stay as they are;
                 ``to_special`` is how much of a row goes to these tokens.
             show: "norms" instead of weights: ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output
-                (Kobayashi et al. 2020, arXiv 2004.10102); or "rollout": attention rollout up to each layer (Abnar and
+                (Kobayashi et al. 2020, arXiv 2004.10102); "uniform": each weight times the number of keys that its
+                query sees; or "rollout": attention rollout up to each layer (Abnar and
                 Zuidema 2020, arXiv 2005.00928).
             verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
             pool, size, window: of long inputs; see ``Pooling``. Maps of more than 256 MiB in all are pooled as they
@@ -233,11 +234,16 @@ class LoadedModel:
             page_size(sizes, pooling, hide_special).require_fit()
         keep = _takes_little(sizes) if page is None else page
         if pooling is None:
-            attention = attention_weights(model, inputs, heads, hide_special, keep)
+            crops = hide_special and show != "uniform"  # of which special tokens are keys that a query sees
+            attention = attention_weights(model, inputs, heads, crops, keep)
         else:
             announce(sizes, pooling, model.device, on_notice, NORM if show == "norms" else WEIGHT)
             attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress, keep)
-        return attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
+        attention = attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
+        if show != "uniform":
+            return attention
+        attention = attention.times_uniform()
+        return replace(attention, maps=tuple(map(without_special, attention.maps))) if hide_special else attention
 
     def explain(
         self,

@@ -11,7 +11,7 @@ from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.tokens import Kind
 from mhaviz.numbering import Numbers, listed_numbers, require_numbers
 from mhaviz.results.axis import Axis
-from mhaviz.results.quantity import MEANS, WEIGHT, Cells, Quantity
+from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, require_pandas
 from mhaviz.results.source import Source
@@ -134,6 +134,19 @@ class AttentionMap(Result):
             to_special=shares,
             queries_and_keys=None,
         )
+
+    def times_uniform(self) -> "AttentionMap":
+        """See ``Attention.times_uniform``."""
+        if self.quantity.key != WEIGHT.key or not self.is_whole or self.to_special is not None or self.kind == "other":
+            raise ArgumentError(
+                f"{self.name}: how many keys a query sees is known of weights of all tokens, in self-, masked or "
+                f"source-target attention; leave out {parameter('window')} and {parameter('pool')}, and give "
+                f"{parameter('size')} {max(len(self.rows.tokens), len(self.columns.tokens))}"
+            )
+        hidden = self.hidden
+        n_seen = np.array([[len(self.columns)]]) if hidden is None else (~hidden).sum(axis=1, keepdims=True)
+        ratios = (self.weights * n_seen).astype(np.float32)
+        return replace(self, weights=ratios, quantity=UNIFORM, summary=None, queries_and_keys=None)
 
     def of_query(self, query: int | str) -> "AttentionMap":
         """See ``Attention.of_query``."""
@@ -344,6 +357,14 @@ class Attention(Result):
         remark = "; ".join(f"mean of {listed_numbers('head', numbers)}" for numbers in sorted(heads))
         source = replace(self.source, remark="; ".join(filter(None, [remark, self.source.remark])))
         return replace(self, maps=maps, source=source)
+
+    def times_uniform(self) -> "Attention":
+        """Each weight times the number of keys that its query sees: 1 where it gives all of them the same.
+
+        Raises:
+            ArgumentError: other numbers than weights; pooled maps, or parts; what a query sees is not known.
+        """
+        return replace(self, maps=tuple(m.times_uniform() for m in self.maps))
 
     def of_query(self, query: int | str) -> "Attention":
         """What one query gives to all keys, of the maps that have it: a row a head.

@@ -76,13 +76,24 @@ NORM = Quantity(
 """The length of what a query's output gets from a key, ‖A_ij · v_j W_O‖: a weight times the norm of the key's value
 after the output projection (arXiv 2004.10102, section 2.2). A row sums to no number in particular."""
 
+UNIFORM = Quantity(
+    "uniform",
+    name="ratio",
+    title_prefix="× uniform, ",
+    remark="ratio: weight × number of keys that the query sees, 1 where it gives all of them the same",
+    is_distribution=False,
+)
+"""How many times as much as an even share: A_ij · n_i, where n_i keys are hidden from query i by no mask. In the first
+rows of a masked map, whose few keys share all weight, weights are large for no other reason."""
+
 MEANS = {
     WEIGHT.key: replace(WEIGHT, key="mean", title_prefix="mean over heads of ", of_all_heads=True),
+    UNIFORM.key: replace(UNIFORM, key="mean_uniform", title_prefix="mean over heads, × uniform, ", of_all_heads=True),
     NORM.key: replace(NORM, key="mean_norm", title_prefix="mean over heads of norms of ", of_all_heads=True),
 }
 """The mean over the heads of a layer, of the numbers of this key: Ā_ij = Σ_h A_hij / n_heads."""
 
-QUANTITIES = (ROLLOUT, *MEANS.values(), NORM, WEIGHT)
+QUANTITIES = (ROLLOUT, *MEANS.values(), UNIFORM, NORM, WEIGHT)
 """Those that files may hold, weights last: what a file does not name is a weight. A new quantity is a row here, and the
 analysis that computes it and gives its maps ``quantity=``."""
 
@@ -90,7 +101,7 @@ analysis that computes it and gives its maps ``quantity=``."""
 ShownNumbers = Literal["weights", "norms"]
 """What is shown of each query and key: A_ij, or ‖A_ij · v_j W_O‖."""
 
-ShownMaps = Literal["weights", "norms", "rollout"]
+ShownMaps = Literal["weights", "norms", "uniform", "rollout"]
 
 
 def require_shown(show: str, known: Any) -> None:

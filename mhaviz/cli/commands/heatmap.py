@@ -23,10 +23,12 @@ def heatmap(
     target: Target = None,
     instead: Instead,
     show: Annotated[
-        Literal["weights", "norms", "rollout"],
+        Literal["weights", "norms", "uniform", "rollout"],
         model_option(
-            metavar="weights|norms|rollout",
-            help="norms: weight times the norm of v W_O; rollout: attention rollout up to each layer.",
+            metavar="NUMBERS",
+            show_default=False,
+            help="weights, the default; norms: weight × norm of v W_O; uniform: weight × number of keys that the query "
+            "sees; rollout: attention rollout up to each layer.",
         ),
     ] = "weights",
     layer: Layers = None,
@@ -59,7 +61,7 @@ def heatmap(
     """
     given = given_to(model, delivery, texts, target, instead, MAP_SUFFIXES, generate=generate, whole=long.whole)
     style = style_of(looks)
-    if show != "norms":
+    if show not in ("norms", "uniform"):
         style.require_vmax()
     loaded = model.load(delivery.tell, given)
     delivery.tell(*loaded.notices)
@@ -72,7 +74,7 @@ def heatmap(
             kind=kind,
             hide_special=hide_special,
             show=show,
-            page=".html" in delivery.suffixes and not mean and query is None,
+            page=".html" in delivery.suffixes and show != "uniform" and not mean and query is None,
             verify=verify,
             pool=long.pool,
             size=long.size,
