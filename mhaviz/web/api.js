@@ -1,5 +1,7 @@
 // What the page offers to tests and other tools: window.mhaviz.
 
+/** @import { Contents } from "./contents.js" */
+
 /**
  * Offer the contents as `window.mhaviz`:
  *
@@ -46,7 +48,7 @@ export function offerApi(contents) {
  * @returns {Float32Array} row after row
  */
 function weightsOf(contents, map, head, wanted) {
-  const index = typeof map === "object" && map !== null ? map.index : map;
+  const index = typeof map === "number" ? map : map?.index;
   const found = contents.maps[index];
   if (!found) throw new Error(`expected a map from 0 to ${contents.maps.length - 1}, got ${String(index)}`);
   const named = Array.isArray(wanted) ? { window: wanted } : wanted;

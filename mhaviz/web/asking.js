@@ -1,6 +1,7 @@
 // Asks for what takes long to compute: in a worker, so that the page never waits; without one, head by head.
 
 import { answerOf } from "./worker.js";
+/** @import { Contents, PageMap } from "./contents.js" */
 
 /** Bytes of answers that are kept for the next time. */
 const MOST_KEPT_BYTES = 192 * 2 ** 20;
@@ -195,6 +196,7 @@ class WorkerThread {
   #described;
   #chunksThere = new Set();
   #hasStopped = false;
+  /** @type {(reply: any) => void} */
   #onReply = () => {};
 
   /** One that runs, or null if the browser has none for this page. */

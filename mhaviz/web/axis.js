@@ -2,6 +2,7 @@
 
 import { shortened } from "./dom.js";
 import { Pieces } from "./pieces.js";
+/** @import { Side } from "./contents.js" */
 
 const SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉";
 

@@ -17,16 +17,16 @@ export function bytesOfBase64(text) {
  * @returns {Promise<Uint8Array>}
  */
 export async function inflated(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const stream = new Blob([/** @type {Uint8Array<ArrayBuffer>} */ (bytes)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 /**
  * The numbers of one head.
  *
- * @param {object} ref where the numbers of all heads are: {chunk, offset, shape: [heads, …], type, …}
+ * @param {any} ref where the numbers of all heads are: {chunk, offset, shape: [heads, …], type, …}
  * @param {number} place of the head, along the first axis
- * @param {function(number): Uint8Array} chunkBytes the bytes of a chunk
+ * @param {(a: number) => Uint8Array} chunkBytes the bytes of a chunk
  * @returns {Float32Array} in the order of the other axes
  */
 export function headNumbers(ref, place, chunkBytes) {

@@ -1,6 +1,8 @@
 // Numbers as colours: linear, logarithmic or row by row, on light and on dark paper. A weight of 0 is paper.
 
 import { bytesOfBase64 } from "./codes.js";
+/** @import { Contents } from "./contents.js" */
+/** @import { State } from "./state.js" */
 
 /** The colours of the page, which the stylesheet has as variables: --ink. */
 const THEMES = {
@@ -46,7 +48,7 @@ export class Colours {
     this.follow();
   }
 
-  /** @param {function()} tell is called when the system turns light or dark */
+  /** @param {() => void} tell is called when the system turns light or dark */
   onSystemChange(tell) {
     this.#prefersDark.addEventListener("change", tell);
   }
@@ -95,7 +97,7 @@ export class Colours {
    * The colour of a number; NaN has that of paper.
    *
    * @param {number} value
-   * @param {Object} scale one of the document's
+   * @param {any} scale one of the document's
    * @param {number} [rowLargest] the largest of its row, where each row has its own scale
    * @returns {number[]} red, green, blue, 0 to 255
    */
@@ -121,7 +123,7 @@ export class Colours {
     return [...this.#palette({ signed }).subarray(place, place + 3)];
   }
 
-  /** Black or white: what reads better on a colour, by WCAG's relative luminance. */
+  /** Black or white: what reads better on a colour, by WCAG's relative luminance. @param {number[]} rgb */
   inkOn([red, green, blue]) {
     const linear = (channel) => {
       const share = channel / 255;
@@ -136,13 +138,13 @@ export class Colours {
    *
    * @param {ImageData} imageData columns wide, rows high
    * @param {Float32Array} values rows × columns
-   * @param {Object} part of a map: it names its scale
-   * @param {Object} options
+   * @param {any} part of a map: it names its scale
+   * @param {object} options
    * @param {number} options.rows
    * @param {number} options.columns
    * @param {Uint8Array} [options.hidden] rows × columns, 1: hidden
    * @param {number} [options.least] weights below are paper
-   * @param {Object} [options.scale] in place of the part's
+   * @param {any} [options.scale] in place of the part's
    * @param {Float32Array} [options.rowLargest] the largest of each row; else that of its values here
    */
   fill(

@@ -6,8 +6,8 @@ import { Call } from "./rule.js";
 /** All that Python wrote into the page, by the names that it has there. */
 export class Contents {
   /**
-   * @param {object} described the JSON document
-   * @param {function(number): Uint8Array} chunkBytes the bytes of a chunk
+   * @param {any} described the JSON document
+   * @param {(a: number) => Uint8Array} chunkBytes the bytes of a chunk
    */
   constructor(described, chunkBytes) {
     Object.assign(this, described, { described });
@@ -79,7 +79,7 @@ class Chunks {
 }
 
 /** The numbers between the queries and the keys of one attention, or a difference of two; with all that Python says of it. */
-class PageMap {
+export class PageMap {
   #chunkBytes;
   #call;
 

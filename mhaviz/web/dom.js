@@ -3,10 +3,11 @@
 /**
  * An element: what the DOM knows as a property is set, anything else becomes an attribute.
  *
- * @param {string} tag
- * @param {Object<string, *>} properties such as {className: "note", "aria-live": "polite", onclick: pin}
- * @param {...(Node|string)} children
- * @returns {HTMLElement}
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Object<string, any>} properties such as {className: "note", "aria-live": "polite", onclick: pin}
+ * @param {...any} children nodes and texts
+ * @returns {HTMLElementTagNameMap[Tag]}
  */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -45,7 +46,7 @@ export function precisionText(bound) {
 export function rove(container, selector) {
   container.addEventListener("keydown", (event) => {
     const items = [...container.querySelectorAll(selector)];
-    const here = items.indexOf(event.target.closest(selector));
+    const here = items.indexOf(/** @type {any} */ (event.target).closest(selector));
     if (here < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const next = neighbour(items, here, event.key);
     if (next === undefined) return;
@@ -54,7 +55,7 @@ export function rove(container, selector) {
     next.focus();
   });
   container.addEventListener("focusin", (event) => {
-    const item = event.target.closest(selector);
+    const item = /** @type {any} */ (event.target).closest(selector);
     if (!item) return;
     for (const other of container.querySelectorAll(`${selector}[tabindex="0"]`)) other.tabIndex = -1;
     item.tabIndex = 0;
@@ -149,7 +150,7 @@ export function numberCell(text) {
 export class Choice {
   /**
    * @param {string} words before it
-   * @param {function(string)} onChoose
+   * @param {(a: string) => void} onChoose
    * @param {Array<string|string[]>} options [value, words] each, or the value if it says so itself
    */
   constructor(words, onChoose, options = []) {

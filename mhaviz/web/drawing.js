@@ -1,6 +1,7 @@
 // Pieces of pictures on canvas, in device pixels: matrices, outlines, labels, colour bars.
 
 import { numberText, shortened } from "./dom.js";
+/** @import { Colours } from "./colours.js" */
 
 export const FONT = "system-ui, sans-serif";
 export const LABEL_LENGTH = 80; // characters of a label that are looked at, so that a long token costs no time
@@ -30,8 +31,8 @@ export function sizedContext(canvas, width, height, scale = window.devicePixelRa
  *
  * @param {Colours} colours
  * @param {Float32Array} values rows × columns
- * @param {Object} part of a map
- * @param {Object} options as of `Colours.fill`
+ * @param {any} part of a map
+ * @param {any} options as of `Colours.fill`
  * @returns {HTMLCanvasElement}
  */
 export function matrixImage(colours, values, part, options) {
@@ -81,8 +82,8 @@ export function outlineOf(hidden, rows, columns) {
  *
  * @param {CanvasRenderingContext2D} context
  * @param {number[][]} lines as of `outlineOf`
- * @param {function(number): number} xOf where a column begins
- * @param {function(number): number} yOf where a row begins
+ * @param {(a: number) => number} xOf where a column begins
+ * @param {(a: number) => number} yOf where a row begins
  */
 export function drawLines(context, lines, xOf, yOf) {
   const scale = context.getTransform().a;
@@ -142,7 +143,7 @@ export function fitted(context, text, room, length = LABEL_LENGTH) {
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
- * @param {Object} scale of the document
+ * @param {any} scale of the document
  * @param {{x: number, y: number, width: number}} box
  * @param {{name: string, largest: number}} shown what the numbers are, and the largest
  *   there is: it may be beyond the end

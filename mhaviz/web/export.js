@@ -2,12 +2,13 @@
 
 import { make } from "./dom.js";
 import { headName } from "./pieces.js";
+/** @import { Page } from "./main.js" */
 
 export class Exporter {
   #app;
   #url = "";
 
-  /** @param {import("./main.js").Page} app */
+  /** @param {Page} app */
   constructor(app) {
     this.#app = app;
     this.element = make("p", { className: "told", hidden: true });

@@ -2,6 +2,9 @@
 
 import { shortened } from "./dom.js";
 import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENGTH } from "./drawing.js";
+/** @import { Axis } from "./axis.js" */
+/** @import { Colours } from "./colours.js" */
+/** @import { Layer } from "./layer.js" */
 
 const TOP = 46; // title and colour bar, in CSS pixels, as all lengths here
 const GAP = 28; // between maps
@@ -13,11 +16,11 @@ const LABEL_FONT = `12px ${FONT}`;
 /**
  * What a figure draws.
  *
- * @typedef {Object} Scene
+ * @typedef {any} Scene
  * @property {string} title
  * @property {{rows: Axis, columns: Axis}} axes
  * @property {number[]} sight [q0, q1, k0, k1]: what is looked at, in positions and their fractions
- * @property {Array<{part: Object, scale: Object, layer: Layer|null, thumb: HTMLCanvasElement|null}>} panels
+ * @property {Array<{part: any, scale: any, layer: Layer|null, thumb: HTMLCanvasElement|null}>} panels
  *   each a map, or what stands for it until its numbers are there
  */
 
@@ -333,7 +336,7 @@ export class MapFigure {
 }
 
 /** Where the pieces in sight are in a frame. */
-class FrameView {
+export class FrameView {
   constructor(frame, { axes, sight: [q0, q1, k0, k1] }) {
     this.frame = frame;
     this.axes = axes;
@@ -373,7 +376,7 @@ class FrameView {
     return { x: this.x(column), y: this.y(row), width: this.cellWidth, height: this.cellHeight };
   }
 
-  /** [box, row, column] of each cell in sight that is wanted. */
+  /** Each cell in sight that is wanted. @returns {Generator<[{x, y, width: number, height: number}, number, number]>} */
   *cells(isWanted) {
     const [firstRow, endRow, firstColumn, endColumn] = this.range;
     for (let row = firstRow; row < endRow; row++) {

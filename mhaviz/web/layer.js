@@ -2,6 +2,8 @@
 
 import { largestSize } from "./colours.js";
 import { matrixImage, outlineOf } from "./drawing.js";
+/** @import { Axis } from "./axis.js" */
+/** @import { PageMap } from "./contents.js" */
 
 export class Layer {
   #image;
@@ -11,11 +13,11 @@ export class Layer {
 
   /**
    * @param {PageMap} map
-   * @param {Object} part
+   * @param {any} part
    * @param {{rows: Axis, columns: Axis}} axes what is left out of them is left out of the layer
    * @param {number[]} range [first query, end, first key, end] of the values: positions where pieces begin
    * @param {{values: Float32Array, rows: number, columns: number}} answer of each piece in the range
-   * @param {Object} scale
+   * @param {any} scale
    */
   constructor(map, part, { rows, columns }, [q0, q1, k0, k1], answer, scale) {
     Object.assign(this, { map, part, rows, columns, scale, range: [q0, q1, k0, k1] });

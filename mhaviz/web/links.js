@@ -4,13 +4,14 @@
 import { Choice, make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
 import { chosenHeads, chosenName, hasOneKeyFirst, regionInSight, weakestRows } from "./pieces.js";
 import { largestPlaces } from "./worker.js";
+/** @import { Page } from "./main.js" */
 
 const LINKS = 12;
 const LIST_DELAY = 100; // ms
 const LISTS = { strongest: "strongest weights", weakest: "queries with the lowest largest weight" };
 
 export class LinksView {
-  /** @param {{contents, asking, state, say}} app */
+  /** @param {Page} app */
   constructor(app) {
     this.app = app;
     this.list = new Choice("list", (list) => app.state.set({ list }), Object.entries(LISTS));

@@ -31,7 +31,7 @@ const KEYS = [
   ["?", "this help"],
 ];
 
-class Page {
+export class Page {
   #wide = window.matchMedia("(min-width: 1100px)");
   #sayTimer = 0;
 
@@ -389,7 +389,7 @@ class Controls {
     this.part.value = values.part;
     this.scale.value = values.scale;
     this.special.checked = values.special;
-    this.least.value = this.#stepOf(values.least);
+    this.least.valueAsNumber = this.#stepOf(values.least);
     if (document.activeElement !== this.leastNumber) this.leastNumber.value = values.least;
     this.least.setAttribute("aria-valuetext", `weights below ${values.least} are not shown`);
   }

@@ -6,6 +6,7 @@ import { matrixImage, sizedContext } from "./drawing.js";
 import { MapFigure } from "./figure.js";
 import { Layer, scaleOfTokens } from "./layer.js";
 import { headName, MOST_TOKENS_IN_SIGHT, titled } from "./pieces.js";
+/** @import { Scene } from "./figure.js" */
 
 const LEAST_IN_SIGHT = 4; // pieces along a side
 const ZOOM_STEP = 1.5;
@@ -366,7 +367,7 @@ export class MapView {
 
   // Zoom and pan.
 
-  /** [[first row, end], [first column, end]] in sight, along the axes. */
+  /** What is in sight along the axes: rows, columns. @returns {[number, number][]} */
   #places() {
     const { rows, columns } = this.#shownAxes();
     const [q0, q1, k0, k1] = this.#sight ?? this.#whole;

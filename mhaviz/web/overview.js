@@ -97,7 +97,8 @@ export class OverviewView {
         onchange: (event) =>
           state.set({ [name]: event.target.value === "" ? null : event.target.valueAsNumber }),
       });
-    [this.atLeast, this.atMost] = [bound("atLeast"), bound("atMost")];
+    this.atLeast = bound("atLeast");
+    this.atMost = bound("atMost");
     this.ofMeasure = make(
       "span",
       { className: "controls" },
@@ -193,7 +194,7 @@ export class OverviewView {
       top,
       ...rows,
     );
-    grid.style.setProperty("--heads", heads.length);
+    grid.style.setProperty("--heads", String(heads.length));
     return make("section", { className: "group" }, heading, grid);
   }
 
@@ -216,7 +217,7 @@ export class OverviewView {
       .flatMap((map) => map.heads.map((head) => this.#thumb(map, head)))
       .map((thumb) => ({ thumb, number: numberOf(thumb) }))
       .filter(({ number }) => passes(number))
-      .sort((a, b) => (a.number === null) - (b.number === null) || sign * (a.number - b.number));
+      .sort((a, b) => Number(a.number === null) - Number(b.number === null) || sign * (a.number - b.number));
     const text = (number) => (number === null ? "–" : number.toFixed(measure.decimals));
     const numbers = new Map(thumbs.map(({ thumb, number }) => [thumb, text(number)]));
     return this.#listbox(
@@ -353,7 +354,7 @@ export class OverviewView {
 }
 
 /** A head in small, to be clicked. */
-class Thumb {
+export class Thumb {
   #painted;
   #image;
   #imageKey;
@@ -371,7 +372,7 @@ class Thumb {
     );
     this.button.dataset.key = key;
     const shape = Math.min(Math.max(map.columns.tokens / map.rows.tokens, 0.5), 2);
-    this.canvas.style.aspectRatio = shape;
+    this.canvas.style.aspectRatio = String(shape);
   }
 
   paint(colours, part, width, height) {
@@ -418,7 +419,7 @@ class Thumb {
     const middle = (side, index, count) => side.start + Math.floor(((index + 0.5) * side.tokens) / count);
     return hidden.map((_, place) => {
       const [row, column] = [Math.floor(place / columns), place % columns];
-      return map.hiddenToken(middle(map.rows, row, rows), middle(map.columns, column, columns));
+      return Number(map.hiddenToken(middle(map.rows, row, rows), middle(map.columns, column, columns)));
     });
   }
 }

@@ -2,6 +2,8 @@
 
 import { pieceAt } from "./contents.js";
 import { isolated, make, rowOf, shortened } from "./dom.js";
+/** @import { PageMap, Side } from "./contents.js" */
+/** @import { Page } from "./main.js" */
 
 export const MOST_TOKENS_IN_SIGHT = 1e6; // queries × keys that are asked for as single tokens
 
@@ -10,8 +12,8 @@ export const MOST_TOKENS_IN_SIGHT = 1e6; // queries × keys that are asked for a
  *
  * @param {ArrayLike<number>} values
  * @param {number} count how many at most
- * @param {function(number): boolean} allowed which places count
- * @param {function(number): number} rowOf the row that a place is in
+ * @param {(a: number) => boolean} allowed which places count
+ * @param {(a: number) => number} rowOf the row that a place is in
  * @returns {number[]}
  */
 export function weakestRows(values, count, allowed, rowOf) {
@@ -131,10 +133,10 @@ export function titled(text, map) {
  * The weights in sight of the map that is looked at: of single tokens where so few are in sight that they can be had,
  * else of all cells; where a text shows several heads, their mean.
  *
- * @param {{contents, asking, state}} app
+ * @param {Page} app
  * @param {string} slot who asks: an older question of the same is cancelled
  * @returns {Promise<{map: PageMap, part: string, values: Float32Array, queries: Pieces, keys: Pieces,
- *   placeOf: function(number): number[], isInSight: function(number, number): boolean}>} `placeOf` gives the piece of
+ *   placeOf: (a: number) => number[], isInSight: (a: number, b: number) => boolean}>} `placeOf` gives the piece of
  *   the query and of the key that a value is of, `isInSight` is of such pieces
  */
 export async function regionInSight({ contents, asking, state }, slot) {

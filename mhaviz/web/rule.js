@@ -13,8 +13,8 @@ export class Call {
   #last = null; // the head that was asked for last
 
   /**
-   * @param {object} described the "call" of a map
-   * @param {function(number): Uint8Array} chunkBytes the bytes of a chunk
+   * @param {any} described the "call" of a map
+   * @param {(a: number) => Uint8Array} chunkBytes the bytes of a chunk
    */
   constructor(described, chunkBytes) {
     this.#described = described;

@@ -1,5 +1,7 @@
 // What the page shows: one set of values, kept in the address after "#", told to whoever subscribes.
 
+/** @import { Contents } from "./contents.js" */
+
 /** The views that there is something for, in the order of their tabs. */
 export function viewsOf({ maps, tables, statistics }) {
   const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
@@ -80,7 +82,7 @@ export class State {
   /**
    * Takes over what is given, as far as this page has it, and tells the names of what has changed.
    *
-   * @param {Object} changes some of the values
+   * @param {any} changes some of the values
    */
   set(changes) {
     const before = this.#values;
@@ -102,7 +104,7 @@ export class State {
     this.#tell(new Set(["hover"]));
   }
 
-  /** @param {function(Set<string>)} tell is called with the names of what has changed */
+  /** @param {(a: Set<string>) => void} tell is called with the names of what has changed */
   subscribe(tell) {
     this.#subscribers.push(tell);
   }

@@ -1,13 +1,14 @@
 // Tables: those of a report, and the averages of all heads over many sentences, coloured by their size.
 
 import { make, numberCell, rove, rowOf, tableOf } from "./dom.js";
+/** @import { Page } from "./main.js" */
 
 export class TablesView {
   #app;
   #isShown = false;
   #drawnDark = null; // whether it was drawn for a dark page; null: not at all
 
-  /** @param {{contents, state, colours, open}} app */
+  /** @param {Page} app */
   constructor(app) {
     this.#app = app;
     this.element = make("div", { className: "tables-view" });

@@ -5,11 +5,12 @@ import { Choice, make, rove } from "./dom.js";
 import { scaleOfTokens } from "./layer.js";
 import { chosenName, hasOneKeyFirst, meanOf, partShown, Pieces, titled } from "./pieces.js";
 import { HEAD_COLOURS, TOKENS_SHOWN, Words } from "./words.js";
+/** @import { Page } from "./main.js" */
 
 const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger ones
 
 /** Weights of some queries on all keys, of one head or the mean of some. */
-class Rows {
+export class Rows {
   constructor(values, first, columns) {
     Object.assign(this, { values, first, columns, count: values.length / columns });
   }
@@ -37,7 +38,7 @@ export class TextView {
   #strongest = -1; // the query whose weights are shown before one is pointed at, as a piece
   #isShown = false;
 
-  /** @param {{contents, asking, state, colours, say}} app */
+  /** @param {Page} app */
   constructor(app) {
     this.#app = app;
     this.queries = this.#makeWords("query");
@@ -398,8 +399,8 @@ export class TextView {
   /**
    * @param {Words} words
    * @param {Float32Array[]|null} strands their weights
-   * @param {function(number): Float32Array[]} rowsOf the rows that a piece's weights are of
-   * @param {function(number): boolean} isHidden
+   * @param {(a: number) => Float32Array[]} rowsOf the rows that a piece's weights are of
+   * @param {(a: number) => boolean} isHidden
    */
   #shadeOne(words, strands, rowsOf, isHidden) {
     const { least } = this.#values;

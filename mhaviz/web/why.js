@@ -4,6 +4,8 @@ import { largestSize } from "./colours.js";
 import { Choice, isolated, make, numberCell, numberText, precisionText, rowOf, shortened, tableOf } from "./dom.js";
 import { hasOneKeyFirst, headName, titled } from "./pieces.js";
 import { largestPlaces } from "./worker.js";
+/** @import { Side } from "./contents.js" */
+/** @import { Page } from "./main.js" */
 
 const STRONGEST_FEATURES = 12;
 const STRONGEST_KEYS = 10;
@@ -15,7 +17,7 @@ export class WhyView {
   #asked = null; // of the latest update: later answers to older ones are dropped
   #isShown = false;
 
-  /** @param {{contents, asking, state, colours, say}} app */
+  /** @param {Page} app */
   constructor(app) {
     this.#app = app;
     this.query = new TokenField("query", (query) => app.state.set({ query }));
@@ -190,7 +192,7 @@ export class WhyView {
     );
     const ofSink = sink === null ? 0 : Math.max(1 - total, 0);
     const largest = Math.max(largestSize(weights), ofSink) || 1; // of all bars: a sum of many weights has none
-    const row = (className, name, score, weight, bar = shareBar(weight / largest)) =>
+    const row = (className, name, score, weight, bar = /** @type {any} */ (shareBar(weight / largest))) =>
       rowOf(className, name, fixedCell(score, decimals), fixedCell(weight, 4), bar);
     const rows = places.map((place) => {
       const label = map.columns.label(place);
@@ -226,7 +228,7 @@ export class WhyView {
 
 /** Chooses a token: from a list, or of a long input by its position. */
 class TokenField {
-  /** @param {string} name @param {function(number)} onChoose of its position */
+  /** @param {string} name @param {(a: number) => void} onChoose of its position */
   constructor(name, onChoose) {
     const choose = (value) => value !== "" && onChoose(Number(value));
     this.list = new Choice(name, choose);
@@ -248,9 +250,7 @@ class TokenField {
       ]);
     }
     this.list.value = position;
-    this.number.min = side.start;
-    this.number.max = side.end - 1;
-    this.number.value = position;
+    Object.assign(this.number, { min: side.start, max: side.end - 1, value: position });
     this.token.textContent = ` ${shortened(side.label(position), 30)}`;
   }
 }

@@ -2,6 +2,8 @@
 
 import { isolated, make, numberText, rove, shortened } from "./dom.js";
 import { largestPlaces } from "./worker.js";
+/** @import { Colours } from "./colours.js" */
+/** @import { Pieces } from "./pieces.js" */
 
 export const TOKENS_SHOWN = 300; // of a text at a time
 const NAMED = 5; // words whose weights stand beside them as numbers
@@ -23,7 +25,7 @@ export const HEAD_COLOURS = [
 export class Words {
   /**
    * @param {string} role "query" or "key"
-   * @param {{onPoint: function(number|null, boolean), onPin: function(number, boolean), onGo: function(number)}} listener
+   * @param {{onPoint: (a: number|null, b: boolean) => void, onPin: (a: number, b: boolean) => void, onGo: (a: number) => void}} listener
    *   of positions: pointed at (by the keyboard or not), pinned (with Shift or not), and the first one to show of a long text
    */
   constructor(role, { onPoint, onPin, onGo }) {
@@ -117,7 +119,7 @@ export class Words {
         make("bdi", { className: "label" }, shortened(text, 60)),
         make("span", { className: "amount" }),
       );
-      word.dataset.piece = piece;
+      word.dataset.piece = String(piece);
       word.title = `${shortened(text, 400)} (${pieces.positions(piece)})`;
       this.words.push(word);
       content.push(word);
@@ -147,9 +149,7 @@ export class Words {
     this.earlier.disabled = start === 0;
     this.later.disabled = end === pieces.count;
     this.range.textContent = `tokens ${pieces.first(start)}–${pieces.edges[end] - 1} of ${pieces.side.tokens}`;
-    this.field.min = pieces.first(0);
-    this.field.max = pieces.edges[pieces.count] - 1;
-    this.field.value = pieces.first(start);
+    Object.assign(this.field, { min: pieces.first(0), max: pieces.end - 1, value: pieces.first(start) });
   }
 
   /** What the shades mean, for the eye and the ear. */
@@ -172,9 +172,9 @@ export class Words {
    * Shades the words by the weights of one head (or the mean of some).
    *
    * @param {Float32Array|null} weights of all pieces; null: none
-   * @param {function(number, number): number[]|null} rgb of a weight and its piece; null where it is not shown
+   * @param {(a: number, b: number) => number[]|null} rgb of a weight and its piece; null where it is not shown
    * @param {Colours} colours
-   * @param {function(number): boolean} isHidden whether a piece can have no weight
+   * @param {(a: number) => boolean} isHidden whether a piece can have no weight
    */
   shade(weights, rgb, colours, isHidden) {
     this.strands.replaceChildren();
@@ -212,8 +212,8 @@ export class Words {
    *
    * @param {Float32Array[]|null} strands the weights of all pieces, head by head
    * @param {number[]} heads
-   * @param {function(number, number, number): number} size of a weight, its piece and its strand, 0 to 1
-   * @param {function(number): boolean} isHidden
+   * @param {(a: number, b: number, c: number) => number} size of a weight, its piece and its strand, 0 to 1
+   * @param {(a: number) => boolean} isHidden
    */
   compare(strands, heads, size, isHidden) {
     this.strands.replaceChildren(

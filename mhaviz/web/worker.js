@@ -41,7 +41,7 @@ const ANSWERS = {
  *
  * @param {ArrayLike<number>} values
  * @param {number} count how many at most
- * @param {function(number): boolean} allowed which places count
+ * @param {(a: number) => boolean} allowed which places count
  * @returns {number[]}
  */
 export function largestPlaces(values, count, allowed = () => true) {
@@ -83,7 +83,7 @@ export function listenInWorker() {
         bytes[number] = typeof content === "string" ? bytesOfBase64(content) : content;
       }
       const answer = answerOf(contents, question);
-      postMessage({ answer }, ArrayBuffer.isView(answer) ? [answer.buffer] : []); // handed over, not copied
+      postMessage({ answer }, { transfer: ArrayBuffer.isView(answer) ? [answer.buffer] : [] }); // not copied
     } catch (error) {
       postMessage({ error: error.message });
     }

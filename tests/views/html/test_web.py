@@ -1,4 +1,4 @@
-"""The page's own source: its own tests, and that what is committed is what it builds."""
+"""The page's own source: its types, its own tests, and that what is committed is what it builds."""
 
 import os
 import shutil
@@ -30,6 +30,11 @@ def test_the_bundle_is_what_the_source_builds(tmp_path):
     run("npm", "run", "build", "--", f"--outdir={tmp_path}")
     for name in ("main.js", "page.css"):
         assert (tmp_path / name).read_bytes() == (WEB / "dist" / name).read_bytes(), f"npm run build in {WEB}: {name}"
+
+
+@needs_tools
+def test_types_of_the_source_agree():
+    run("npm", "run", "check")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")

@@ -1,0 +1,50 @@
+// What classes have that is not written in them one by one: what Python writes into a page, and what Object.assign sets.
+
+type Numbers = { chunk: number; offset: number; type: string; shape: number[]; bytes: number; precision: number };
+type Part = { name: string; scale: number; thumbs: Numbers; values: Numbers | null; precision: number };
+
+declare module "./contents.js" {
+  interface Contents {
+    [described: string]: any;
+    maps: import("./contents.js").PageMap[];
+    statistics: any; tables: any; scales: any; sort: any;
+    inflated: Promise<void>;
+  }
+  interface PageMap {
+    index: number; layer: number; sentence: number | null; pass: number | null; reach: number | null;
+    name: string; title: string; label: string; kind: string; module: string; family: string;
+    heads: number[]; names: string[]; parts: Part[]; precision: number;
+    isRecorded: boolean; hiddenLater: boolean;
+    quantity: { key: string; name: string; reduction: string; is_distribution: boolean; through_layers: boolean };
+    queries: { edges: number[] | null }; keys: { edges: number[] | null };
+    call: any;
+  }
+}
+declare module "./colours.js" {
+  interface Colours { paper: string; ink: string; quiet: string; line: string; accent: string }
+}
+declare module "./layer.js" {
+  interface Layer {
+    map: import("./contents.js").PageMap; part: Part; scale: any; range: number[];
+    rows: import("./axis.js").Axis; columns: import("./axis.js").Axis;
+  }
+}
+declare module "./rule.js" {
+  interface Call { queries: number; dKey: number }
+}
+declare module "./words.js" {
+  interface Words { pieces: import("./pieces.js").Pieces; start: number; end: number; special: boolean; words: HTMLElement[] }
+}
+declare module "./text.js" {
+  interface Rows { values: Float32Array; first: number; columns: number; count: number }
+}
+declare module "./overview.js" {
+  interface Thumb { map: import("./contents.js").PageMap; head: number; key: string }
+}
+declare global {
+  interface Window { mhaviz: any }
+  interface ParentNode { querySelector(selector: string): any; querySelectorAll(selector: string): NodeListOf<any> }
+  interface Document { readonly activeElement: any }
+  interface Element { setAttribute(name: string, value: any): void }
+}
+export {};
