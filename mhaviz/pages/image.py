@@ -56,7 +56,8 @@ def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale, image:
     height, width = maps[0].grid
     rows = Axis(Tokens(tuple(map(str, range(height))), grid=(height, 1)))
     columns = Axis(Tokens(tuple(map(str, range(width))), grid=(1, width)))
-    across = len(maps[0].heads) if len(maps) > 1 and len(maps[0].heads) > 1 else len(panels)
+    heads = {m.heads for m in maps}  # a row a map where all have the same several
+    across = len(maps[0].heads) if len(heads) == 1 and len(maps[0].heads) > 1 else len(panels)
     where: Where = "drawn" if image is None else "everywhere"
     return Panels("", tuple(panels), rows, columns, across, first=panels[0].title, is_main=False, where=where)
 

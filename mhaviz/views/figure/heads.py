@@ -21,6 +21,7 @@ from mhaviz.views.figure.mosaic import (
     MOST_LABEL,
     MOST_WIDTH,
     PAGE_SHAPE,
+    TILE_TITLE,
     VALUES_UP_TO,
     MosaicLayout,
     Space,
@@ -28,6 +29,7 @@ from mhaviz.views.figure.mosaic import (
     draw_mosaic,
     draw_scale,
     thinned_places,
+    write_sides,
 )
 from mhaviz.views.figure.number_grid import draw_ranges
 from mhaviz.views.figure.patches import patch_layout
@@ -108,7 +110,8 @@ class MosaicPart:
     @property
     def title_height(self) -> float:
         """Inches over the mosaic."""
-        return _TITLE + _SUBTITLE * bool(self.subtitle) if self.title else 0.0
+        sides = TILE_TITLE * (isinstance(self.block, Panels) and self.layout.title == 0)
+        return sides + (_TITLE + _SUBTITLE * bool(self.subtitle) if self.title else 0.0)
 
     def title_width(self, fonts: Fonts) -> float:
         """Inches that the lines over it would take if there were room for all of them."""
@@ -172,6 +175,10 @@ class MosaicPart:
         """With its top left corner at (x, y)."""
         self.draw_title(sheet, y)
         draw_mosaic(sheet, x, y + self.title_height, self.layout, self.panels)
+        if isinstance(self.block, Panels) and self.layout.title == 0:
+            titles, n = [panel.title.rpartition(" ") for panel in self.panels], self.layout.columns
+            across, down = [name for *_, name in titles[:n]], [name for name, *_ in titles[::n]]
+            write_sides(sheet, x, y + self.title_height, self.layout, across, down)
         if isinstance(self.block, Heads):
             self._write_numbers(sheet, self.block, x, y + self.title_height)
         elif self.block.are_numbers:

@@ -39,7 +39,7 @@ GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 _LEAST_LABEL, LEAST_LABEL, MOST_LABEL = 5.0, 6.0, 8.0  # font sizes in points: rather small than turned
 _LINE = 0.22  # inches from one position to the next, down
 _MOST_POSITIONS = 20  # along a side; more are clutter
-_BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
+BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
 _LEAST_VALUE, _MOST_VALUE, _OF_HEIGHT = 4.5, 9.0, 0.5  # font sizes of numbers, and the share of a cell's height
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
 _LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile of more cells than have labels,
@@ -207,7 +207,7 @@ class Space:
 
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Room for the widest of these labels, in inches."""
-        return max(text_width(label, size, self.fonts.families) for label in labels) + _BESIDE_LABEL
+        return max(text_width(label, size, self.fonts.families) for label in labels) + BESIDE_LABEL
 
 
 def label_size(pitch: float, least: float) -> float:
@@ -301,7 +301,7 @@ def _lay_out(
     with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
     widest = space.widest([text for _, text, _ in across] or [""], size)
     keys = Side(k_cells, width, 0.0, across)
-    smaller = size * (keys.pitch - _BESIDE_LABEL) / widest
+    smaller = size * (keys.pitch - BESIDE_LABEL) / widest
     if widest > keys.pitch and smaller >= max(LEAST_LABEL, space.least_label):
         size, widest = smaller, keys.pitch
     turned = widest > keys.pitch
@@ -345,7 +345,7 @@ def _marks(axis: Axis, cells: int, cell: float, size: float, fonts: Fonts, uprig
 def _position_marks(edges: NDArray[np.int64], cell: float, size: float, upright: bool) -> tuple[Mark, ...]:
     """Round positions, none of which reaches into the next tile."""
     start, end, length = int(edges[0]), int(edges[-1]), (len(edges) - 1) * cell
-    apart = _LINE if upright else text_width(f"{end - 1:,}", size) + _BESIDE_LABEL
+    apart = _LINE if upright else text_width(f"{end - 1:,}", size) + BESIDE_LABEL
     step = every(end - start, min(int(length / apart), _MOST_POSITIONS))
     positions = np.array(range(-(-start // step) * step, end, step) or [start])
     places = (np.interp(positions + 0.5, edges, np.arange(len(edges))) * cell).tolist()
@@ -571,6 +571,23 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
                 sheet.write(left + place, y, label, size, align="center", vertical="top", colour=colour)
             else:  # it ends at its cell, and is read from below
                 sheet.write(left + place, y, label, size, align="right", rotation=90, colour=colour)
+
+
+def write_sides(
+    sheet: Sheet, x: float, y: float, layout: MosaicLayout, across: Sequence[str], down: Sequence[str]
+) -> None:
+    """Names of columns of tiles over the first row, and of rows before the first column, each once, as far as they fit.
+
+    The mosaic begins at (x, y).
+    """
+    pitches = layout.tile_width + layout.gap, layout.tile_height + layout.below
+    widest = max(text_width(name, SMALL) for name in across) + BESIDE_LABEL
+    for i in range(0, len(across), every(len(across), int(len(across) * pitches[0] / widest))):
+        middle = x + layout.tile(i)[0] + layout.tile_width / 2
+        sheet.write(middle, y - 0.04, across[i], SMALL, align="center", vertical="bottom")
+    for i in range(0, len(down), every(len(down), int(len(down) * pitches[1] * POINTS / (1.05 * SMALL)))):
+        middle = y + layout.tile(i * layout.columns)[1] + layout.tile_height / 2
+        sheet.write(x + layout.queries.room - BESIDE_LABEL, middle, down[i], SMALL, align="right")
 
 
 def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Heads
-from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, head_panels
 from mhaviz.pages.pooling import pool_map
@@ -16,6 +15,7 @@ from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import MosaicPart, scale_width
 from mhaviz.views.figure.mosaic import (
     BESIDE,
+    BESIDE_LABEL,
     LEAST_LABEL,
     NAME,
     TILE_TITLE,
@@ -26,6 +26,7 @@ from mhaviz.views.figure.mosaic import (
     draw_mosaic,
     even_number,
     short_title,
+    write_sides,
 )
 from mhaviz.views.figure.number_grid import WIDTH
 from mhaviz.views.figure.sheet import (
@@ -33,7 +34,6 @@ from mhaviz.views.figure.sheet import (
     DRAWN_WIDER,
     FOOT_LINE,
     MARGIN,
-    POINTS,
     QUIET,
     SMALL,
     Sheet,
@@ -47,7 +47,7 @@ _FEW = 12  # heads, each of which can carry its tokens
 _NARROW, _MANY = 6.0, 16  # inches of a page, and heads of a layer, where the enlarged map stands below, not beside
 _TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and of all of them
 _SMALL_SIDE = 0.7  # inches, the most of a small map
-_GAP, _BETWEEN, _LABEL = 0.027, 0.25, 0.06  # inches: between two heads, before the enlarged one, beside a number
+_GAP, _BETWEEN = 0.027, 0.25  # inches: between two heads, and before the enlarged one
 _BAR, _OVER_NOTE = 0.58, 0.05  # inches, of a scale with its numbers, and below the small maps
 _HEADER, _LABELS = TILE_TITLE, 1.5  # inches: over the small maps, and for labels of the enlarged one
 _OUTLINE = 1.6  # points
@@ -135,19 +135,11 @@ class OverviewPart(MosaicPart):
     def _write_sides(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
         """The numbers of the heads over the first row, and of the layers before the first column, each once."""
         layout = self.layout
-        across = [tile.rpartition(" ") for tile in block.tiles[: layout.columns]]
+        across = [tile.rpartition(" ")[2] for tile in block.tiles[: layout.columns]]
         down = [tile.partition(" · ")[0].rpartition(" ") for tile in block.tiles[:: layout.columns]]
-        pitches = layout.tile_width + layout.gap, layout.tile_height + layout.below
-        widest = max(text_width(number, SMALL) for *_, number in across) + _LABEL
-        for i in range(0, len(across), every(len(across), int(len(across) * pitches[0] / widest))):
-            middle = x + layout.tile(i)[0] + layout.tile_width / 2
-            sheet.write(middle, y - 0.04, across[i][2], SMALL, align="center", vertical="bottom")
-        for i in range(0, len(down), every(len(down), int(len(down) * pitches[1] * POINTS / (1.05 * SMALL)))):
-            middle = y + layout.tile(i * layout.columns)[1] + layout.tile_height / 2
-            sheet.write(x + layout.queries.room - _LABEL, middle, down[i][2], SMALL, align="right")
-        sheet.write(
-            x + layout.queries.room - _LABEL, y - 0.04, "head", SMALL, colour=QUIET, align="right", vertical="bottom"
-        )
+        write_sides(sheet, x, y, layout, across, [number for *_, number in down])
+        right = x + layout.queries.room - BESIDE_LABEL
+        sheet.write(right, y - 0.04, "head", SMALL, colour=QUIET, align="right", vertical="bottom")
         middle = y + layout.height / 2
         sheet.write(x + 0.4 * NAME, middle, down[0][0], SMALL, colour=QUIET, align="center", rotation=90)
 
@@ -166,7 +158,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
     large = enlarged(least)
     beside = large.width - large.tile_width + BESIDE + _BAR  # of the enlarged map: its labels and its scale
     is_beside = room > _NARROW and n_columns <= _MANY and large.width < room / 2
-    left = snap(max(text_width("head", SMALL), NAME + text_width("99", SMALL)) + _LABEL, dpi)
+    left = snap(max(text_width("head", SMALL), NAME + text_width("99", SMALL)) + BESIDE_LABEL, dpi)
     gap = snap(_GAP, dpi)
     free = room - left - (beside + least + _BETWEEN if is_beside else 0.0) + gap
     most = max(int(min(free / n_columns - gap, _SMALL_SIDE) * dpi + 1e-6), 1)

@@ -3,20 +3,22 @@
 import math
 
 from mhaviz.pages.blocks import Panels
-from mhaviz.views.figure.mosaic import BESIDE, GAP, TILE_TITLE, MosaicLayout, Side
-from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, SMALL, text_width
+from mhaviz.views.figure.mosaic import BESIDE, BESIDE_LABEL, GAP, TILE_TITLE, MosaicLayout, Side
+from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, SMALL, snap, text_width
 from mhaviz.views.style import Style
 
 WIDTH = 10.0  # inches of the page
 _HIGH, _COLUMN = 4.8, 1.6  # inches of all tiles of a slide; times the width, of those of a narrow page
 _OF_PLAIN = 1 / 3  # of the height, for tiles without an image below others
 _LEAST, _MOST = 0.55, 4.2  # inches of the longer side of a tile
+_BETWEEN = 0.05  # inches between two tiles of lines
 _BAR = 0.85  # inches of the scale with its numbers
 
 
 def patch_layout(block: Panels, beside: int, below: int, style: Style) -> MosaicLayout:
-    """As many tiles side by side as makes them largest; many, or those without an image, are rather small than on many
-    lines.
+    """As many tiles side by side as makes them largest; those without an image are rather small than on many lines.
+
+    Tiles in lines stay so: what those of a line, or of a column, have in common is written once beside them.
 
     ``beside``, ``below``: blocks that share the width and the height of the page.
     """
@@ -28,6 +30,8 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
     is_plain = below > 1 and block.panels[0].image is None
     high = 2 * (_OF_PLAIN if is_plain else 1 - _OF_PLAIN) / below if below > 1 else 1.0
     high *= _HIGH if style.width is None else min(_HIGH, _COLUMN * width)
+    if block.across < n and not style.columns:
+        return _lines(block, room, high, style.dpi)
     longest = max(text_width(text, SMALL, bold=True) for text in titles) * DRAWN_WIDER
     least = max(_LEAST, max(grid) / style.dpi, (longest - GAP) / across)
 
@@ -37,9 +41,7 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
     def side(columns: int) -> float:
         return min(by_width(columns), (high / -(-n // columns) - TILE_TITLE - GAP) / down, _MOST)
 
-    several_lines = block.across < n  # of which each stays whole, or is broken evenly
-    choices = [k for k in range(1, block.across + 1) if not several_lines or block.across % k == 0]
-    choices = [style.columns] if style.columns else choices
+    choices = [style.columns] if style.columns else range(1, n + 1)
     if fitting := [k for k in choices if side(k) >= least]:
         columns = max(fitting) if is_plain else max(fitting, key=side)
         inches = side(columns)
@@ -49,3 +51,15 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
     cell = max(math.floor(inches * style.dpi / max(grid)), 1) / style.dpi
     rows, keys = (Side(length, cell, 0.0) for length in grid)
     return MosaicLayout(min(columns, n), -(-n // columns), rows, keys, label_size=SMALL, turned=False)
+
+
+def _lines(block: Panels, room: float, high: float, dpi: float) -> MosaicLayout:
+    """Lines of ``block.across`` tiles, as many as there are, without titles."""
+    n_lines, longest = -(-len(block.panels) // block.across), max(len(block.rows), len(block.columns))
+    names = (panel.title.rpartition(" ")[0] for panel in block.panels[:: block.across])
+    left = max(text_width(name, SMALL) for name in names) * DRAWN_WIDER + BESIDE_LABEL
+    pitch = min((room - left) * longest / len(block.columns) / block.across, max(high / n_lines, _LEAST))
+    cell = max(math.floor((pitch - _BETWEEN) * dpi / longest), 1) / dpi
+    rows, columns = Side(len(block.rows), cell, snap(left, dpi)), Side(len(block.columns), cell, 0.0)
+    gap = snap(_BETWEEN, dpi)
+    return MosaicLayout(block.across, n_lines, rows, columns, SMALL, turned=False, gap=gap, title=0.0, below=gap)
