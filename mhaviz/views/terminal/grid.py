@@ -41,6 +41,7 @@ _READABLE = 30  # columns of a panel, where the terminal has so many
 _BESIDES = 6  # lines of the screen that are left to titles, positions and the scale
 _LEAST_LINES = 8  # of a panel, however low the screen is
 _APART = 4  # columns between two positions, about
+_FEW = 16  # rows, each of which has its label
 _BETWEEN = 4  # lines from one row label to the next, or more
 
 DIM = RichStyle(dim=True)
@@ -94,7 +95,7 @@ class GridLayout:
         per_line: panels side by side.
         rows, columns: cells of a panel; fewer than tokens where the map is pooled.
         labels: "tokens"; "positions" of the rows, for want of room; "round", round positions along both sides of a map
-            that has been pooled to these cells.
+            that has been pooled to these cells; "columns", along the columns alone, as its few rows are not pooled.
     """
 
     cells: CellKind
@@ -104,7 +105,7 @@ class GridLayout:
     per_line: int
     rows: int
     columns: int
-    labels: Literal["tokens", "positions", "round"] = "tokens"
+    labels: Literal["tokens", "positions", "round", "columns"] = "tokens"
 
     @property
     def lines(self) -> list[range]:
@@ -223,7 +224,7 @@ class HeatGrid:
                 return [Segment("".join(texts), DIM)]
             return [Segment(text, DIM if i in special else None) for i, text in enumerate(texts)]
         columns = layout.columns
-        if layout.labels == "round":
+        if layout.labels in ("round", "columns"):
             room = len(f"{self.keys.end:,}") + _APART
             placed = _round_labels(self.keys.edges, columns // room)
         else:
@@ -264,8 +265,10 @@ class HeatGrid:
 
     def _cell_explanations(self, layout: GridLayout) -> Iterator[tuple[list[str], str]]:
         sides = {"queries": self.queries, "keys": self.keys}
-        if layout.labels == "round":
-            if self.queries.are_same(self.keys):
+        if layout.labels in ("round", "columns"):
+            if layout.labels == "columns":
+                sides = {"keys": self.keys}
+            elif self.queries.are_same(self.keys):
                 sides = {"queries and keys": self.keys}
             yield from ((_ends(name, axis), " ") for name, axis in sides.items() if not _ends_are_bare(axis))
             return
@@ -350,7 +353,10 @@ def long_layout(
     ``height``: lines of the screen; None: of a file or a pipe, which has no end. ``titles``: as in ``head_panels``.
     """
     n_heads, q_cells, k_cells = attention_map.weights.shape
-    label_width = len(f"{attention_map.rows.end - 1:,}")
+    label_width, of_rows = len(f"{attention_map.rows.end - 1:,}"), attention_map.rows
+    are_few = of_rows.cells is None and q_cells <= _FEW and not of_rows.are_positions
+    if are_few:
+        label_width = 2 * min(_longest(of_rows, width), width // 8) + 1
     title = max(map(len, titles or tile_titles(attention_map)))
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
@@ -361,7 +367,8 @@ def long_layout(
     columns, lines = even_cells(k_cells, side), min((side + 1) // 2, highest)
     rows = even_cells(q_cells, min(side, 2 * lines) if abilities.blocks == "half-blocks" else lines)
     panel_width = max(columns, min(title, room - GAP))
-    return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, "round")
+    labels: Literal["round", "columns"] = "columns" if are_few and rows == q_cells else "round"
+    return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, labels)
 
 
 def _labels(axis: Axis, width: int) -> list[str]:
