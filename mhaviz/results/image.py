@@ -150,13 +150,9 @@ def over_image(
 
 def _require_grid(grid: object) -> tuple[int, int]:
     try:
-        rows, columns = (operator.index(number) for number in grid)  # type: ignore[attr-defined]
+        rows, columns = map(operator.index, grid)  # type: ignore[call-overload]
     except (TypeError, ValueError):
         raise ArgumentError(f"{parameter('grid')}: expected rows and columns, got {quoted(grid)}") from None
-    if min(rows, columns) < 1:
-        raise ArgumentError(
-            f"{parameter('grid')}: expected at least 1 × 1 patches, got {counted(rows)} × {counted(columns)}"
-        )
     return rows, columns
 
 
@@ -206,19 +202,17 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
         raise ArgumentError(f"{m.name}: it is of a text, as queries see no later keys; expected attention to an image")
     if grid is None:
         if keys.grid is None:
-            hint = next(iter(_fitting(len(keys))), "14x14")
             raise ArgumentError(
                 f"{m.name}: it is not known which of {len(keys):,} tokens are patches of an image; add "
-                f"{parameter('grid')}, rows and columns such as {hint}"
+                f"{parameter('grid')}, rows and columns such as {_square(len(keys)) or '14x14'}"
             )
         return keys
     n_patches = grid[0] * grid[1]
     n_special = len(keys) - n_patches
-    if len(keys.of_text) == n_patches:
-        return replace(keys, grid=grid) if keys.special or not m.columns.are_positions else patch_tokens(*grid)
-    if not 0 <= n_special <= MOST_SPECIAL:
-        some = list(_fitting(len(keys)))
-        would = f" ({' or '.join(some[:2])} would fit)" if some else ""
+    if keys.special and min(grid) > 0 and len(keys.of_text) == n_patches:
+        return replace(keys, grid=grid)
+    if min(grid) < 1 or not 0 <= n_special <= MOST_SPECIAL:
+        would = f" ({_square(len(keys))} would fit)" if _square(len(keys)) else ""
         raise ArgumentError(
             f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens - k, of which k from 0 to "
             f"{MOST_SPECIAL} are no patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
@@ -239,10 +233,10 @@ def _with_named_patches(keys: Tokens) -> Tokens:
     return replace(keys, special=tuple(sorted({*range(len(keys))} - {*places})), grid=(rows, columns))
 
 
-def _fitting(n_tokens: int) -> list[str]:
-    """Squares that so many tokens may be, with a few before them: "14x14"."""
-    squares = [(k, math.isqrt(n_tokens - k)) for k in range(min(MOST_SPECIAL, n_tokens - 1) + 1)]
-    return [f"{side}x{side}" for k, side in squares if side > 1 and side * side == n_tokens - k]
+def _square(n_tokens: int) -> str:
+    """The largest that so many tokens may be, with a few before it: "14x14"; "": none."""
+    side = math.isqrt(n_tokens)
+    return f"{side}x{side}" if side > 1 and n_tokens - side * side <= MOST_SPECIAL else ""
 
 
 def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int], str, tuple[int, int] | None]:

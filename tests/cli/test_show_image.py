@@ -112,7 +112,7 @@ def test_a_patch_as_the_query(mhaviz, folder):
             2,
             "--grid: expected rows and columns of patches such as 14x14, got '2'",
         ),
-        ("bare.npy --image photo.png --grid 0x7", 2, "--grid: expected at least 1 × 1 patches, got 0 × 7"),
+        ("bare.npy --image photo.png --grid 0x7", 2, "--grid: expected rows × columns = 7 tokens - k"),
         ("maps.json --image photo.png --query 5,5", 2, "--query: expected a patch from 0,0 to 1,2, got 5,5"),
         ("maps.json --image photo.png -o a.txt", 2, "expected a name ending in .png, .svg, .pdf, .json"),
         ("maps.json --image photo.png -o photo.png", 2, "photo.png is read, and cannot be written at the same time"),

@@ -84,10 +84,9 @@ class Sheet(Figure):
     def __init__(
         self, width: float, height: float, dpi: float, fonts: Fonts | None = None, zoom: float = 1.0, crop: float = 0.0
     ) -> None:
-        allowed = most_dpi(width, height)
         size = zoom * (width - 2 * crop), zoom * (height - 2 * crop)
-        self.pixels, self.zoom = min(dpi, allowed), zoom
-        super().__init__(figsize=size, dpi=self.pixels / zoom, facecolor="white")
+        self.pixels, self.zoom = dpi, zoom
+        super().__init__(figsize=size, dpi=dpi / zoom, facecolor="white")
         FigureCanvasAgg(self)
         self.suppressComposite = True  # else matplotlib makes a page of pixels for every image of an SVG or a PDF
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(crop, width - crop), ylim=(height - crop, crop))
@@ -95,8 +94,6 @@ class Sheet(Figure):
         self.fonts = fonts or Fonts()
         self.heading = ""
         self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
-        if dpi > allowed:
-            self.notices.append(fewer_pixels_notice(allowed, dpi))
         self.width, self.height = width, height
         self.shown_in_cell: int | None = None
 
