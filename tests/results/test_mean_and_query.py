@@ -166,5 +166,5 @@ def test_heads_of_a_long_text_have_their_names_in_the_terminal(mhaviz):
     words = " ".join(f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyzabcdef")
     out = mhaviz("heatmap", words, "--query", "#200", "--head", "2-4").out.splitlines()
     assert [line.split()[0] for line in out if line.strip().startswith("H")] == ["H2", "H3", "H4"]
-    assert out[0].startswith("query 200 ma, self-attention: aq")
+    assert out[0].startswith("query 200 my, self-attention: aq")
     assert any(line.startswith("keys: 0 aq … 255 pf") for line in out)
