@@ -7,7 +7,7 @@ import { headName, partShown, titled } from "./pieces.js";
 const LEAST_THUMB = 18; // CSS pixels
 const MOST_THUMB = 200;
 const GROUP_GAP = 32;
-const BESIDE_DELAY = 150; // ms
+const BESIDE_DELAY = 250; // ms
 const LEAST_BESIDE = 36; // of thumbs of groups side by side
 const LEAST_LISTED = 72; // of thumbs with a line below
 const MOST_LISTED = 160;
