@@ -1,7 +1,7 @@
 """The shape of every tensor on the way through attention, and what becomes of one element, in words and as tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ def trace_page(trace: ShapeTrace) -> Page:
     table = replace(steps_table(trace), where="listed")
     blocks: list[Block] = [Flow(trace.steps, notes, visits), table, Text((f"altogether {costs_text(trace.steps)}", ""))]
     if any(step.values is not None for step in trace.steps):
-        for numbers in step_numbers(trace):
-            blocks += [Text((numbers.heading,), "heading"), Grid((numbers.tables,)), Text(("",))]
+        for heading, tables in step_numbers(trace):
+            blocks += [Text((heading,), "heading"), Grid((tables,)), Text(("",))]
         blocks.append(Text(numbers_remark(trace), "quiet"))
     if followed is not None:
         first, *rest = following_text(followed, trace)
@@ -60,20 +60,13 @@ def steps_table(trace: ShapeTrace) -> Table:
     return Table(columns, tuple(rows))
 
 
-@dataclass(frozen=True)
-class StepNumbers:
-    """The numbers of one step for the first sentence: a table, or one for each head, which its heading names."""
-
-    heading: str
-    tables: tuple[Table, ...]
-
-
 _TOKEN = 10  # cells of a terminal, of a token over or beside numbers
 _OF_QUERIES, _OF_KEYS = ("q_length", "seq_length"), ("k_length",)
 
 
-def step_numbers(trace: ShapeTrace) -> tuple[StepNumbers, ...]:
-    """The steps that have numbers of their own: rows are tokens, columns features or keys."""
+def step_numbers(trace: ShapeTrace) -> tuple[tuple[str, tuple[Table, ...]], ...]:
+    """Of each step that has numbers of its own its heading and, for the first sentence, a table, or one for each head:
+    rows are tokens, columns features or keys."""
     return tuple(_numbers_of(trace, step) for step in trace.steps if _is_printed(step))
 
 
@@ -97,8 +90,8 @@ def _is_printed(step: TraceStep) -> bool:
     return step.values is not None and step.memory == "computed" and len(step.shape) in (3, 4)
 
 
-def _numbers_of(trace: ShapeTrace, step: TraceStep) -> StepNumbers:
-    """A table of (length, features), one for each head of (n_heads, length, features)."""
+def _numbers_of(trace: ShapeTrace, step: TraceStep) -> tuple[str, tuple[Table, ...]]:
+    """A heading, and a table of (length, features), one for each head of (n_heads, length, features)."""
     assert step.values is not None
     first, axes = step.values[0], step.axes[1:]
     heading = f"{step.name} = {step.equation}, {shape_text(step.shape)}"
@@ -106,7 +99,7 @@ def _numbers_of(trace: ShapeTrace, step: TraceStep) -> StepNumbers:
     matrices = first if first.ndim == 3 else first[None]
     names = [f"head {i}" for i in range(len(matrices))] if first.ndim == 3 else [""]
     tables = (_matrix_table(*named, rows, columns) for named in zip(names, matrices, strict=True))
-    return StepNumbers(heading, tuple(tables))
+    return heading, tuple(tables)
 
 
 def _labels(trace: ShapeTrace, axis: str, size: int) -> list[str]:

@@ -26,8 +26,8 @@ def traced(layer, sentences, target=None):
 
 def numbers(trace, step):
     """The tables of a step: the headings and the labelled rows of each."""
-    (found,) = [one for one in step_numbers(trace) if one.heading.startswith(f"{step} = ")]
-    return [(table.headings(), table.rows) for table in found.tables]
+    (tables,) = [tables for heading, tables in step_numbers(trace) if heading.startswith(f"{step} = ")]
+    return [(table.headings(), table.rows) for table in tables]
 
 
 def test_numbers_are_those_of_the_first_sentence_without_its_padding():
@@ -51,8 +51,8 @@ def test_keys_of_another_text_have_no_names_of_queries():
 
 def test_a_hidden_score_is_no_number():
     trace = traced(RandomLayer(8, 4, device_name="cpu", causal=True), ["a b"])
-    (found,) = [one for one in step_numbers(trace) if one.heading.startswith("S masked = ")]
-    assert found.tables[0].texts()[0][2] == "−∞"
+    (tables,) = [tables for heading, tables in step_numbers(trace) if heading.startswith("S masked = ")]
+    assert tables[0].texts()[0][2] == "−∞"
 
 
 def test_what_is_not_printed_is_said():

@@ -23,29 +23,11 @@ MEMORY = {
 }
 
 
-@dataclass(frozen=True)
-class FlowLayout:
-    """The middle of each box, in box widths from the left and in rows from the top."""
-
-    places: dict[str, tuple[float, int]]
-
-    @property
-    def rows(self) -> int:
-        """How many boxes stand above each other at most."""
-        return max(row for _, row in self.places.values()) + 1
-
-    @property
-    def columns(self) -> float:
-        """How many boxes wide the flow is."""
-        return max(column for column, _ in self.places.values()) + 1
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in inches."""
-        return self.columns * (WIDTH + BESIDE) - BESIDE, self.rows * (HEIGHT + BELOW) - BELOW
+Places = Mapping[str, tuple[float, int]]
+"""The middle of each box, in box widths from the left and in rows from the top."""
 
 
-def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
+def decide_flow(steps: Sequence[TraceStep]) -> Places:
     """A step stands one row below the lowest that it reads, in the middle between them."""
     rows: dict[str, int] = {}
     for step in steps:
@@ -60,7 +42,7 @@ def decide_flow(steps: Sequence[TraceStep]) -> FlowLayout:
         for step in by_row[row]:
             readers = [columns[s.name] for s in steps if step.name in s.inputs and s.name in columns]
             columns[step.name] = sum(readers) / len(readers) if readers else 0.0
-    return FlowLayout({name: (columns[name], rows[name]) for name in columns})
+    return {name: (columns[name], rows[name]) for name in columns}
 
 
 @dataclass(frozen=True)
@@ -72,27 +54,23 @@ class FlowPart:
     after = 0.2
 
     @property
-    def _layout(self) -> FlowLayout:
-        return decide_flow(self.block.steps)
-
-    @property
     def width(self) -> float:
         """In inches."""
-        return self._layout.size[0]
+        return max(column for column, _ in decide_flow(self.block.steps).values()) * (WIDTH + BESIDE) + WIDTH
 
     def height(self, _: float) -> float:
         """In inches."""
-        return _KEY + self._layout.size[1]
+        return _KEY + max(row for _, row in decide_flow(self.block.steps).values()) * (HEIGHT + BELOW) + HEIGHT
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
-        block, layout = self.block, self._layout
+        block, places = self.block, decide_flow(self.block.steps)
         corners = {
             name: (x + column * (WIDTH + BESIDE), y + _KEY + row * (HEIGHT + BELOW))
-            for name, (column, row) in layout.places.items()
+            for name, (column, row) in places.items()
         }
         _draw_key(sheet, x, y + 0.1)
-        _draw_arrows(sheet, block.steps, layout, corners, set(block.visits))
+        _draw_arrows(sheet, block.steps, places, corners, set(block.visits))
         for step, note in zip(block.steps, block.notes, strict=True):
             left, top = corners[step.name]
             _draw_box(sheet, left, top, step, passed=step.name in block.visits)
@@ -136,7 +114,7 @@ def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, note: st
 def _draw_arrows(
     sheet: Sheet,
     steps: Sequence[TraceStep],
-    layout: FlowLayout,
+    places: Places,
     corners: Mapping[str, tuple[float, float]],
     passed: set[str],
 ) -> None:
@@ -149,9 +127,7 @@ def _draw_arrows(
         for name in step.inputs:
             from_left, from_top = corners[name]
             start = (from_left + w / 2, from_top + h)
-            if (
-                layout.places[step.name][1] - layout.places[name][1] > 1
-            ):  # past other boxes: down, then in from the side
+            if places[step.name][1] - places[name][1] > 1:  # past other boxes: down, then in from the side
                 side = left + w if from_left > left else left
                 bend, end = (start[0], top + h / 2), (side, top + h / 2)
                 path, heading = [start, bend, end], (-1.0 if from_left > left else 1.0, 0.0)

@@ -8,10 +8,7 @@ from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
 from mhaviz.pages.blocks import (
-    Curves,
-    Dots,
     Drawn,
-    Flow,
     Grid,
     Heads,
     Page,
@@ -55,7 +52,7 @@ class PageView:
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
-            if block.where == "drawn" or isinstance(block, (Dots, Flow)):
+            if block.where == "drawn":
                 continue
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.first):
                 left_out += 1
@@ -79,7 +76,7 @@ class PageView:
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:
-                assert not isinstance(block, Curves), "a terminal has no room for them"
+                assert isinstance(block, Table)
                 yield from table_lines(block, console, options)
             others = any(isinstance(one, Panels) and one.where != "drawn" for one in leaves(waiting))
             if isinstance(block, (Heads, Panels, Grid)) and not is_read and (of_heads or not others):
