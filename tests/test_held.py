@@ -101,7 +101,18 @@ SHORTER = {
     "--lengths 64,256,1024": "--lengths 16,64 --most-seconds 9",
 }
 MEASURING = ("compare-implementations", "complexity")
-MEASURED = {"seconds", "rounds", "peak_bytes", "would_take", "would_need", "skipped", "speedup", "times", "longest"}
+MEASURED = {
+    "seconds",
+    "rounds",
+    "quartiles",
+    "peak_bytes",
+    "would_take",
+    "would_need",
+    "skipped",
+    "speedup",
+    "times",
+    "longest",
+}
 OF_THE_MACHINE = {"mhaviz", "torch", "threads", "free_bytes"}  # fields of a JSON document
 OF_TIMES = re.compile(r"\d|take as long|was measured")  # texts of pictures that times have made what they are
 # The same in texts: what rounding leaves, too, is not the same everywhere.

@@ -84,7 +84,8 @@ def measure(
             peak, notes = peaks[name]
             held = expected[name].bytes if peak is None else peak
             costs[name] = _Cost(length, statistics.median(seconds), held, notes)
-            skipped[name] = Timing(costs[name].seconds, len(seconds), peak)
+            first, _, third = statistics.quantiles(seconds, n=4, method="inclusive")
+            skipped[name] = Timing(costs[name].seconds, len(seconds), peak, quartiles=(first, third))
         if length in lengths:
             for name, timing in skipped.items():
                 assert timing is not None

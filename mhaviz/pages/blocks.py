@@ -118,6 +118,7 @@ class Series:
         xs, ys: its points, x rising. Where y is None, nothing is drawn.
         colour: 0 to 4; None: a quiet grey.
         marker: the shape of its points, 0 to 4; None: they are not marked.
+        band: from where to where each y may lie; empty: not known.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Series:
     ys: tuple[float | None, ...]
     colour: int | None = None
     marker: int | None = None
+    band: tuple[tuple[float, float] | None, ...] = ()
     line: Literal["solid", "dashed", "dotted"] = "solid"
 
 
@@ -173,8 +175,7 @@ class Curves:
     """Plots side by side.
 
     Attributes:
-        columns: how many stand beside each other.
-        size: width and height in inches of the axes of one.
+        columns: how many stand beside each other, where there is room.
         keys: of all plots.
     """
 
@@ -182,7 +183,6 @@ class Curves:
 
     plots: tuple[Plot, ...]
     columns: int
-    size: tuple[float, float]
     keys: tuple[Key, ...] = ()
 
 

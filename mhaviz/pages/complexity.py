@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
 from mhaviz.results.complexity import Complexity
@@ -10,6 +10,7 @@ from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
 _PARTS = ("projections", "scores, softmax, mix", "whole layer")
 _ATTENTION, _FREE, _PROJECTIONS, _WHOLE = range(4)  # of the colours and markers
+_COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 
 
 @shown(Complexity)
@@ -17,7 +18,7 @@ def complexity_page(c: Complexity) -> Page:
     """The terms; operations, times and bytes against the length; what follows from them, a line each."""
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
     skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
-    skipped_from = {name: skipped_from_text(c.lengths, measured) for name, measured in timings.items()}
+    keys = tuple(Key(name, i, skipped_from_text(c.lengths, timings[name])) for i, name in _COLOURED)
     rate = f"{readable_count(_best_rate(c))}FLOP/s" if _best_rate(c) else ""
     of_numbers = [
         "proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured",
@@ -25,20 +26,22 @@ def complexity_page(c: Complexity) -> Page:
         f"parameters: {readable_bytes(c.parameter_bytes)}",
         *([f"the whole layer does up to {rate}"] if rate else []),
     ]
-    of_curves = [
-        *([f"dotted: the predicted operations at {rate}, the whole layer's best"] if rate else []),
-        *(f"{name}: {text}" for name, text in skipped_from.items() if text),
-    ]
     blocks = (
         _terms(c),
-        Curves((_operations(c), _times(c), _sizes(c)), columns=2, size=(2.75, 2.35)),
+        Curves((_operations(c), _times(c), _sizes(c)), columns=3, keys=keys),
         _numbers(c),
         Text(tuple(of_numbers), where="listed"),
         Text(_crossings(c)),
         Text(_longest(c)),
-        Text(tuple(of_curves), where="drawn"),
     )
-    return Page("what attention costs: N²·d_model + N·d_model²", blocks, c.source.footnote)
+    return Page(_lesson(c), blocks, c.source.footnote)
+
+
+def _lesson(c: Complexity) -> str:
+    """From which length on attention costs more than its projections: in operations, and on the clock."""
+    clock = "" if c.equal_times is None else f"; on this machine's clock they meet at {c.equal_times:,.0f}"
+    operations = f"Beyond N = {c.equal_operations:,} attention takes more operations than its projections"
+    return operations + clock
 
 
 def _terms(c: Complexity) -> Table:
@@ -78,7 +81,13 @@ def _times(c: Complexity) -> Plot:
     predicted = [(_PROJECTIONS, c.flops("projections")), (_ATTENTION, c.flops("attention"))]
     rate = _best_rate(c)
     ideal = [
-        Series("", c.lengths, tuple(number / rate for number in flops), colour, line="dotted")
+        Series(
+            f"predicted, at {readable_count(rate)}FLOP/s",
+            c.lengths,
+            tuple(f / rate for f in flops),
+            colour,
+            line="dotted",
+        )
         for colour, flops in (predicted if rate else [])
     ]
     crossing = [] if c.equal_times is None or c.equal_seconds is None else [(c.equal_times, c.equal_seconds)]
@@ -109,8 +118,7 @@ def _tokens(c: Complexity) -> PlotAxis:
 
 
 def _parts(c: Complexity, values: Sequence[tuple[float | None, ...]]) -> list[Series]:
-    colours = (_PROJECTIONS, _ATTENTION, _WHOLE)
-    return [Series(name, c.lengths, ys, i, i) for name, i, ys in zip(_PARTS, colours, values, strict=True)]
+    return [Series(name, c.lengths, ys, i, i) for (i, name), ys in zip(_COLOURED, values, strict=True)]
 
 
 def _marked(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float, str], ...]:

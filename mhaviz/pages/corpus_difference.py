@@ -4,32 +4,35 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES
-from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Panels, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Dots, Page, Panels, Table, Text
 from mhaviz.pages.head_numbers import heads_subtitle, heads_title, key_columns, layers_by_heads, reading_text
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import bits_text, counted, left_out_text
 from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
 
-_MOST_ROWS = 16  # of the table
+_MOST_ROWS, _MOST_DOTS = 16, 10
+_DIVERGENCE = "mean divergence, bits"
 
 
 @shown(CorpusDifference)
 def corpus_difference_page(d: CorpusDifference) -> Page:
-    """Means, spreads and the largest rows, each on a scale of its own, and the heads ranked."""
-    scales, several = _scales(d), len(d.kinds) > 1
+    """The mean of each head, layers × heads, on one scale; the heads ranked."""
+    several = len(d.kinds) > 1
     left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
+    top = max((float(np.nanmax(kind.divergence.mean, initial=0.0)) for kind in d.kinds), default=0.0) or 1.0
+    scale = {_DIVERGENCE: Scale(high=top, decimals=decimals_of(top))}
 
     def panels(kind: KindDivergence) -> Panels:
-        known = {name: values for name, values in _numbers(kind).items() if not np.isnan(values).all()}
-        return layers_by_heads(KIND_NAMES[kind.kind] if several else "", kind.layers, known, scales, "mean")
+        values = {_DIVERGENCE: kind.divergence.mean}
+        return layers_by_heads(KIND_NAMES[kind.kind] if several else "", kind.layers, values, scale, _DIVERGENCE)
 
     blocks: tuple[Block, ...] = (
         heads_subtitle(d.kinds, _subtitle),
         *map(panels, d.kinds),
+        _ranking_dots(d),
         ranking_table(d),
         Text(left_out, "quiet", "listed"),
     )
@@ -37,18 +40,19 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     return Page(title, blocks, d.source.footnote, "; ".join([_reading_text(d), *left_out]))
 
 
-def _numbers(kind: KindDivergence) -> dict[str, NDArray[np.float64]]:
-    """What stands over each panel, and its values."""
-    return {"mean": kind.divergence.mean, "spread": kind.divergence.spread, "largest row": kind.divergence.largest}
+def _ranking_dots(d: CorpusDifference) -> Dots:
+    """The heads that differ most, each with the place where it does; a whisker would need replicates."""
+    dots = tuple(
+        Dot(f"{head['kind']} " * (len(d.kinds) > 1) + _name_and_place(head), head["mean"])
+        for head in d.ranking[:_MOST_DOTS]
+    )
+    notes = "beside each head the row that differs most; no whiskers, as the sentences are not drawn again"
+    return Dots(_heading(d), dots, _MEANING, bits_text, notes)
 
 
-def _scales(d: CorpusDifference) -> dict[str, Scale]:
-    """From 0 to the largest number, or to 1 where nothing differs."""
-    scales = {}
-    for name in ("mean", "spread", "largest row"):
-        top = max((float(np.nanmax(_numbers(kind)[name], initial=0.0)) for kind in d.kinds), default=0.0) or 1.0
-        scales[name] = Scale(high=top, decimals=decimals_of(top))
-    return scales
+def _name_and_place(head: Mapping[str, float]) -> str:
+    name = f"L{head['layer']} H{head['head']}"
+    return name if head["sentence"] < 0 else f"{name}, {_where(head)}"
 
 
 def _subtitle(kind: KindDivergence) -> str:
@@ -63,9 +67,9 @@ def _reading_text(d: CorpusDifference) -> str:
 
 _MEANING = (
     "mean: of the Jensen–Shannon divergence of each query's weights in both models, in bits, over its sentence, then "
-    "over the sentences: 0 if no weight differs, 1 if no row has a key in common; spread: the standard deviation "
-    "between the sentences"
+    "over the sentences: 0 if no weight differs, 1 if no row has a key in common"
 )
+_SPREAD = "±: the standard deviation between the sentences"
 
 
 def limits_text(d: CorpusDifference) -> str:
@@ -103,12 +107,13 @@ def ranking_table(d: CorpusDifference) -> Table:
         )
         for head in d.ranking
     ]
+    notes = f"{_MEANING}; {_SPREAD}; sentences and queries are counted from 0"
+    return Table(columns, tuple(rows), _heading(d), _MOST_ROWS, notes, where="listed")
+
+
+def _heading(d: CorpusDifference) -> str:
     differs = any(head["largest"] > 0 for head in d.ranking)
-    heading = "; ".join(
-        filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)])
-    )
-    notes = f"{_MEANING}; sentences and queries are counted from 0"
-    return Table(columns, tuple(rows), heading, _MOST_ROWS, notes)
+    return "; ".join(filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)]))
 
 
 def _spread(head: Mapping[str, float]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Table, Text, Title
 from mhaviz.pages.labels import quoted
@@ -16,6 +17,7 @@ from mhaviz.results.embeddings import Added, EmbeddedText, InputPart, PositionTa
 _NEAR = 3.0  # scales that end so near to each other, as a factor, are one
 _QUOTED = 24  # cells of a terminal
 _MOST = 12  # tokens of a table
+_MOST_FEATURES = 64  # that are drawn, the first: each has a column of its own, so that no sine meets its cosine in one
 
 _CONSTANT = ("T", "U")  # symbols of what may be the same for every token
 
@@ -37,7 +39,8 @@ _WITHIN: dict[Within, str] = {
 @shown(EmbeddedText)
 def embeddings_page(e: EmbeddedText) -> Page:
     """What is summed, and X, side by side; below each, how alike its rows are; then the tokens with their ids."""
-    head = "what the decoder reads" if e.is_target else "what the first layer reads"
+    reader = "what the decoder" if e.is_target else "what the first layer"
+    head = f"{reader} reads, {e.source.model}"
     title: Title | str = Title(head, (("", e.tokens),), "input")
     blocks: list[Block] = []
     shown = [part for part in e.parts if not _is_one_row(part)]
@@ -58,11 +61,10 @@ def position_table_page(table: PositionTable) -> Page:
     positions = Axis.of(map(str, range(length)))
     title = "positional encoding: sines and cosines"
     equation = "PE[p, 2i] = sin(p / 10000^(2i/d_model)), PE[p, 2i+1] = cos(same)"
-    panel = Panel(f"{equation}   {_shape(length, d_model)}", table.values, replace(_UNIT, name="PE"))
-    features = Axis.of(map(str, range(d_model)))
+    panel = _panel(equation, table.values, replace(_UNIT, name="PE"))
     cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
     blocks: tuple[Block, ...] = (
-        Panels("", (panel,), positions, features, 1),
+        Panels("", (panel,), positions, _feature_axis(panel), 1),
         cosines,
         Text(tuple(_turning_sentences(d_model))),
     )
@@ -84,21 +86,23 @@ def _turning_sentences(d_model: int) -> Iterator[str]:
 def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -> Panels:
     """Parts of equally many features, each on the scale that it shares with others, or on its own."""
     scales = _scales(e.parts)
-    panels = tuple(
-        Panel(f"{part.equation}   {_shape(*part.values.shape)}", part.values, scales[part.symbol]) for part in parts
-    )
-    return Panels(
-        title,
-        panels,
-        Axis(e.tokens),
-        Axis.of(map(str, range(parts[0].values.shape[1]))),
-        len(panels),
-        ids=e.tokens.ids,
-    )
+    panels = tuple(_panel(part.equation, part.values, scales[part.symbol]) for part in parts)
+    return Panels(title, panels, Axis(e.tokens), _feature_axis(panels[0]), len(panels), ids=e.tokens.ids)
+
+
+def _panel(equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
+    """The first features of a matrix, and its whole shape; on a scale of all of them."""
+    length, n_features = values.shape
+    some = f"first {_MOST_FEATURES} of " if n_features > _MOST_FEATURES else ""
+    return Panel(f"{equation}   ({length:,}, {some}{n_features:,})", values[:, :_MOST_FEATURES], scale)
+
+
+def _feature_axis(panel: Panel) -> Axis:
+    return Axis.of(map(str, range(panel.values.shape[1])))
 
 
 def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
-    return Panels(title, panels, tokens, tokens, len(panels))
+    return Panels(title, panels, tokens, tokens, len(panels), is_main=False)
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
@@ -115,10 +119,6 @@ def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
 def _is_one_row(part: InputPart) -> bool:
     """Whether it is the same for every token, as token types are of a single text: a picture of it tells nothing."""
     return part.symbol in _CONSTANT and bool((part.values == part.values[0]).all())
-
-
-def _shape(length: int, features: int) -> str:
-    return f"({length:,}, {features:,})"
 
 
 def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:

@@ -1,14 +1,19 @@
 """Five ways to compute the same attention: time and memory against the length of the input, and how exact they are."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
 from mhaviz.results.implementations import ImplementationComparison
+from mhaviz.results.timing import Timing
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
 
 _DASHED = 3  # the way whose curve may lie on another one
+
+Point = tuple[float | None, tuple[float, float] | None]
+"""A number, and between what it lies; None: not known."""
 
 
 @shown(ImplementationComparison)
@@ -17,34 +22,63 @@ def implementations_page(c: ImplementationComparison) -> Page:
     ways = c.implementations
     keys = tuple(Key(way.name, i, _remark(c, i)) for i, way in enumerate(ways))
     plots = (
-        _plot(c, "time of one run", "seconds", PlotAxis(log=10, unit=readable_seconds)),
-        _plot(c, "peak memory above the weights and the input", "peak_bytes", PlotAxis(log=2, unit=readable_bytes)),
+        _plot(c, "time of one run", _seconds, PlotAxis(log=10, unit=readable_seconds)),
+        _plot(c, f"time ÷ that of the {ways[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
+        _plot(c, "peak memory", _bytes, PlotAxis(log=2, unit=readable_bytes)),
     )
     skipped = (skipped_text(way.name, c.lengths, way.timings) for way in ways)
     code = (f"{way.name}: {way.code}" + ("" if way.gives_weights else "; gives no weights") for way in ways)
     blocks = (
-        Curves(plots, columns=2, size=(2.9, 2.7), keys=keys),
+        Curves(plots, columns=3, keys=keys),
         _numbers(c),
         Text(tuple(filter(None, skipped)), where="listed"),
         Text(_meanings(c), "quiet"),
         Text(tuple(code), "quiet", "listed"),
     )
-    return Page("the same attention, five ways", blocks, c.source.footnote)
+    return Page(_lesson(c), blocks, c.source.footnote)
 
 
-def _plot(c: ImplementationComparison, title: str, what: str, y: PlotAxis) -> Plot:
-    series = tuple(
-        Series(
-            way.name,
-            c.lengths,
-            tuple(getattr(timing, what) for timing in way.timings),
-            i,
-            i,
-            "dashed" if i == _DASHED else "solid",
-        )
-        for i, way in enumerate(c.implementations)
-    )
-    return Plot(title, series, PlotAxis("N, tokens", log=2, ticks=c.lengths), y)
+def _lesson(c: ImplementationComparison) -> str:
+    """Which way is best at the longest input that several have done."""
+    title = "The same attention, five ways"
+    for n, length in reversed(list(enumerate(c.lengths))):
+        times = {way.name: time for way in c.implementations if (time := way.timings[n].seconds) is not None}
+        peaks = {way.name: peak for way in c.implementations if (peak := way.timings[n].peak_bytes) is not None}
+        if len(times) > 1:
+            memory = f", the {min(peaks, key=peaks.__getitem__)} holds least memory" if len(peaks) == len(times) else ""
+            return f"{title}: at N = {length:,} the {min(times, key=times.__getitem__)} is fastest{memory}"
+    return title
+
+
+def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing], Point], y: PlotAxis) -> Plot:
+    """``points``: what is drawn of a timing at one of the lengths, and between what it lies."""
+    series = []
+    for i, way in enumerate(c.implementations):
+        ys, band = zip(*(points(n, timing) for n, timing in enumerate(way.timings)), strict=True)
+        line: Literal["dashed", "solid"] = "dashed" if i == _DASHED else "solid"
+        series.append(Series(way.name, c.lengths, ys, i, i, band if any(band) else (), line))
+    return Plot(title, tuple(series), PlotAxis("N, tokens", log=2, ticks=c.lengths), y)
+
+
+def _seconds(_: int, timing: Timing) -> Point:
+    return timing.seconds, timing.quartiles
+
+
+def _bytes(_: int, timing: Timing) -> Point:
+    return timing.peak_bytes, None
+
+
+def _ratio(c: ImplementationComparison) -> Callable[[int, Timing], Point]:
+    """How many times as long as the last way's median."""
+
+    def ratio(n: int, timing: Timing) -> Point:
+        base = c.implementations[-1].timings[n].seconds
+        if base is None or timing.seconds is None:
+            return None, None
+        ends = timing.quartiles and (timing.quartiles[0] / base, timing.quartiles[1] / base)
+        return timing.seconds / base, ends
+
+    return ratio
 
 
 def _numbers(c: ImplementationComparison) -> Table:
@@ -88,6 +122,7 @@ def _meanings(c: ImplementationComparison) -> tuple[str, ...]:
     unwatched = unwatched if any(timing.peak_bytes is None for timing in measured) else ""
     return (
         f"difference: the largest of the output from {c.reference}",
+        "band: the middle half of the runs",
         f"N: tokens; time: the median of one run; speed-up: against the {c.implementations[0].name}",
         "memory: the peak above the weights and the input" + unwatched,
     )

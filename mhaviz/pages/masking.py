@@ -8,6 +8,7 @@ from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
+from mhaviz.pages.words import head_name
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.masking import Masking
@@ -19,7 +20,7 @@ PAD = "pad"
 @shown(Masking)
 def masking_page(m: Masking) -> Page:
     """Of each sentence scores, masked scores, weights and, with dropout, what it leaves; all on the same scales."""
-    layer = "" if m.layer is None else f", layer {m.layer}"
+    layer = f", {m.source.model}" + ("" if m.layer is None else f", layer {m.layer}")
     dropout = "" if m.dropout is None else f", dropout with p = {m.dropout:g}"
     title = f"{KIND_NAMES[m.kind]}{layer}: scores before and after the mask, weights{dropout}"
     largest = max(float(np.nanmax(np.abs(one.scores))) for one in m.sentences) or 1.0
@@ -45,7 +46,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
         marks = np.where(one.padding, PAD, "")
         masked, weighed = (np.where(blank, np.float32(np.nan), values[i]) for values in (one.scores, one.weights))
         panels += [
-            Panel(f"head {head}: S = Q Kᵀ {m.rule}".rstrip(), one.scores[i], scores),
+            Panel(f"{head_name(m.layer, head)}: S = Q Kᵀ {m.rule}".rstrip(), one.scores[i], scores),
             Panel("S masked = −∞ where hidden", masked, scores, marks=marks),
             Panel("A = softmax(S masked)", weighed, weights, marks=marks),
         ]
@@ -55,7 +56,8 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
             panels.append(Panel("dropout(A)", left, weights, gone, marks=np.where(gone, CROSS, marks)))
     rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
     across = len(panels) // len(m.heads)
-    return Panels(_sentence_title(m, number), tuple(panels), rows, columns, across, ("query", "key"))
+    title = _sentence_title(m, number)
+    return Panels(title, tuple(panels), rows, columns, across, ("query", "key"), is_main=False)
 
 
 def _sentence_title(m: Masking, number: int) -> Title:

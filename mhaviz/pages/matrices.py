@@ -14,7 +14,7 @@ from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
-from mhaviz.pages.words import attention_title
+from mhaviz.pages.words import attention_title, head_name
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.matrices import HeadMatrices, LayerMatrices, Matrix
@@ -56,7 +56,8 @@ def matrices_page(m: LayerMatrices) -> Page:
     def reading(drawn: Drawn) -> str:
         return "; ".join(filter(None, [_READING, *dict.fromkeys(drawn.pooled), hidden_text(m, drawn.hidden), *about]))
 
-    title = attention_title(m.kind, m.queries, m.keys, "" if m.layer is None else f", layer {m.layer}")
+    layer = "" if m.layer is None else f", layer {m.layer}"
+    title = attention_title(m.kind, m.queries, m.keys, f", {m.source.model}{layer}")
     return Page(title, blocks, m.source.footnote, reading)
 
 
@@ -196,7 +197,7 @@ def scores_equation(m: LayerMatrices) -> str:
 def head_title(m: LayerMatrices, head: HeadMatrices) -> str:
     """ "head 3: columns 6 to 7 of Q, K, V and concat", with the key head that it shares with others, if it does."""
     shared = f", with the keys and values of key head {head.key_head}" if m.n_key_heads < m.n_heads else ""
-    return f"head {head.head}{shared}: {_columns_text(m, head)}"
+    return f"{head_name(m.layer, head.head)}{shared}: {_columns_text(m, head)}"
 
 
 def _columns_text(m: LayerMatrices, head: HeadMatrices) -> str:
@@ -218,8 +219,8 @@ def marked_text(m: LayerMatrices) -> str:
     """Which query and which key are the example."""
     query, key = quoted(m.queries.texts[m.position], _QUOTED), quoted(m.keys.texts[m.key_position], _QUOTED)
     return (
-        f"example: the query “{query}” at position {m.position}, and the key with its largest weight in head "
-        f"{m.heads[0].head}, “{key}” at position {m.key_position}"
+        f"example: the query “{query}” at position {m.position}, and the key with its largest weight in "
+        f"{head_name(m.layer, m.heads[0].head)}, “{key}” at position {m.key_position}"
     )
 
 

@@ -117,6 +117,7 @@ class Panel:
 
     ``marks``: (rows, columns), what stands in place of a number, "×" or a word; "" where the number stays. ``image``:
     uint8, (height, width, 3), over which the cells lie, stretched to them.
+    ``numbers``: which are written, where cells have room for them.
     """
 
     title: str
@@ -126,6 +127,7 @@ class Panel:
     marks: NDArray[np.str_] | None = None
     outlined: tuple[Outline, ...] = ()
     image: NDArray[np.uint8] | None = None
+    numbers: Literal["all", "outlined", "none"] = "all"
 
     def mark(self, row: int, column: int) -> str:
         """What stands in place of the number in a cell, if something does."""
@@ -141,7 +143,16 @@ class Panel:
             return ""
         if self.hidden is not None and self.hidden[row, column]:
             return ""
+        if self.numbers == "none" or (self.numbers == "outlined" and not self._is_outlined(row, column)):
+            return ""
         return self.scale.text(float(self.values[row, column]))
+
+    def _is_outlined(self, row: int, column: int) -> bool:
+        return any(row in one.rows and column in one.columns for one in self.outlined)
+
+    def outlined_numbers(self) -> list[str]:
+        """What is written in the cells inside of outlines."""
+        return [self.number(i, j) for one in self.outlined for i in one.rows for j in one.columns]
 
     def pooled(self, rows: int, columns: int) -> "Panel":
         """In at most so many cells, of which each shows its strongest number."""

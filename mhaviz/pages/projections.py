@@ -13,13 +13,14 @@ from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
 from mhaviz.results.axis import Axis
-from mhaviz.results.projections import ProjectionComparison
+from mhaviz.results.projections import ProjectionComparison, ProjectionStage
 
 _SIDES = "query", "key"
-_NAMES = "plain self-attention", "one projection W, shared", "queries and keys, Wq and Wk", "values as well, Wv"
+_NAMES = "plain", "one projection W", "Wq and Wk", "Wv as well"
 _OUTLINED = "outlined: the two words that score each other most unlike in stage 3"
 _OUTLINED_UP_TO = 40  # tokens; of more a cell is too small to be outlined
 _MOST_FEATURES = 24  # of the outputs, the first that are drawn: a cell of each can still be told from the next
+_ABREAST = 8  # heads
 _QUOTED = 14  # cells of a terminal for each of the two words that serve as an example
 _DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest has nothing in common
 
@@ -38,25 +39,31 @@ def projections_page(c: ProjectionComparison) -> Page:
     pairs = () if c.pair is None or len(c.tokens) > _OUTLINED_UP_TO else (c.pair, c.pair[::-1])
     outlined = tuple(Outline(range(i, i + 1), range(j, j + 1)) for i, j in pairs)
     maps = [
-        Panel(f"{i} {name}: S", stage.scores, scores, outlined=outlined)
+        Panel(f"{i} {name}: S", stage.scores, scores, outlined=outlined, numbers="outlined")
         for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
-    maps += [Panel(f"{i} A = softmax(S)", _without(s.weights, hidden), weights) for i, s in enumerate(c.stages, 1)]
+    maps += [
+        Panel(f"{i} A = softmax(S)", _without(s.weights, hidden), weights, outlined=outlined, numbers="none")
+        for i, s in enumerate(c.stages, 1)
+    ]
     some = f", features 0–{_MOST_FEATURES - 1} of {c.d_model}" if c.d_model > _MOST_FEATURES else ""
-    results = [Panel(f"{i} outputs O{some}", values, outputs) for i, values in enumerate(drawn, 1)]
+    results = [Panel(f"{i} O{some}", values, outputs) for i, values in enumerate(drawn, 1)]
     features = Axis.of(map(str, range(drawn[0].shape[1])))
-    of_heads = tuple(Panel(f"head {i}", _without(values, hidden), weights) for i, values in enumerate(c.heads))
-    title = attention_title("self", Tokens(c.tokens), Tokens(c.tokens))
+    of_heads = tuple(
+        Panel(f"head {i}", _without(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
+    )
+    title = attention_title("self", Tokens(c.tokens), Tokens(c.tokens), f", {c.source.model}")
     divergence = Panel(
         "divergence of heads", c.divergence.astype(np.float32), Scale(_DIVERGENCE, name="divergence, bits")
     )
+    lines = -(-len(of_heads) // _ABREAST)
     blocks: list[Block] = [
         Panels(title, tuple(maps), tokens, tokens, 4, _SIDES),
         Panels("", tuple(results), tokens, features, 4),
         *([Text((_OUTLINED,), "quiet", "drawn")] if outlined else []),
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
-        Panels(_split_text(c), of_heads, tokens, tokens, min(len(of_heads), 4), _SIDES, is_main=False),
+        Panels(_split_text(c), of_heads, tokens, tokens, -(-len(of_heads) // lines), _SIDES, is_main=False),
     ]
     if len(c.heads) > 1:
         blocks.append(Panels("", (divergence,), heads, heads, 1, names=("head", "head")))
@@ -65,7 +72,7 @@ def projections_page(c: ProjectionComparison) -> Page:
     def reading(drawn: Drawn) -> str:
         return "; ".join(filter(None, [READING, *dict.fromkeys(drawn.pooled)]))
 
-    return Page("", tuple(blocks), c.source.footnote, reading)
+    return Page(_lesson(c), tuple(blocks), c.source.footnote, reading)
 
 
 def _without(weights: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -89,6 +96,20 @@ def _quoted(c: ProjectionComparison) -> Pair:
         return None
     first, second = (quoted(c.tokens[i], _QUOTED) for i in c.pair)
     return (first, second) if first != second else (f"{first} {c.pair[0]}", f"{second} {c.pair[1]}")
+
+
+def _lesson(c: ProjectionComparison) -> str:
+    """What the two words show, if their scores in stage 3 differ as they are written."""
+    if c.pair is not None and (first := _quoted(c)):
+        there, back = (_score_text(c.stages[2], pair) for pair in (c.pair, c.pair[::-1]))
+        if there != back:
+            one, other = first
+            return f"Why projections: {one} → {other} ({there}) is not {other} → {one} ({back})"
+    return "Why projections: a head in four stages"
+
+
+def _score_text(stage: ProjectionStage, pair: tuple[int, int]) -> str:
+    return f"{stage.scores[pair]:z.1f}"
 
 
 def _stage_texts(c: ProjectionComparison, pair: Pair) -> Iterator[str]:
@@ -138,7 +159,7 @@ def _measures(c: ProjectionComparison, pair: Pair) -> Table:
         rows.append(("mean weight on itself", *(f"{stage.self_weight:.2f}" for stage in stages)))
     if pair and c.pair:
         for (i, j), (one, other) in ((c.pair, pair), (c.pair[::-1], pair[::-1])):
-            rows.append((f"score of {one} → {other}", *(f"{stage.scores[i, j]:z.1f}" for stage in stages)))
+            rows.append((f"score of {one} → {other}", *(_score_text(stage, (i, j)) for stage in stages)))
     columns = Column("stage", align="left", is_key=True), *(Column(str(i)) for i in range(1, len(stages) + 1))
     return Table(columns, tuple(rows))
 

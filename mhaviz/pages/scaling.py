@@ -9,7 +9,7 @@ from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxi
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import rule_text, study_title
+from mhaviz.pages.words import head_name, rule_text, study_title
 from mhaviz.results.axis import Axis
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
 
@@ -80,15 +80,20 @@ def sweep_page(sweep: ScalingSweep) -> Page:
     draws = f"{sweep.draws} draws"
     length = f"{len(sweep.tokens)} token{'s' if len(sweep.tokens) != 1 else ''}"
     blocks = (
-        Curves(tuple(plots), columns=len(STATISTICS) // 2, size=(2.7, 2.0), keys=(unscaled, scaled, theory)),
+        Curves(tuple(plots), columns=len(STATISTICS) // 2, keys=(unscaled, scaled, theory)),
         Text(("unscaled, q·k",), "heading", "listed"),
         _numbers(sweep, sweep.unscaled, sweep.theory),
         Text(("scaled, q·k / √d_key",), "heading", "listed"),
         _numbers(sweep, sweep.scaled, ones),
         Text((f"theory: the standard deviation of the scores, √d_key; means over {draws}",), where="listed"),
     )
+    first, last = (f"{sweep.unscaled[i].saturated:.0%}" for i in (0, -1))
+    grows = sweep.unscaled[-1].saturated > sweep.unscaled[0].saturated and first != last
+    of_rows = f"{first} of rows at d_key {sweep.d_keys[0]:,}, {last} at {sweep.d_keys[-1]:,}"
     return Page(
-        "what scaling the scores by √d_key does",
+        f"Unscaled scores saturate the softmax as d_key grows: {of_rows}"
+        if grows
+        else "What scaling the scores by √d_key does",
         blocks,
         sweep.source.footnote,
         remark=f"{length}, means over {draws} of the weights at each d_key",
@@ -108,7 +113,15 @@ def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: 
 @shown(ScalingComparison)
 def scaling_page(c: ScalingComparison) -> Page:
     """Of each head scores and weights, unscaled and scaled, and what they are in numbers."""
-    return Page("", scaling_blocks(c, study_title(c)), c.source.footnote, READING)
+    return Page(_lesson(c), scaling_blocks(c, study_title(c, c.source.model)), c.source.footnote, READING)
+
+
+def _lesson(c: ScalingComparison) -> str:
+    """What scaling spares the softmax, where these heads show it."""
+    unscaled, scaled = (float(np.mean([s.saturated for s in side.statistics])) for side in (c.unscaled, c.scaled))
+    if f"{unscaled:.0%}" == f"{scaled:.0%}" or unscaled < scaled:
+        return "What scaling the scores does to the softmax"
+    return f"Unscaled scores saturate the softmax: {unscaled:.0%} of its rows, scaled {scaled:.0%}"
 
 
 def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | Table, ...]:
@@ -127,7 +140,7 @@ def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | T
         for name, numbers in (("q·k", c.unscaled), (scaled, c.scaled)):
             seen = np.where(hidden, np.float32(np.nan), numbers.weights[i])
             panels += [
-                Panel(f"head {head}: {name}", numbers.scores[i], scores),
+                Panel(f"{head_name(c.layer, head)}: {name}", numbers.scores[i], scores),
                 Panel(f"softmax({name})", seen, weights),
             ]
         across = 4

@@ -31,7 +31,7 @@ def training_page(training: Training) -> Page:
         Plot(scored, (Series("", steps, scores, 2, 0),), x, shares),
     )
     blocks = (
-        Curves(plots, columns=2, size=(3.2, 2.2)),
+        Curves(plots, columns=2),
         _points(training.points, training.score_name),
         Text((scored,), where="listed"),
     )

@@ -54,9 +54,14 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
     return Title(head, (("queries", queries), ("keys", keys)), short)
 
 
-def study_title(result: Explanation | ScalingComparison) -> Title:
+def head_name(layer: int | None, head: int) -> str:
+    """ "L3 H5"; "head 5" of a layer that is the only one."""
+    return f"head {head}" if layer is None else f"L{layer} H{head}"
+
+
+def study_title(result: Explanation | ScalingComparison, model: str = "") -> Title:
     """Of a study of one layer, which it names if there are several."""
-    layer = "" if result.layer is None else f", layer {result.layer}"
+    layer = f", {model}" * bool(model) + ("" if result.layer is None else f", layer {result.layer}")
     queries, keys = Tokens(result.queries, result.special_queries), Tokens(result.keys, result.special_keys)
     return attention_title(result.kind, queries, keys, layer)
 

@@ -17,3 +17,8 @@ class Source:
     footnote: str
     details: Mapping[str, object] = field(default_factory=dict)
     remark: str = ""
+
+    @property
+    def model(self) -> str:
+        """What made them, in a word or two, with which every footnote begins: "minilm", "random weights"."""
+        return self.footnote.partition(", ")[0].partition(": ")[0]

@@ -13,6 +13,7 @@ class Timing:
     Attributes:
         seconds: median time of one run; None: skipped.
         rounds: the runs that this is the median of.
+        quartiles: between what half of these lie, in seconds; None: skipped.
         peak_bytes: the most memory held at once above the weights and the input, the output included; None where the
             device does not tell, or where there are too many allocations to be watched.
         would_take: of what was skipped because it takes too long, about how many seconds a run would take.
@@ -24,6 +25,7 @@ class Timing:
     peak_bytes: int | None = None
     would_take: float | None = None
     would_need: int | None = None
+    quartiles: tuple[float, float] | None = None
 
     @property
     def skipped(self) -> bool:

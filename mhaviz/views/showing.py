@@ -12,8 +12,6 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.registry import entry_of, page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.difference import Difference
-from mhaviz.results.head_numbers import HeadTable
-from mhaviz.results.image import ImageAttention
 from mhaviz.views.formats import check_outputs, save_all
 from mhaviz.views.style import Style
 
@@ -24,10 +22,8 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
     from mhaviz.views.html.notebook import Html
 
-_OF_MAPS = ("numbers", "width", "font_size")
-"""Fields of a style that pictures of maps alone read."""
-_OF_PAGES = (*_OF_MAPS, "title", "footnote")
-"""Those that have no meaning for Axes of matplotlib's."""
+_OF_PAGES = ("numbers", "width", "font_size", "title", "footnote")
+"""Fields of a style that have no meaning for Axes of matplotlib's."""
 
 _MOST_IN_NOTEBOOK = 5_000_000
 """Characters of a page that a notebook keeps among its results."""
@@ -111,9 +107,6 @@ def fitted_style(result: object, **style: Any) -> Style:
     known = [field.name for field in fields(Style)]
     if unknown := [name for name in style if name not in known]:
         raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
-    unread = [] if isinstance(result, Attention | Difference) else [name for name in style if name in _OF_MAPS]
-    if isinstance(result, ImageAttention | HeadTable):
-        unread = [name for name in unread if name == "numbers"]
-    if unread:
-        raise ArgumentError(f"{unread[0]} is for pictures of maps, and this is none; leave it out")
+    if "numbers" in style and not isinstance(result, Attention | Difference):
+        raise ArgumentError("numbers is for pictures of maps, and this is none; leave it out")
     return Style(**style)

@@ -117,7 +117,7 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
             series.append(Series(name, drawn, tuple(measured[way][x] * factor for x in drawn), i, i))
         plots.append(Plot(title, tuple(series), PlotAxis("N, tokens", log=2, ticks=lengths), y))
     footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
-    page = Page("all the attention of a long input", (Curves(tuple(plots), 2, (2.9, 2.7)),), footnote)
+    page = Page("all the attention of a long input", (Curves(tuple(plots), 2),), footnote)
     with path.open("wb") as stream:
         draw_page(page).save(stream, path.suffix[1:])
 

@@ -5,6 +5,7 @@ import json
 import re
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from drawn import texts
 from rich.cells import cell_len
@@ -21,7 +22,11 @@ from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.terminal.tables import table_lines
 
 SLOW = (Timing(0.0123, 3, 200_704), Timing(2.5, 3), Timing(would_take=40.2))
-FAST = (Timing(0.00041, 50, 172_032), Timing(0.0036, 40, 4_718_592), Timing(would_need=3 * 2**30))
+FAST = (
+    Timing(0.00041, 50, 172_032, quartiles=(0.0004, 0.0005)),
+    Timing(0.0036, 40, 4_718_592, quartiles=(0.003, 0.004)),
+    Timing(would_need=3 * 2**30),
+)
 
 
 @pytest.fixture
@@ -128,15 +133,20 @@ def lines(axes):
 
 def test_the_figure_draws_what_was_measured(comparison):
     sheet = figure_of(comparison)
-    times, memories = sheet.axes[1:]
+    times, ratios, memories = sheet.axes[1:]
+    assert lines(ratios) == {
+        "nested loops": ([16, 256], [0.0123 / 0.00041, 2.5 / 0.0036]),
+        "fused kernel": ([16, 256], [1, 1]),
+    }
+    (band,) = times.collections
+    points = band.get_paths()[0].vertices
+    np.testing.assert_allclose([points[:, 1].min(), points[:, 1].max()], [0.0004, 0.004])
     assert lines(times) == {"nested loops": ([16, 256], [0.0123, 2.5]), "fused kernel": ([16, 256], [0.00041, 0.0036])}
     assert lines(memories) == {"nested loops": ([16], [200_704]), "fused kernel": ([16, 256], [172_032, 4_718_592])}
     assert len({line.get_color() for line in times.lines}) == len({line.get_marker() for line in times.lines}) == 2
     assert {axes.get_yscale() for axes in (times, memories)} == {"log"}
     shown = texts(sheet)
     assert shown.count("nested loops") == shown.count("fused kernel") == 1, "below"
-    for axes in (times, memories):
-        assert {text.get_text() for text in axes.get_legend().get_texts()} == {"nested loops", "fused kernel"}
     described = "F.fused, gives no weights; difference up to 6.1e-07; speed-up 694 × at N = 256; "
     assert described + "skipped from N = 1,024, which would need about 3.0 GiB" in shown
     assert "made by hand" in shown
@@ -152,7 +162,9 @@ def test_the_figure_marks_the_crossings(complexity):
         [*(40 * N**2 for N in (64, 512, 4096)), 2**34],
     )
     assert {"N = 512", "N = 1,024", "N = 724", "N = 23,170"} <= set(texts(sheet))
-    rings = [line for line in sheet.page.lines if line.get_marker() == "o"]
+    rings = [line for line in sheet.page.lines if line.get_markersize() == 8]
+    (dotted,) = (text.get_text() for text in times.get_legend().get_texts())
+    assert dotted.startswith("predicted, at "), "what is dotted is said below the panel"
     assert len(rings) == 4
     (place,) = {(ring.get_xdata()[0], ring.get_ydata()[0]) for ring in rings[2:3]}
     to_pixels, from_pixels = sheet.page.transData, times.transData.inverted()
@@ -229,6 +241,7 @@ def test_json_says_what_was_skipped(comparison):
         "peak_bytes": 200_704,
         "would_take": None,
         "would_need": None,
+        "quartiles": None,
         "skipped": None,
         "speedup": 1.0,
         "difference": 7e-7,

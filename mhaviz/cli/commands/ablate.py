@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, Width, style_of
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions, Heads
@@ -30,7 +30,6 @@ def ablate(
     reverse: Annotated[bool, typer.Option("--reverse", help="The other end first.")] = False,
     top: Top = 16,
     cmap: Cmap = "ink",
-    width: Width = None,
 ) -> None:
     """Zero one head at a time, and rank the heads by how much predictions change.
 
@@ -50,7 +49,7 @@ def ablate(
 
     from mhaviz.pages.head_numbers import Order
 
-    style, order = style_of(picture, cmap=cmap, width=width), Order(sort, reverse, top)
+    style, order = style_of(picture, cmap=cmap), Order(sort, reverse, top)
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)

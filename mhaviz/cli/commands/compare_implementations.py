@@ -1,6 +1,7 @@
 """mhaviz compare-implementations"""
 
 from mhaviz.cli.command import asked
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
@@ -10,6 +11,7 @@ def compare_implementations(
     sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
+    picture: PictureOptions,
     lengths: Lengths = "16,32,64,128,256,512,1024,2048",
 ) -> None:
     """Compute the same attention in five ways, from a loop over queries and keys to a fused kernel.
@@ -30,4 +32,4 @@ def compare_implementations(
         comparison = random_layer.compare_implementations(
             lengths, **asked(sizes), **vars(bench), on_progress=on_progress
         )
-    delivery.deliver(comparison)
+    delivery.deliver(comparison, style_of(picture))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.command import asked
-from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.layers import LayerOptions
 from mhaviz.cli.shared.texts import OneSentence, read_sentences
@@ -14,7 +14,7 @@ from mhaviz.cli.shared.texts import OneSentence, read_sentences
 def compare_projections(
     *,
     delivery: Delivery,
-    dpi: Dpi = 150,
+    picture: PictureOptions,
     cmap: Cmap = "ink",
     include_self: Annotated[
         bool,
@@ -42,7 +42,7 @@ def compare_projections(
 
     from mhaviz.api import random_layer
 
-    style = style_of(dpi=dpi, cmap=cmap)
+    style = style_of(picture, cmap=cmap)
     with delivery.working("computing"):
         comparison = random_layer.compare_projections(*sentences, include_self=include_self, **asked(random))
     delivery.deliver(comparison, style)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mhaviz.cli.command import require_unread
-from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import several
@@ -20,7 +20,7 @@ def compare_scaling(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    dpi: Dpi = 150,
+    picture: PictureOptions,
     head: Annotated[Any, typer.Option(metavar="N,N-N|all", parser=several("heads"), help="Heads to compare.")] = 0,
     sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
     cmap: Cmap = "ink",
@@ -46,7 +46,7 @@ def compare_scaling(
         if unread := [name for name, is_given in said if is_given]:
             raise ArgumentError(f"{_SWEEPS}; leave out {', '.join(unread)}")
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)
+    style, loaded = style_of(picture, cmap=cmap), model.load(delivery.tell, given)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)

@@ -1,6 +1,7 @@
 """mhaviz complexity"""
 
 from mhaviz.cli.command import asked
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
@@ -10,6 +11,7 @@ def complexity(
     sizes: LayerOptions,
     bench: BenchOptions,
     delivery: Delivery,
+    picture: PictureOptions,
     lengths: Lengths = "64,128,256,512,1024,2048,4096",
 ) -> None:
     """Count what attention costs, N²·d_model + N·d_model², and measure it.
@@ -29,4 +31,4 @@ def complexity(
 
     with progress(delivery.quiet) as on_progress:
         measured = random_layer.complexity(lengths, **asked(sizes), **vars(bench), on_progress=on_progress)
-    delivery.deliver(measured)
+    delivery.deliver(measured, style_of(picture))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from mhaviz.cli.command import given
-from mhaviz.cli.shared.appearance import PictureOptions, Width, look_option, style_of
+from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
 from mhaviz.cli.shared.change_limits import LimitOptions, flaw_notices, require_at_most, require_models_alike
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
@@ -99,7 +99,6 @@ class ChangeOptions(PictureOptions):
             help="Change of the last colour. \\[default: auto: the largest, or nearly so of long maps]",
         ),
     ] = None
-    width: Width = None
 
 
 def diff(

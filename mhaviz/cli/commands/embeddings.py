@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from mhaviz.cli.command import require_unread
-from mhaviz.cli.shared.appearance import Dpi, look_option, style_of
+from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, split_model
 from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
@@ -32,7 +32,7 @@ def embeddings(
     *,
     model: EmbeddingOptions,
     delivery: Delivery,
-    dpi: Dpi = 150,
+    picture: PictureOptions,
     cmap: Annotated[str, look_option(help="A matplotlib colormap, 0 in its middle.")] = "RdBu_r",
     length: Annotated[
         int | None,
@@ -61,7 +61,7 @@ def embeddings(
     from mhaviz.inputs.given import Given
 
     given = given_to(model, delivery, texts, target, instead, has_example=True)
-    style = style_of(dpi=dpi, cmap=cmap)
+    style = style_of(picture, cmap=cmap)
     if given == Given():
         require_unread((model,), ("--d-model",), "without a sentence it is the sinusoids that are shown, of no model")
 

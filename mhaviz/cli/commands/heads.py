@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, Width, style_of
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
@@ -49,7 +49,6 @@ def heads(
     ] = None,
     languages: Languages = None,
     cmap: Cmap = "ink",
-    width: Width = None,
 ) -> None:
     """Say what every head of a model looks at, averaged over many sentences.
 
@@ -71,7 +70,7 @@ def heads(
     Output: a {HEAD_SUFFIXES} file; .safetensors: all that is added up, for mhaviz merge and --resume.
     """
     delivery.check([file] if file else [], (*HEAD_SUFFIXES, SUFFIX))
-    style = style_of(picture, cmap=cmap, width=width)
+    style = style_of(picture, cmap=cmap)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     texts = corpus.corpus(delivery, sentences, file, probes.random_repeat is None)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, split_model
 from mhaviz.cli.shared.parsing import several
@@ -17,7 +17,7 @@ def masks(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    dpi: Dpi = 150,
+    picture: PictureOptions,
     dropout: Annotated[
         float | None, typer.Option(metavar="P", help="Share of the weights to drop, from 0 to less than 1.")
     ] = None,
@@ -40,7 +40,7 @@ def masks(
 
     Output: a {RESULT_SUFFIXES} file.
     """
-    given, style = given_to(model, delivery, texts, target, has_example=True), style_of(dpi=dpi, cmap=cmap)
+    given, style = given_to(model, delivery, texts, target, has_example=True), style_of(picture, cmap=cmap)
     has_seed = dropout is None or "seed" in kind_of(split_model(model.model)[0]).options
     others: dict[str, Any] = {} if has_seed else {"seed": None}  # which is then of dropout alone
     loaded = model.load(delivery.tell, given, **others)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import several
@@ -16,7 +16,7 @@ def matrices(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    dpi: Dpi = 150,
+    picture: PictureOptions,
     head: Annotated[
         Any,
         typer.Option(
@@ -51,7 +51,7 @@ def matrices(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)
+    style, loaded = style_of(picture, cmap=cmap), model.load(delivery.tell, given)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

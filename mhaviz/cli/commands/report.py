@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, Dpi, style_of
+from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import one
@@ -17,7 +17,7 @@ def report(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    dpi: Dpi = 150,
+    picture: PictureOptions,
     cmap: Cmap = "ink",
     head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="The head whose scaling is compared.")] = 0,
     texts: OneSentence,
@@ -34,7 +34,7 @@ def report(
     Output: a {PAGE_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, suffixes=PAGE_SUFFIXES)
-    style, loaded = style_of(dpi=dpi, cmap=cmap), model.load(delivery.tell, given)
+    style, loaded = style_of(picture, cmap=cmap), model.load(delivery.tell, given)
     with delivery.working("computing"):
         page = loaded.report(given, head=head, page=".html" in delivery.suffixes, **vars(attention))
     delivery.deliver(page, style)

@@ -23,14 +23,6 @@ Vmax = Annotated[
     ),
 ]
 Dpi = Annotated[int, look_option(help="Pixels an inch.")]
-Width = Annotated[
-    Any,
-    look_option(
-        metavar="LENGTH",
-        parser=parsed(parse_length, "a length such as 3.3in or 8.4cm"),
-        help="Of the picture: 3.3in, 8.4cm.",
-    ),
-]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,6 +30,15 @@ class PictureOptions:
     """How a picture looks that stands in a paper."""
 
     dpi: Dpi = 150
+    width: Annotated[
+        Any,
+        look_option(
+            metavar="LENGTH",
+            parser=parsed(parse_length, "a length such as 3.3in or 8.4cm"),
+            help="Of the picture: 3.3in, 8.4cm.",
+        ),
+    ] = None
+    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
     title: Annotated[str | None, look_option(metavar="TEXT", help='In place of its own; "" for none.')] = None
     footnote: Annotated[str | None, look_option(metavar="TEXT", help="In place of all small print.")] = None
 
@@ -56,8 +57,6 @@ class MapOptions(PictureOptions):
     numbers: Annotated[
         bool | None, look_option("--numbers/--no-numbers", help="Write them into the cells. \\[default: if few]")
     ] = None
-    width: Width = None
-    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
 
 
 def style_of(*groups: PictureOptions, **looks: Any) -> "Style":

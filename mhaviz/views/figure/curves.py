@@ -1,6 +1,7 @@
 """Plots of curves side by side, each with a legend, or all with one key."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,17 +10,33 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
-from mhaviz.views.figure.sheet import BODY, FOOT_LINE, INK, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.figure.number_grid import WIDTH
+from mhaviz.views.figure.sheet import (
+    BODY,
+    DRAWN_WIDER,
+    FOOT_LINE,
+    INK,
+    MARGIN,
+    QUIET,
+    SMALL,
+    Sheet,
+    fit_text,
+    text_width,
+    wrap,
+)
+from mhaviz.views.style import Style
 
 # Apart for eyes of every kind, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
 _COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
 _MARKERS = ("o", "s", "^", "D", "v")
 _LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
-_LEADER = 0.42  # inches from a plot to the names in its legend
+_SAMPLE, _LEGEND_LINE, _LEGEND_GAP = 0.32, 0.135, 0.4  # inches: of a sample of a line; of a legend; over it
+_LEAST, _SHAPE, _LEAST_HIGH, _MOST_HIGH = 2.0, 0.8, 1.6, 2.4  # inches of axes, and their height by their width
+_AT_END = 0.15  # inches that a label may reach beyond the axes
 _MOST_TICKS, _FEW_DECADES = 7, 3
 _BESIDE_TICK = 0.06  # inches between the labels of two ticks
-_TITLE, _KEYS, _OVER_REMARKS = 0.21, 0.3, 0.08  # inches: over axes, over all plots for keys, over remarks on keys
+_TITLE, _OVER_KEYS = 0.21, 0.08  # inches over axes, and over the keys, which are below all plots
 
 
 def _colour(number: int | None) -> str:
@@ -32,70 +49,80 @@ class CurvesPart:
     """Where plots stand, in inches from the top left corner of all of them.
 
     Attributes:
-        places: the top left corners of their axes, then of those of one more plot.
-        names: room for the names of curves beside each plot; 0: they have none.
-        free: the top left corner of an empty place in the last row, if there is one.
-        plots_bottom: what is below the labels of the last row.
-        has_remarks: whether keys stand one below the other under the plots, not side by side over them.
-        width, bottom: with names, labels and keys.
+        size: width and height of the axes of each.
+        places: the top left corners of their axes.
+        plots_bottom: what is below the labels and the legends of the last row.
+        width: with labels.
     """
 
     curves: Curves
+    size: tuple[float, float]
     places: tuple[tuple[float, float], ...]
-    names: float
-    free: tuple[float, float] | None
     plots_bottom: float
-    has_remarks: bool
     width: float
-    bottom: float
 
     after = 0.08
 
-    def height(self, _: float) -> float:
+    def _keys(self, room: float) -> list[list[str]]:
+        """The remark of each key as lines, beside the longest name."""
+        return [wrap(key.remark, room - self._beside, SMALL) for key in self.curves.keys]
+
+    @property
+    def _beside(self) -> float:
+        return _SAMPLE + max(text_width(key.name, SMALL) for key in self.curves.keys) * DRAWN_WIDER + 2 * _BESIDE_TICK
+
+    def height(self, room: float) -> float:
         """In inches."""
-        return self.bottom
+        lines = sum(map(len, self._keys(room))) if self.curves.keys else 0
+        return self.plots_bottom + (_OVER_KEYS + FOOT_LINE * lines) * bool(lines)
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """With its top left corner at (x, y), in at most ``room`` inches."""
-        for (left, top), plot in zip(self.places, self.curves.plots, strict=False):
-            draw_plot(sheet, (x + left, y + top, *self.curves.size), plot)
-        along = x
-        for i, key in enumerate(self.curves.keys):
-            colour = _colour(key.colour)
-            if self.has_remarks:
-                middle = y + self.plots_bottom + _OVER_REMARKS + FOOT_LINE * (i + 0.5)
-                sheet.write(x, middle, key.name, SMALL, colour=colour)
-                left = self.names + 0.1
-                sheet.write(x + left, middle, fit_text(key.remark, room - left, SMALL), SMALL)
-            else:
-                sheet.page.plot([along, along + 0.25], [y + 0.06] * 2, color=colour, linestyle=_LINES[key.line])
-                sheet.write(along + 0.32, y + 0.06, key.name, BODY)
-                along += 0.32 + text_width(key.name, BODY) + 0.3
+        plots, keys = self.curves.plots, self.curves.keys
+        for (left, top), plot in zip(self.places, plots, strict=True):
+            draw_plot(sheet, (x + left, y + top, *self.size), plot, {key.name for key in keys})
+        y += self.plots_bottom + _OVER_KEYS + FOOT_LINE / 2
+        for key, lines in zip(keys, self._keys(room) if keys else (), strict=True):
+            like = next((one for plot in plots for one in plot.series if one.name == key.name), None)
+            colour, line = _colour(key.colour), _LINES[like.line if like else key.line]
+            sheet.page.plot([x, x + 0.25], [y, y], color=colour, linestyle=line)
+            if like and like.marker is not None:
+                sheet.page.plot([x + 0.125], [y], _MARKERS[like.marker % len(_MARKERS)], color=colour, markersize=3.5)
+            sheet.write(x + _SAMPLE, y, key.name, SMALL, colour=colour)
+            for text in lines:
+                sheet.write(x + self._beside, y, text, SMALL)
+                y += FOOT_LINE
 
 
-def decide_curves(curves: Curves) -> CurvesPart:
-    """Lay plots out; the names of curves need as much room beside each as the longest."""
-    (across, down), n_plots, columns = curves.size, len(curves.plots), curves.columns
-    named = {series.name for plot in curves.plots for series in plot.series if series.name}
-    names = _LEADER + max(text_width(name, SMALL) for name in named) if named else 0.0
-    # To the left of axes, from one plot to the next, from one row to the next, below the last row.
-    left, beside, between, below = (0.6, 0.75, 0.85, 0.42) if named else (0.4, 0.65, 0.75, 0.51)
-    has_remarks = any(key.remark for key in curves.keys)
-    top = _TITLE + (_KEYS if curves.keys and not has_remarks else 0.0)
+def decide_curves(curves: Curves, style: Style) -> CurvesPart:
+    """Lay plots out in the width of the page, so many side by side that each keeps to a least width.
+
+    Below each is a legend of its curves that no key names.
+    """
+    room = (style.width or WIDTH) - 2 * MARGIN
+    keys = {key.name for key in curves.keys}
+    named = max(len({one.name for one in plot.series if one.name} - keys) for plot in curves.plots)
+    has_units = any(plot.y.unit for plot in curves.plots)
+    left, beside, below = (0.6, 0.75, 0.42) if has_units else (0.4, 0.65, 0.51)
+    n_plots, last = len(curves.plots), max(max(one.xs, default=1.0) for plot in curves.plots for one in plot.series)
+    at_end = max(text_width(f"{last:,.0f}", SMALL) / 2 * DRAWN_WIDER, _AT_END)
+    columns = max((n for n in range(1, curves.columns + 1) if (room - left + beside) / n - beside >= _LEAST), default=1)
+    across = (room - left - at_end + beside) / columns - beside
+    down = min(max(_SHAPE * across, _LEAST_HIGH), _MOST_HIGH)
+    between = _TITLE + below + _LEGEND_LINE * named
     places = tuple(
-        (left + column * (across + beside + names), top + row * (down + between))
-        for row, column in (divmod(i, columns) for i in range(n_plots + 1))
+        (left + column * (across + beside), _TITLE + row * (down + between + 0.12))
+        for row, column in (divmod(i, columns) for i in range(n_plots))
     )
-    free = (places[-1][0] - left, places[-1][1] - 0.1) if n_plots % columns else None
-    bottom = places[-2][1] + down + below
-    height = bottom + (_OVER_REMARKS + FOOT_LINE * len(curves.keys) if has_remarks else 0.0)
-    width = places[columns - 1][0] + across + (names + 0.15 if named else 0.0)
-    return CurvesPart(curves, places, names, free, bottom, has_remarks, width, height)
+    bottom = places[-1][1] + down + below + _LEGEND_LINE * named
+    return CurvesPart(curves, (across, down), places, bottom, places[columns - 1][0] + across + at_end)
 
 
-def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) -> None:
-    """One plot, its axes in a box of left, top, width and height, in inches."""
-    axes = sheet.plot_axes(*box, plot.title)
+def draw_plot(
+    sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, keys: Collection[str] = frozenset()
+) -> None:
+    """One plot, its axes in a box of left, top, width and height, in inches; ``keys``: curves that need no legend."""
+    axes = sheet.plot_axes(*box, fit_text(plot.title, box[2] + _AT_END, BODY))
     axes.set_axisbelow(True)
     axes.patch.set_visible(False)  # or it would hide what is drawn on the page: leaders and marks
     if plot.x.log:
@@ -111,8 +138,12 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot) 
                 xs, ys, color=_colour(series.colour), marker=marker, linestyle=_LINES[series.line], linewidth=1.2,
                 markersize=3.5 if has_names else 3, clip_on=False, label=series.name,
             )  # fmt: skip
+        if series.band:
+            there = [(x, *ends) for x, ends in zip(series.xs, series.band, strict=True) if ends is not None]
+            along, lows, highs = zip(*there, strict=True)
+            axes.fill_between(along, lows, highs, color=_colour(series.colour), alpha=0.18, linewidth=0)
     if has_names:
-        _finish_with_names(sheet, axes, plot)
+        _finish_with_names(sheet, axes, plot, keys)
     else:
         _finish(axes, plot)
 
@@ -140,7 +171,7 @@ def _finish(axes: Axes, plot: Plot) -> None:
         axes.grid(True, color=_GRID, linewidth=0.6)
 
 
-def _finish_with_names(sheet: Sheet, axes: Axes, plot: Plot) -> None:
+def _finish_with_names(sheet: Sheet, axes: Axes, plot: Plot, keys: Collection[str]) -> None:
     """Logarithmic axes that end a little beyond the points, the names of curves, and marks.
 
     If none of the curves has points, that is said.
@@ -167,11 +198,13 @@ def _finish_with_names(sheet: Sheet, axes: Axes, plot: Plot) -> None:
     axes.grid(True, color=_GRID, linewidth=0.6)
     if points:
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        names = sorted(handles, key=lambda name: -points[name][-1][1])  # as their curves end
-        axes.legend(
-            [handles[name] for name in names], names, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
-            fontsize=SMALL, handlelength=1.6, labelspacing=0.5,
-        )  # fmt: skip
+        names = sorted((name for name in handles if name not in keys), key=lambda name: -points[name][-1][1])
+        under = -_LEGEND_GAP * sheet.dpi / axes.bbox.height
+        if names:  # as their curves end
+            axes.legend(
+                [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=(-0.03, under),
+                frameon=False, fontsize=SMALL, handlelength=1.6, labelspacing=0.3, borderpad=0,
+            )  # fmt: skip
     else:
         middle = _place(sheet, axes.transAxes.transform((0.5, 0.5)))
         sheet.write(*middle, "nothing was measured", BODY, colour=QUIET, align="center")

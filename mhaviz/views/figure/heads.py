@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mhaviz.pages.attention import scale_group
@@ -17,6 +17,7 @@ from mhaviz.views.figure.mosaic import (
     BESIDE,
     GAP,
     LABELS_UP_TO,
+    LEAST_LABEL,
     MOST_HEIGHT,
     MOST_LABEL,
     MOST_WIDTH,
@@ -31,7 +32,7 @@ from mhaviz.views.figure.mosaic import (
     thinned_places,
     write_sides,
 )
-from mhaviz.views.figure.number_grid import draw_ranges
+from mhaviz.views.figure.number_grid import WIDTH, draw_ranges
 from mhaviz.views.figure.patches import patch_layout
 from mhaviz.views.figure.sheet import (
     BODY,
@@ -55,11 +56,14 @@ _LEAST_CELL, _LEAST_LABEL = 0.12, 5.0  # inches of a cell with a label; font siz
 _OF_HEADS, _LEAST_SCALE = 0.7, 0.85  # inches of a bar with its numbers, beside heads and where several may stand
 _BESIDE_NAME = 0.12  # inches between two names
 _WIDE, _MOST_LARGER = 5.0, 2.0  # inches of a page that is not narrow; times as large as usual, to fill a width
+_LEAST_WIDE = 1.0  # inches of a panel beside others, where the page has a width
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 _WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.6}, 2.8, 4.6  # inches of a panel, of so many side by side
+_LEAST_FEATURE, _LEAST_PITCH, _LEAST_NUMBERED = 0.02, 0.1, 0.335  # inches, of a cell, of one with a label, a number
+_INTO_LINES = 1.1  # times as wide as its cell may a number be that stands alone
 _HIGHEST_FEATURES = 4.0  # inches of a panel of features
-_OF_FEATURES, _OF_NUMBERS = (0.2, 0.2), (0.27, 0.42)  # inches, the most of a cell of one; of one with a number
+_OF_FEATURES, _OF_NUMBERS = (0.14, 0.2), (0.27, 0.42)  # inches, the most of a cell of one; of one with a number
 # In a grid: inches, the most of features across and down, and of tokens; of a row with numbers; characters of a number
 _SIDE_BY_SIDE, _HIGH, _TOKENS, _ROW, _NUMBER = 10.4, 1.2, 2.8, 0.22, 5
 _AFTER_IDS = 0.12  # inches
@@ -127,10 +131,16 @@ class MosaicPart:
     @property
     def width(self) -> float:
         """In inches, the scales included."""
-        width = self._mosaic_width + BESIDE * bool(self.bars) + sum(map(self._bar_width, self.bars))
+        bars = max((sum(map(self._bar_width, row)) for row in self._bars_of_rows.values()), default=0.0)
+        width = self._mosaic_width + BESIDE * bool(self.bars) + bars
         if self.table is None:
             return width
         return width + _BETWEEN + self.table.full_width if self.table.card else max(width, self.table.width)
+
+    @property
+    def _bars_of_rows(self) -> Mapping[int, Sequence[Scale]]:
+        """The scales that stand beside each row of matrices: the first that has them."""
+        return _by_row(self.bars, self.panels, self.layout.columns)
 
     def _bar_width(self, scale: Scale) -> float:
         return scale_width(scale, _OF_HEADS if isinstance(self.block, Heads) else _LEAST_SCALE)
@@ -165,11 +175,15 @@ class MosaicPart:
 
     def draw_bars(self, sheet: Sheet, x: float, y: float, height: float) -> float:
         """The scales at the right of a mosaic that begins at x; returns what is at the right of them."""
-        left = x + self._mosaic_width + BESIDE
-        for scale, beyond in self.bars.items():
-            draw_scale(sheet, left, y, height, scale, beyond)
-            left += self._bar_width(scale)
-        return left
+        right = begin = x + self._mosaic_width + BESIDE
+        pitch = self.layout.title + self.layout.tile_height + self.layout.below
+        for row, scales in self._bars_of_rows.items():
+            left = begin
+            for scale in scales:
+                draw_scale(sheet, left, y + row * pitch, height, scale, self.bars[scale])
+                left += self._bar_width(scale)
+            right = max(right, left)
+        return right
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
@@ -349,11 +363,24 @@ def decide_panels(
         layout = patch_layout(block, max(in_line, 1), max(of_patches, 1), style)
         return MosaicPart(block, block.title, "", layout, block.panels, bars)
     panels, across = block.panels, block.across
-    widest, n_lines = _WIDEST.get(across, _NARROWEST), -(-len(panels) // across)
-    space = Space(fonts, style.dpi, across, height=n_lines * _HIGHEST, names=block.names)
+    titles = max(text_width(panel.title, SMALL, bold=True) for panel in panels) * DRAWN_WIDER
+    space = Space(fonts, style.dpi, names=block.names)
     labels = space.widest(fonts.labels(block.rows.tokens.texts), BODY) + space.beside_name
-    space = replace(space, width=labels + across * (widest + GAP))
-    if block.columns.are_positions and not block.rows.are_same(block.columns):  # a row is as high as a label
+    labels += _ids_width(block, BODY) + _AFTER_IDS if block.ids else 0.0
+    beside = max((sum(map(scale_width, scales)) for scales in _by_row(bars, panels, across).values()), default=0.0)
+    room = (style.width or WIDTH) - 2 * MARGIN - labels - BESIDE - beside
+    is_numbered = style.width is None and max(len(block.rows), len(block.columns)) <= VALUES_UP_TO
+    is_numbered &= any(panel.numbers == "all" for panel in panels)
+    features = block.columns.are_positions and not block.rows.are_same(block.columns)
+    least = len(block.columns) * (_LEAST_FEATURE if features else _LEAST_NUMBERED if is_numbered else _LEAST_PITCH)
+    if style.width is None:
+        widest = min(max(room / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
+    else:
+        across = max((n for n in range(1, across + 1) if room / n - GAP >= max(least, _LEAST_WIDE)), default=1)
+        widest = max(room / across - GAP, _LEAST_ROOM)
+    n_lines = -(-len(panels) // across)
+    space = replace(space, columns=across, height=n_lines * _HIGHEST, width=labels + across * (widest + GAP))
+    if features:  # a row is as high as a label
         n_rows, n_columns = len(block.rows), len(block.columns)
         high, wide = _OF_NUMBERS if max(n_rows, n_columns) <= VALUES_UP_TO else _OF_FEATURES
         space = replace(space, shape=(min(high, _HIGHEST_FEATURES / n_rows), min(wide, widest / n_columns)))
@@ -367,12 +394,23 @@ def decide_panels(
         space = Space(fonts, style.dpi, block.across, least_tile=math.inf, names=("", ""), shape=shape)
     text_length = max(_NUMBER if in_line else 0, *(panel.text_length for panel in panels))
     layout = decide_mosaic(len(panels), block.rows, block.columns, space, text_length)
+    if found := [text for panel in panels if panel.numbers == "outlined" for text in panel.outlined_numbers()]:
+        has_room = max(text_width(text, LEAST_LABEL) for text in found) <= _INTO_LINES * layout.keys.cell
+        layout = replace(layout, value_size=LEAST_LABEL if has_room else None)
     if block.ids:
         room = snap(layout.queries.room + _ids_width(block, layout.label_size) + _AFTER_IDS, style.dpi)
         layout = replace(layout, queries=replace(layout.queries, room=room))
-    longest = max(text_width(panel.title, SMALL, bold=True) for panel in panels)
-    layout = layout.spread(longest * DRAWN_WIDER + GAP)
+    pitch = titles + GAP
+    layout = layout.spread(pitch if style.width is None or in_line else min(pitch, room / across))
     return MosaicPart(block, block.title, "", layout, panels, bars)
+
+
+def _by_row(bars: Iterable[Scale], panels: Sequence[Panel], across: int) -> Mapping[int, list[Scale]]:
+    """The scales, each at the row of the first panel that has it, of so many side by side."""
+    rows = defaultdict[int, list[Scale]](list)
+    for scale in bars:
+        rows[next((i for i, panel in enumerate(panels) if panel.scale == scale), 0) // across].append(scale)
+    return rows
 
 
 def _in_line(axis: Axis, with_number: float, feature: float) -> float:

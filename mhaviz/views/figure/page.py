@@ -218,7 +218,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             alike = [page.bars(one) for one in leaves([block]) if isinstance(one, Panels)]
             return decide_grid(block, _across(block), {scale: bars[scale] for bars in alike for scale in bars})
         if isinstance(block, Curves):
-            return decide_curves(block)
+            return decide_curves(block, style)
         if isinstance(block, Dots):
             return DotsPart(block)
         if isinstance(block, Flow):
@@ -244,6 +244,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
 
     parts = [decide(block) for block in blocks]
     of_panels = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.block, Panels)]
+    if style.width is not None:  # each has broken its rows as it needs
+        return parts
     return [part.aligned(of_panels) if part in of_panels else part for part in parts]
 
 
@@ -341,28 +343,24 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
     if wanted is None:
         return title, parts
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
-    titled = [part for part in mosaics if part.is_main] if wanted else mosaics
+    main = [part for part in mosaics if part.is_main]
+    if title and len(main) == 1:  # whose title is the second line of the page's
+        return wanted, [replace(part, title="") if part in main else part for part in parts]
+    titled = main if wanted else mosaics
     if title or (wanted and len(titled) != 1):
         return wanted, parts
     return "", [replace(part, title=wanted) if part in titled else part for part in parts]
 
 
 def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
-    """One part below the other from ``top`` on, as far as ``edge``; what is below all of them.
-
-    What is said of curves stands in the place that they leave empty, if there is one.
-    """
-    x, y, bottom = MARGIN, top, 0.0
+    """One part below the other from ``top`` on, as far as ``edge``; what is below all of them."""
+    y, room = top, edge - MARGIN
     places: list[Place] = []
     for part in parts:
-        places.append((part, x, y, edge - x))
-        end = y + part.height(edge - x) + part.after
-        if isinstance(part, CurvesPart) and part.free:
-            bottom, x, y = end, x + part.free[0], y + part.free[1]
-        else:
-            y = end
+        places.append((part, MARGIN, y, room))
+        y += part.height(room) + part.after
     ends_with_pictures = bool(parts) and isinstance(parts[-1], (MosaicPart, GridPart))
-    return places, max(y, bottom) + (0.0 if ends_with_pictures else _UNDER)
+    return places, y + (0.0 if ends_with_pictures else _UNDER)
 
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:

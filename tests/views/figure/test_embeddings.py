@@ -61,7 +61,9 @@ def test_every_size_has_room(length, d_model):
     assert max(sheet.width, sheet.height) * sheet.dpi < MOST_PIXELS / 2
     shown = [image.get_array().shape[1] for image in drawn(sheet)[:3]]
     said = [text for text in texts(sheet) if "strongest of up to" in text]
-    assert bool(said) == (shown[0] < d_model or length == 700)
+    assert shown == [min(d_model, 64)] * 3, "sines and cosines each have a column"
+    assert bool(said) == (length == 700)
+    assert any(f"first 64 of {d_model:,}" in text for text in texts(sheet)) == (d_model > 64)
 
 
 def test_labels_do_not_overlap():

@@ -41,7 +41,7 @@ def test_scores_and_weights_of_each_stage_on_one_scale_each():
 def test_outputs_of_each_stage_under_its_weights_on_one_scale():
     c = comparison("one two three four")
     sheet = figure_of(c)
-    outputs, weights = images(sheet, "outputs O"), images(sheet, "A = softmax(S)")
+    outputs, weights = images(sheet, " O"), images(sheet, "A = softmax(S)")
     for stage, output, weight in zip(c.stages, outputs, weights, strict=True):
         assert np.array_equal(output.get_array(), stage.outputs)
         left, _, _, top = output.get_extent()
@@ -54,22 +54,25 @@ def test_outputs_of_each_stage_under_its_weights_on_one_scale():
 def test_of_many_features_the_first():
     inputs = RandomLayer(512, 8, device_name="cpu").projection_inputs("one two three")
     c = compare_projections(inputs)
-    for i, (stage, output) in enumerate(zip(c.stages, images(figure_of(c), "outputs O"), strict=True), 1):
+    for i, (stage, output) in enumerate(zip(c.stages, images(figure_of(c), " O"), strict=True), 1):
         n_features = output.get_array().shape[1]
         assert np.array_equal(output.get_array(), stage.outputs[:, :n_features])
-        assert output.get_label() == f"{i} outputs O, features 0–{n_features - 1} of 512"
+        assert output.get_label() == f"{i} O, features 0–{n_features - 1} of 512"
 
 
-def test_the_pair_is_outlined_in_the_scores_of_every_stage():
-    c = comparison("one two three four five", include_self=False)
+def test_the_pair_is_outlined_in_every_stage_and_has_the_only_numbers():
+    c = comparison("one two three four five", include_self=False, n_heads=1)
     sheet = figure_of(c)
+    written = [text.get_label() for text in sheet.page.collections if (text.get_label() or "").startswith("numbers ")]
+    scores = {f"{stage.scores[pair]:z.1f}" for stage in c.stages for pair in (c.pair, c.pair[::-1])}
+    assert {label.removeprefix("numbers ") for label in written} == scores
     (marks,) = (
         found
         for found in sheet.page.collections
         if isinstance(found, LineCollection) and np.allclose(found.get_colors()[0], to_rgba(INK))
     )
     expected = []
-    for image in images(sheet, ": S"):
+    for image in images(sheet, ": S") + images(sheet, "A = softmax(S)"):
         left, right, bottom, top = image.get_extent()
         for row, column in (c.pair, c.pair[::-1]):
             expected.append((left + (column + 0.5) * (right - left) / 5, top + (row + 0.5) * (bottom - top) / 5))

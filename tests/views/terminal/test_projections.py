@@ -32,10 +32,8 @@ def test_every_number_is_there(show, width, colour):
     for stage in c.stages:
         assert f"{stage.asymmetry:.2f}" in shown
         assert f"{stage.departure:.2f}" in shown
-        for number in (*stage.scores.ravel(), stage.scores[c.pair]):
-            assert f"{number:z.1f}" in shown
-        for number in stage.weights.ravel():
-            assert f"{number:.2f}" in shown
+        for pair in (c.pair, c.pair[::-1]):
+            assert f"{stage.scores[pair]:z.1f}" in shown
     assert f"{c.divergence[0, 1]:.2f} on average" in " ".join(shown.split())
     assert "divergence, bits" in shown
     assert c.source.footnote in " ".join(shown.split())
@@ -66,7 +64,7 @@ def test_the_two_words_that_look_alike_until_the_symmetry_breaks(show):
 def test_outputs_of_every_stage(show):
     c = comparison()
     shown = plain(show(view_of(c), 100))
-    assert [f"{i} outputs O" in shown for i in range(1, 5)] == [True] * 4
+    assert [f"{i} O" in shown for i in range(1, 5)] == [True] * 4
     assert re.search("   output$", shown, re.MULTILINE)
 
 
