@@ -46,7 +46,7 @@ DATA = (".safetensors", ".json")
 
 
 # The README's commands that make the same pictures as samples/make_gallery.py does. Not here are those of measured
-# times, those that take training, and long.png, of which window.png is a part.
+# times, those that take training, and long.png, which reads from a pipe.
 DEPOSIT = '"I am going to deposit my money at the bank"'
 TRANSLATED = '--model translation "the small black cat does not see my red car"'
 GALLERY = {
