@@ -88,6 +88,7 @@ class RunningModules:
         self._names = Marks[_Names]()
         self._wholes = Marks[ref[nn.Module]]()
         self._serials, self._names_called = count(), dict[tuple[str, int], str]()
+        self._naming = threading.Lock()
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -223,12 +224,14 @@ class RunningModules:
         return whole
 
     def _names_of(self, root: nn.Module) -> "_Names":
-        names = self._names.get(root)
-        if names is None:
-            # Copies that DataParallel makes for each pass are one model.
-            serial = -2 if getattr(root, "_is_replica", False) else next(self._serials)
-            names = _Names(root, serial)
-            self._names.set(root, names)
+        if (names := self._names.get(root)) is not None:
+            return names
+        with self._naming:  # threads that meet a model at once would give it a number each
+            if (names := self._names.get(root)) is None:
+                # Copies that DataParallel makes for each pass are one model.
+                serial = -2 if getattr(root, "_is_replica", False) else next(self._serials)
+                names = _Names(root, serial)
+                self._names.set(root, names)
         return names
 
 
