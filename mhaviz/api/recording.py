@@ -180,12 +180,17 @@ class Recording(ContextDecorator):
                 f"kept {kept} of up to {self._left_out:,} along the batch axis; {parameter('examples')} chooses others"
             )
             lines += [f"there was no example {one:,}: the axis had {self._left_out:,} at most" for one in beyond[:1]]
-        most = max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
+        most = self._most_passes
         if most and (late := self._options.passes.beyond(most - 1)):
             lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")
         if self._options.passes.is_first and most > 1 and not self.is_empty:
             lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines
+
+    @property
+    def _most_passes(self) -> int:
+        """Of the attentions that are looked at, the passes of the one that ran most often."""
+        return max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
 
     @property
     def missed(self) -> list[str]:
@@ -684,15 +689,14 @@ class Recording(ContextDecorator):
 
     def _which_of_several(self) -> Iterator[str]:
         """ "the first of 61 passes", "the first of 16 examples", where others ran that nobody chose among."""
-        most = max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
-        if self._options.passes.is_first and most > 1:
-            yield f"the first of {most:,} passes"
+        if self._options.passes.is_first and self._most_passes > 1:
+            yield f"the first of {self._most_passes:,} passes"
         if self._left_out and self._options.examples == (0,):
             yield f"the first of {self._left_out:,} examples"
 
     def _source_of_statistics(self) -> Source:
         """With the passes that were averaged, and what was left out of them."""
-        source, last = self._source(), max(site.passes for site in self._sites.all if self._options.wants(site)) - 1
+        source, last = self._source(), self._most_passes - 1
         passes = f"passes 0 to {last:,}" if last else "pass 0"
         padded = max(self._padded.values(), default=0)
         remark = f"{padded:,} positions that masks tell to be padding do not count"
@@ -727,7 +731,7 @@ class Recording(ContextDecorator):
         options, sites = self._options, [site for site in self._sites.all if self._options.wants(site)]
         if not sites:
             return f"{parameter('module')}: expected a pattern of these names, got {', '.join(options.patterns or ())}"
-        last = max(site.passes for site in sites) - 1
+        last = self._most_passes - 1
         if not options.passes.begins_by(last):
             return f"{parameter('passes')}: expected some of 0 to {last:,}"
         if options.examples and self._left_out and min(options.examples) >= self._left_out:

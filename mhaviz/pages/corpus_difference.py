@@ -10,7 +10,7 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Dots, Page, Panels,
 from mhaviz.pages.head_numbers import heads_subtitle, heads_title, key_columns, layers_by_heads, reading_text
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import bits_text, counted, left_out_text
+from mhaviz.pages.words import bits_text, counted, head_name, left_out_text
 from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
 
 _MOST_ROWS, _MOST_DOTS = 16, 10
@@ -51,7 +51,7 @@ def _ranking_dots(d: CorpusDifference) -> Dots:
 
 
 def _name_and_place(head: Mapping[str, float]) -> str:
-    name = f"L{head['layer']} H{head['head']}"
+    name = head_name(int(head["layer"]), int(head["head"]))
     return name if head["sentence"] < 0 else f"{name}, {_where(head)}"
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import KIND_NAMES, Kind
 from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table, Text, Where
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.pages.words import counted
+from mhaviz.pages.words import counted, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
 
@@ -92,7 +92,7 @@ class Head:
     @property
     def name(self) -> str:
         """ "L3 H5"."""
-        return f"L{self.of.layers[self.row]} H{self.column}"
+        return head_name(self.of.layers[self.row], self.column)
 
     def spread(self, name: str) -> tuple[float, float] | None:
         """One of its numbers and its standard deviation between sentences; None where there is no number."""

@@ -11,7 +11,7 @@ from mhaviz.pages.labels import quoted
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import FILM, WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import counted, one_text
+from mhaviz.pages.words import counted, head_name, one_text
 from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap
 
@@ -84,8 +84,8 @@ def _title(over: ImageAttention) -> Title:
 def head_names(over: ImageAttention, m: ImageMap) -> list[str]:
     """ "L3 H5" of each head, or "pass 100 L3 H5" where there are several inputs; a rollout has no heads: "L3"."""
     inputs = _input_text(m) if len(set(map(_input_text, over.maps))) > 1 else ""
-    heads = [""] if over.quantity.of_all_heads else [f"H{head}" for head in m.heads]
-    return [" ".join(filter(None, [inputs, f"L{m.layer}", head])) for head in heads]
+    names = [f"L{m.layer}"] if over.quantity.of_all_heads else [head_name(m.layer, head) for head in m.heads]
+    return [" ".join(filter(None, [inputs, name])) for name in names]
 
 
 def _input_text(m: ImageMap) -> str:

@@ -93,10 +93,13 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
 
     ``time_left``: say how long it will take, for work that is even.
     """
-    from rich.progress import TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    left = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
-    with _bar(quiet, "", 1.0, TaskProgressColumn(), *left) as update:
+    def columns() -> "list[ProgressColumn]":
+        from rich.progress import TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        return [TaskProgressColumn(), *([TimeRemainingColumn(), TextColumn("left")] if time_left else [])]
+
+    with _bar(quiet, "", 1.0, columns) as update:
         yield lambda done, what: update(completed=done, description=what)
 
 
@@ -110,15 +113,24 @@ def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
 @contextmanager
 def working(what: str, quiet: bool = False) -> Iterator[None]:
     """Say what is being done, and for how long already, while work that cannot be counted goes on."""
-    from rich.progress import TimeElapsedColumn
 
-    with _bar(quiet, what, None, TimeElapsedColumn()):
+    def columns() -> "list[ProgressColumn]":
+        from rich.progress import TimeElapsedColumn
+
+        return [TimeElapsedColumn()]
+
+    with _bar(quiet, what, None, columns):
         yield
 
 
 @contextmanager
-def _bar(quiet: bool, what: str, total: float | None, *columns: "ProgressColumn") -> Iterator[Callable[..., None]]:
-    """A bar on a terminal, with what it says of its task; it is called with what has changed."""
+def _bar(
+    quiet: bool, what: str, total: float | None, columns: "Callable[[], list[ProgressColumn]]"
+) -> Iterator[Callable[..., None]]:
+    """A bar on a terminal, with what it says of its task; it is called with what has changed.
+
+    ``columns``: made only where there is a bar, as rich takes a while to be imported.
+    """
     if quiet or not sys.stderr.isatty() or not this_process().is_first:
         yield lambda **changed: None
         return
@@ -130,6 +142,6 @@ def _bar(quiet: bool, what: str, total: float | None, *columns: "ProgressColumn"
 
     # What is too long for the terminal is cut at the end of the words, not everywhere.
     rest = Column(no_wrap=True, overflow="crop", ratio=1)
-    shown = [BarColumn(20), *columns, TextColumn("{task.description}", markup=False, table_column=rest)]
+    shown = [BarColumn(20), *columns(), TextColumn("{task.description}", markup=False, table_column=rest)]
     with Progress(*shown, console=SafeConsole(stderr=True), transient=True, expand=True) as bar:
         yield partial(bar.update, bar.add_task(what, total=total))

@@ -10,13 +10,13 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
-from mhaviz.views.figure.number_grid import WIDTH
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
     FOOT_LINE,
     INK,
     MARGIN,
+    PAGE_WIDTH,
     QUIET,
     SMALL,
     Sheet,
@@ -99,7 +99,7 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
 
     Below each is a legend of its curves that no key names.
     """
-    room = (style.width or WIDTH) - 2 * MARGIN
+    room = (style.width or PAGE_WIDTH) - 2 * MARGIN
     keys = {key.name for key in curves.keys}
     named = max(len({one.name for one in plot.series if one.name} - keys) for plot in curves.plots)
     has_units = any(plot.y.unit for plot in curves.plots)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import FancyBboxPatch, Polygon
@@ -53,18 +54,23 @@ class FlowPart:
 
     after = 0.2
 
+    @cached_property
+    def places(self) -> Places:
+        """Where its boxes are."""
+        return decide_flow(self.block.steps)
+
     @property
     def width(self) -> float:
         """In inches."""
-        return max(column for column, _ in decide_flow(self.block.steps).values()) * (WIDTH + BESIDE) + WIDTH
+        return max(column for column, _ in self.places.values()) * (WIDTH + BESIDE) + WIDTH
 
     def height(self, _: float) -> float:
         """In inches."""
-        return _KEY + max(row for _, row in decide_flow(self.block.steps).values()) * (HEIGHT + BELOW) + HEIGHT
+        return _KEY + max(row for _, row in self.places.values()) * (HEIGHT + BELOW) + HEIGHT
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
-        block, places = self.block, decide_flow(self.block.steps)
+        block, places = self.block, self.places
         corners = {
             name: (x + column * (WIDTH + BESIDE), y + _KEY + row * (HEIGHT + BELOW))
             for name, (column, row) in places.items()

@@ -32,12 +32,13 @@ from mhaviz.views.figure.mosaic import (
     thinned_places,
     write_sides,
 )
-from mhaviz.views.figure.number_grid import WIDTH, draw_ranges
+from mhaviz.views.figure.number_grid import draw_ranges
 from mhaviz.views.figure.patches import patch_layout
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
     MARGIN,
+    PAGE_WIDTH,
     QUIET,
     SMALL,
     Sheet,
@@ -368,7 +369,7 @@ def decide_panels(
     labels = space.widest(fonts.labels(block.rows.tokens.texts), BODY) + space.beside_name
     labels += _ids_width(block, BODY) + _AFTER_IDS if block.ids else 0.0
     beside = max((sum(map(scale_width, scales)) for scales in _by_row(bars, panels, across).values()), default=0.0)
-    room = (style.width or WIDTH) - 2 * MARGIN - labels - BESIDE - beside
+    room = (style.width or PAGE_WIDTH) - 2 * MARGIN - labels - BESIDE - beside
     is_numbered = style.width is None and max(len(block.rows), len(block.columns)) <= VALUES_UP_TO
     is_numbered &= any(panel.numbers == "all" for panel in panels)
     features = block.columns.are_positions and not block.rows.are_same(block.columns)

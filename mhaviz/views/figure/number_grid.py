@@ -19,10 +19,21 @@ from mhaviz.views.figure.mosaic import (
     label_size,
     number_size,
 )
-from mhaviz.views.figure.sheet import BODY, DRAWN_WIDER, INK, MARGIN, POINTS, QUIET, SMALL, Sheet, snap, text_width
+from mhaviz.views.figure.sheet import (
+    BODY,
+    DRAWN_WIDER,
+    INK,
+    MARGIN,
+    PAGE_WIDTH,
+    POINTS,
+    QUIET,
+    SMALL,
+    Sheet,
+    snap,
+    text_width,
+)
 from mhaviz.views.style import Style
 
-WIDTH = 10.0  # inches of a page of layers × heads: a slide, or a page on its side
 _CELL, _SHAPE = 0.4, 1.1  # inches, the most of a cell; times as high as wide, at most, all panels
 _LEAST = 1.2  # inches of a panel
 _APART, _BAR, _BAR_HEIGHT = 0.06, 0.35, 0.08  # inches: between words, and of the bar between the ends of a scale
@@ -35,7 +46,7 @@ def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicL
     """
     panels, dpi, (rows, columns) = block.panels, style.dpi, (block.rows.tokens.texts, block.columns.tokens.texts)
     left = snap(max(text_width(text, BODY) for text in rows) + 2 * _APART + NAME, dpi)
-    room = (style.width or WIDTH) - 2 * MARGIN - left + GAP
+    room = (style.width or PAGE_WIDTH) - 2 * MARGIN - left + GAP
     titles = max(map(_title_width, panels))
     least = max(titles, _LEAST, len(columns) / dpi) + GAP
     most = min(max(int(room / least), 1), max(counts))

@@ -28,12 +28,12 @@ from mhaviz.views.figure.mosaic import (
     short_title,
     write_sides,
 )
-from mhaviz.views.figure.number_grid import WIDTH
 from mhaviz.views.figure.sheet import (
     ACCENT,
     DRAWN_WIDER,
     FOOT_LINE,
     MARGIN,
+    PAGE_WIDTH,
     QUIET,
     SMALL,
     Sheet,
@@ -146,7 +146,7 @@ class OverviewPart(MosaicPart):
 
 def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
     """Lay out the small maps, in cells of whole pixels, and the enlarged one in the room that they leave."""
-    m, dpi, room, n_columns = block.first, style.dpi, (style.width or WIDTH) - 2 * MARGIN, len(block.first.heads)
+    m, dpi, room, n_columns = block.first, style.dpi, (style.width or PAGE_WIDTH) - 2 * MARGIN, len(block.first.heads)
     lengths = len(m.rows), len(m.columns)
 
     def enlarged(side: float) -> MosaicLayout:

@@ -4,10 +4,9 @@ import math
 
 from mhaviz.pages.blocks import Panels
 from mhaviz.views.figure.mosaic import BESIDE, BESIDE_LABEL, GAP, TILE_TITLE, MosaicLayout, Side
-from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, SMALL, snap, text_width
+from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap, text_width
 from mhaviz.views.style import Style
 
-WIDTH = 10.0  # inches of the page
 _HIGH, _COLUMN = 4.8, 1.6  # inches of all tiles of a slide; times the width, of those of a narrow page
 _OF_PLAIN = 1 / 3  # of the height, for tiles without an image below others
 _LEAST, _MOST = 0.55, 4.2  # inches of the longer side of a tile
@@ -25,7 +24,7 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
     n, grid = len(block.panels), (len(block.rows), len(block.columns))
     down, across = (length / max(grid) for length in grid)
     titles = [panel.title for panel in block.panels]
-    width = style.width or WIDTH
+    width = style.width or PAGE_WIDTH
     room = (width - 2 * MARGIN - BESIDE - _BAR) / beside
     is_plain = below > 1 and block.panels[0].image is None
     high = 2 * (_OF_PLAIN if is_plain else 1 - _OF_PLAIN) / below if below > 1 else 1.0

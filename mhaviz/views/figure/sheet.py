@@ -46,6 +46,7 @@ _COMPRESSION = 3  # of 9: with 6 most files are 5 % smaller, pages of many heads
 
 POINTS = 72  # an inch
 MARGIN = 0.25  # inches around everything
+PAGE_WIDTH = 10.0  # inches of a page of many pictures: a slide, or a page on its side
 MOST_PIXELS = 16_384  # a side; many programs open nothing larger
 MOST_AREA = 50_000_000  # pixels of a page: 600 MB while it is written, where each is a cell
 PAGE_LIMIT = f"at most {MOST_PIXELS:,} pixels a side and {MOST_AREA / 1e6:.0f} million in all"
