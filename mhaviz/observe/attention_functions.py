@@ -1,9 +1,9 @@
-"""Sees what every attention of a transformers model is called with, while the model runs on its fast kernel.
+"""Observe the inputs of each attention of a transformers model, while the model runs on its fast kernel.
 
 transformers finds attention functions by name (``AttentionInterface``). While there is a hook, ``attend`` replaces
-``sdpa``: the output is the same, and its inputs are shown. It keeps that name, as some models build their masks by it.
-Models that SDPA cannot run, with soft-capping or sinks, have it under ``eager``, where it calls their own eager
-function in blocks of queries.
+``sdpa``: the output is the same, and the inputs are shown. The name stays, as some models build their masks by it.
+Models that SDPA cannot run, with soft-capping or sinks, find ``attend`` under ``eager``, where it calls the model's own
+eager function on blocks of queries.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,14 +24,14 @@ from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.zeroing import zero_in_output
 
 SDPA, EAGER = "sdpa", "eager"
-"""What the attention function is called, for ``attn_implementation``: in models that run on SDPA, and in others. Under
-another name some would leave out the masks that they make themselves (HYV4's of the keys that it has chosen)."""
+"""Names of the attention function for ``attn_implementation``: in models that run on SDPA, and in others. Under another
+name, some models would leave out masks that they make themselves, such as HYV4's of the keys that it has selected."""
 
 OnObserved = Callable[[ObservedCall], object]
-"""Is called with each attention as it has run."""
+"""Callback for each attention that has run."""
 
 one_at_a_time = RLock()
-"""Held while a model runs: its modes, and what ``AttentionInterface`` holds, are those of all threads."""
+"""Held while a model runs: its modes and the mapping of ``AttentionInterface`` are shared by all threads."""
 
 _hook: ContextVar[OnObserved | None] = ContextVar("hook", default=None)
 _runs_eagerly: ContextVar[bool] = ContextVar("runs_eagerly", default=False)
@@ -39,9 +39,9 @@ _runs_eagerly: ContextVar[bool] = ContextVar("runs_eagerly", default=False)
 
 @contextmanager
 def hooked(hook: OnObserved, eagerly: bool = False) -> Iterator[None]:
-    """Let ``hook`` see each attention of models that are run within, in the order in which they run.
+    """Call ``hook`` with each attention of models that run within, in the order in which they run.
 
-    ``eagerly``: all run their own eager function.
+    ``eagerly``: run every attention by the model's own eager function.
     """
     functions = AttentionInterface._global_mapping
     with one_at_a_time:
@@ -61,13 +61,13 @@ def hooked(hook: OnObserved, eagerly: bool = False) -> Iterator[None]:
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **given: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """The attention function, as ``AttentionInterface`` calls it: (batch_size, q_length, n_heads, d_value).
+    """Attention function as ``AttentionInterface`` calls it; its output is (batch_size, q_length, n_heads, d_value).
 
     Args:
         module: the attention.
         query, key, value: as in ``AttentionCall``.
-        attention_mask: bool, or numbers to be added; None where nothing is hidden but by ``is_causal``.
-        given: what else it is called with; see ``_call_of``.
+        attention_mask: bool, or numbers that are added to the scores; None: keys are only hidden by ``is_causal``.
+        given: further arguments; see ``_call_of``.
     """
     if (hook := _hook.get()) is None:  # a model that another thread runs meanwhile
         config: Any = module.config
@@ -96,14 +96,14 @@ def _call_of(
     is_causal: bool | None = None,
     **_: Any,
 ) -> AttentionCall:
-    """What an attention computes with.
+    """Return the call that an attention computes.
 
     Args:
         module, query, key, value, mask: as in ``attend``.
-        scaling: of the scores; None: 1/√d_key.
+        scaling: factor of the scores; None: 1/√d_key.
         softcap, s_aux: see ``AttentionCall``; ``s_aux`` are its sinks.
         position_bias: added to the scores, (batch_size or 1, n_heads, q_length, k_length) (T5, arXiv 1910.10683).
-        is_causal: whether later keys are hidden where there is no mask; None: what the module says.
+        is_causal: whether later keys are hidden where there is no mask; None: as the module says.
     """
     causal = (getattr(module, "is_causal", True) if is_causal is None else is_causal) and mask is None
     return AttentionCall(
@@ -121,7 +121,7 @@ def _call_of(
 def _by_own_rule(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **given: Any
 ) -> Tensor:
-    """What the model's own eager function gives, a block of queries at a time: it never holds all weights."""
+    """Run the model's own eager function on blocks of queries, so that it never holds all weights."""
     eager, bias = _eager_of(module), given.pop("position_bias", None)
     blocks = []
     for start in range(0, query.shape[2], BLOCK):
@@ -132,17 +132,17 @@ def _by_own_rule(
 
 
 def _eager_of(module: nn.Module) -> Any:
-    """The model's own eager function, as the module's forward sees it, which a subclass may inherit."""
+    """Return the model's own eager function, as the module's forward sees it. A subclass may inherit that forward."""
     return unwrap(type(module).forward).__globals__["eager_attention_forward"]
 
 
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:
-    """What is added to the scores of these queries."""
+    """Return the rows of a mask or bias for these queries."""
     return x if x is None or x.shape[2] == 1 else x[:, :, rows]
 
 
 def _as_bool(mask: Tensor | None) -> Tensor | None:
-    """A mask of numbers that hides keys and adds nothing to others as what it is."""
+    """Convert a mask of numbers that hides keys and adds nothing to others to bool. Leave other masks unchanged."""
     if mask is None or mask.dtype == torch.bool:
         return mask
     visible = mask > torch.finfo(mask.dtype).min / 2
@@ -150,7 +150,7 @@ def _as_bool(mask: Tensor | None) -> Tensor | None:
 
 
 def _joined(mask: Tensor | None, bias: Tensor) -> Tensor:
-    """The numbers that are added to the scores."""
+    """Return the numbers that are added to the scores."""
     if mask is None:
         return bias
     return bias.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else bias + mask

@@ -1,4 +1,4 @@
-"""Sees what programs take back from transformers' caches of keys, as of drafts that they reject."""
+"""Observe programs that remove keys from transformers' caches, as when the tokens of a draft are rejected."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,18 +10,18 @@ from mhaviz.observe.handlers import Done
 from mhaviz.observe.replacing import calls_followed
 
 OnCrop = Callable[[Sequence[tuple[Tensor, Tensor]]], None]
-"""Is called with the keys and the values that are left in each layer, (batch_size, n_heads, k_length, features)."""
+"""Callback with the keys and values that are left in each layer, (batch_size, n_heads, k_length, features)."""
 
 _CACHES = "transformers.cache_utils"
 
 
 def may_crop() -> bool:
-    """Whether there are caches: whoever uses them has imported them before attention runs."""
+    """Return whether the caches are imported. A program that uses them has imported them before attention runs."""
     return _CACHES in sys.modules
 
 
 def crops_followed(on_crop: OnCrop) -> AbstractContextManager[None]:
-    """Tell of each cache from which keys were taken back."""
+    """Call ``on_crop`` whenever a program has removed keys from a cache."""
 
     def follow(done: Done) -> None:
         pairs = ((getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in done.args[0].layers)

@@ -1,4 +1,4 @@
-"""Lets ``torch.compile`` run what it would compile as it is: in compiled code there is nothing to be seen."""
+"""Run what ``torch.compile`` would compile as it is written: nothing can be observed in compiled code."""
 
 import sys
 import warnings
@@ -11,13 +11,14 @@ import torch
 from mhaviz.observe.replacing import held_once, replaced
 
 _OF_HOOKS = "Using `torch.compile.module.` when there are global hooks"
-"""How PyTorch begins to say that compiled code does not heed them; here none is compiled, and they are ours."""
+"""Beginning of PyTorch's warning that compiled code ignores global hooks. Here nothing is compiled, and the hooks are
+ours."""
 
 
 def run_uncompiled() -> AbstractContextManager[None]:
-    """Run all that is compiled, before or within, as the program has written it, until the last recording ends.
+    """Run all code as the program has written it, whenever it is compiled, until the last recording ends.
 
-    PyTorch's compiler takes seconds to import: it learns of that when the program first asks for it.
+    PyTorch's compiler takes seconds to import, so it is switched off when the program first asks for it.
     """
     return held_once("compile", _uncompiled)
 
@@ -30,7 +31,7 @@ def _uncompiled() -> Iterator[None]:
         begins = [lambda: stack.enter_context(torch.compiler.set_stance("force_eager"))]
 
         def made(compile: Callable[..., Any]) -> Callable[..., Any]:
-            def begin_and_compile(*args: Any, **kwargs: Any) -> Any:  # which a program may keep for longer
+            def begin_and_compile(*args: Any, **kwargs: Any) -> Any:  # a program may keep it for longer
                 for begin in begins[:1]:
                     begins.clear()
                     begin()  # type: ignore[no-untyped-call]
@@ -47,6 +48,6 @@ def _uncompiled() -> Iterator[None]:
 
 
 def _unfilter(ours: object) -> None:
-    """Take our filter back, whatever others the program has set meanwhile."""
+    """Remove our filter of warnings, whatever others the program has added meanwhile."""
     if ours in warnings.filters:
         warnings.filters.remove(ours)  # type: ignore[attr-defined]

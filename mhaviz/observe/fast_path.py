@@ -1,8 +1,8 @@
-"""Looks at layers of ``torch.nn`` that run in one step, past every function that is attention: the fast path.
+"""Observe layers of ``torch.nn`` that take the fast path: they run in one step and call no attention function.
 
-PyTorch takes it for inference, but not while a mode is active. Then the last digits of a layer's output are others, and
-so is its output for padding, which is 0 on the fast path. So such a layer runs as the program has it run, and once more
-to be looked at.
+PyTorch takes the fast path in inference, but not while a mode is active. Without it, the last digits of a layer's
+output differ, and so does its output for padding, which is 0 on the fast path. So such a layer runs as in the program,
+and once more to be observed.
 """
 
 import threading
@@ -19,7 +19,7 @@ from mhaviz.observe.handlers import VisitorError, below_modes, one_line
 from mhaviz.observe.replacing import replaced
 
 LAYERS = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
-"""Those that have a fast path."""
+"""Layers that have a fast path."""
 
 _local = threading.local()
 
@@ -28,12 +28,13 @@ _local = threading.local()
 def beside_fast_path(
     is_ours: Callable[[Any], bool], miss: Callable[[str], None], on_result: Callable[[Any, Any], None]
 ) -> Iterator[None]:
-    """Also run these layers where their functions are seen.
+    """Run these layers a second time, where their functions are seen.
 
     Args:
-        is_ours: whether a mode is a recording's: the program's own keep PyTorch from its fast path as well.
-        miss: takes a message of a layer that could not be looked at.
-        on_result: is called with what a layer has made, and with what it made when it was looked at.
+        is_ours: returns whether a mode belongs to a recording. Modes of the program keep PyTorch from its fast path as
+            well.
+        miss: called with a message about a layer that could not be observed.
+        on_result: called with the output of a layer, and with its output when it was observed.
     """
     with ExitStack() as stack:
         for layer in LAYERS:
@@ -70,7 +71,7 @@ def _beside(
 
 
 def _may_be_fast(module: nn.Module, given: Sequence[Any], is_ours: Callable[[Any], bool]) -> bool:
-    """Whether PyTorch may take its fast path if nobody records; where it surely does not, nothing runs twice."""
+    """Return whether PyTorch may take its fast path when nothing is recorded. Otherwise nothing has to run twice."""
     modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     if module.training or not modes or not all(is_ours(mode) for mode in modes):
         return False
@@ -80,7 +81,7 @@ def _may_be_fast(module: nn.Module, given: Sequence[Any], is_ours: Callable[[Any
     tensors = [*module.parameters(), *(x for x in given if isinstance(x, Tensor))]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return False
-    # The program's own code would run twice.
+    # The program's own code must not run twice.
     return not any(_runs_code_of_program(one) for one in module.modules() if one is not module)
 
 
@@ -91,7 +92,7 @@ def _runs_code_of_program(module: nn.Module) -> bool:
 
 @contextmanager
 def _same_random_numbers(module: nn.Module) -> Iterator[None]:
-    """Let a program that trains nothing but dropout, for its uncertainty, draw what it would draw."""
+    """Keep the random numbers of a program that has only dropout in training mode, as for estimates of uncertainty."""
     if not any(one.training for one in module.modules()):
         yield
         return

@@ -1,7 +1,7 @@
-"""Reads what ``flex_attention`` is called with: its scores are changed, and keys are hidden, by functions.
+"""Read the inputs of ``flex_attention``, where functions change the scores and hide keys.
 
-PyTorch's ``torch.nn.attention.flex_attention``: ``score_mod(score, batch, head, query, key)`` gives another score, and
-``mask_mod(batch, head, query, key)`` says whether a key is seen.
+In PyTorch's ``torch.nn.attention.flex_attention``, ``score_mod(score, batch, head, query, key)`` returns a new score,
+and ``mask_mod(batch, head, query, key)`` whether a key is visible.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,16 +17,16 @@ from mhaviz.observe.observed import ObservedCall, OnRan
 from mhaviz.observe.zeroing import zero_in_output
 
 _ROUNDING = 1e-5
-"""So much may a bias, and what is added by ``score_mod``, differ, as a share of a score and beside it."""
+"""Relative and absolute tolerance between a score that ``score_mod`` has changed and the score plus a bias."""
 
 
 def is_flex(func: Any) -> bool:
-    """Whether it is the operator that ``flex_attention`` calls; it has no name to be imported by."""
+    """Return whether a function is the operator that ``flex_attention`` calls, which cannot be imported by name."""
     return getattr(func, "_name", None) == "flex_attention"
 
 
 def follow_flex(on_ran: OnRan, done: Done) -> None:
-    """Show what the operator was called with."""
+    """Show a call of the operator."""
     query, key, value, score_mod, block_mask, scale = done.args[:6]
 
     def read(place: str) -> ObservedCall:
@@ -44,8 +44,11 @@ def call_of_flex(
     mask_mod: Callable[..., Tensor],
     scale: float,
 ) -> tuple[AttentionCall | AttentionWeights, Tensor]:
-    """What it computes with: as a bias if ``score_mod`` adds one, else as weights; and which keys its mask leaves. All
-    is (batch, heads, length, features)."""
+    """Return the call, and which keys its mask leaves visible, (batch_size, n_heads, q_length, k_length).
+
+    The call has a bias if ``score_mod`` adds one; for any other ``score_mod`` it has weights. ``query``, ``key`` and
+    ``value`` are (batch_size, n_heads, length, features).
+    """
     batch_size, n_heads, q_length, _ = query.shape
     k_length = key.shape[2]
     indices = [torch.arange(n, device=query.device) for n in (batch_size, n_heads, q_length, k_length)]
@@ -73,7 +76,7 @@ def call_of_flex(
 
 
 def _over(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Tensor | None = None) -> Tensor:
-    """A function of single positions for all of them, (batch_size, n_heads, q_length, k_length)."""
+    """Evaluate a function of single positions at all of them, (batch_size, n_heads, q_length, k_length)."""
     first = () if scores is None else (0,)
     for place in range(3, -1, -1):
         dims = tuple(0 if other == place else None for other in range(4))
@@ -83,7 +86,7 @@ def _over(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Te
 
 
 def _narrow(mask: Tensor) -> Tensor:
-    """The same with an axis of 1 where all examples, or all heads, have the same mask."""
+    """Reduce the axis of examples, or of heads, to length 1 where all of them have the same mask."""
     for axis in (0, 1):
         first = mask.narrow(axis, 0, 1)
         if mask.shape[axis] > 1 and torch.equal(mask, first.expand_as(mask)):

@@ -1,4 +1,4 @@
-"""PyTorch's functions by their names, and where a view puts an axis."""
+"""PyTorch's functions by name, and where a view puts an axis."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +12,7 @@ _HOMES = (torch, Tensor, F)
 
 
 def functions(names: str) -> list[Any]:
-    """Those of these names, wherever PyTorch has them: as functions, as methods, with an underscore for in place."""
+    """Return the functions and methods of PyTorch that have these names, with in-place and operator variants."""
     every = [name for one in names.split() for name in (one, f"{one}_", f"__{one}__", f"__r{one}__", f"__i{one}__")]
     return [getattr(home, name) for home in _HOMES for name in every if hasattr(home, name)]
 
@@ -26,7 +26,7 @@ COPIES = frozenset(
         Tensor.data.__get__,  # type: ignore[attr-defined]
     ]
 )
-"""Those that keep all numbers, if in another precision."""
+"""Functions that keep all numbers, possibly in another precision."""
 
 RESHAPES = frozenset(functions("view reshape view_as reshape_as flatten unflatten expand expand_as ravel"))
 VIEWS = RESHAPES | frozenset(
@@ -37,7 +37,7 @@ VIEWS = RESHAPES | frozenset(
         Tensor.T.__get__,  # type: ignore[attr-defined]
     ]
 )
-"""Those that keep numbers as they are, in other axes, or some of them."""
+"""Functions that keep all numbers or some of them, unchanged, in other axes."""
 
 
 _KEEPING = (
@@ -48,12 +48,12 @@ _KEEPING = (
     "instance_norm batch_norm rms_norm normalize softmax log_softmax softmin gumbel_softmax sum nansum mean nanmean "
     "amax amin max min argmax argmin prod norm linalg_vector_norm std var any all logsumexp flex_attention"
 )
-"""Those that PyTorch does not tag as such, or that have no operator of their name."""
+"""Further functions that keep places: not tagged as pointwise by PyTorch, or without an operator of that name."""
 
 
 @cache
 def keeps_places(func: Any) -> bool:
-    """Whether a function is known to leave each number in its place, or to sum along an axis, which is gone then."""
+    """Return whether a function is known to leave each number in its place, or to sum an axis away."""
     name = getattr(func, "__name__", "")
     name = getattr(func.__self__ if name == "__get__" else func, "__name__", "").partition(".")[0].strip("_")
     names = (name, name[1:]) if name[:1] in ("i", "r") else (name,)  # __iadd__, __radd__
@@ -63,23 +63,23 @@ def keeps_places(func: Any) -> bool:
 
 
 def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, result: Tensor, axis: int) -> int | None:
-    """Where a view has put an axis, or what it has left of it; both are counted from the end.
+    """Return where a view has put an axis, or what it has left of it. Both axes are counted from the end.
 
-    None: it has been joined with others, or it is not known.
+    None: the axis is gone or joined with others, or its place is not known.
     """
     if func in RESHAPES:
         n, size = source.shape[axis], source.shape[axis:].numel()
         found = [at for at in range(-result.ndim, 0) if (result.shape[at], result.shape[at:].numel()) == (n, size)]
         return axis if axis in found else found[0] if len(found) == 1 else None
     sizes, strides = list(source.shape), [0] * source.ndim
-    sizes[axis], strides[axis] = max(sizes[axis], 2), 1  # one that is 1 long would look like a new one
-    with torch.inference_mode(False):  # in which no tensor tells that it is a view
+    sizes[axis], strides[axis] = max(sizes[axis], 2), 1  # an axis of length 1 would look like a new one
+    with torch.inference_mode(False):  # in inference mode no tensor says that it is a view
         probe = torch.empty_strided(sizes, strides, device="meta")
         try:
             after = view(probe)
         except Exception:  # such as an index by a tensor of another device
             after = None
-    if after is not None and after.ndim != result.ndim:  # it was 1 long, and is gone
+    if after is not None and after.ndim != result.ndim:  # it had length 1, and is gone
         return None
     if after is not None and after._is_view():
         found = [place - after.ndim for place, stride in enumerate(after.stride()) if stride and after.shape[place] > 1]

@@ -1,4 +1,4 @@
-"""Reads what PyTorch's own attention functions are called with: the fused kernels never show their weights."""
+"""Read the inputs of PyTorch's own attention functions, whose fused kernels never return weights."""
 
 import inspect
 import threading
@@ -31,12 +31,12 @@ def call_of_sdpa(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> AttentionCall:
-    """What ``F.scaled_dot_product_attention`` computes with, of the same arguments.
+    """Return the call that ``F.scaled_dot_product_attention`` computes from the same arguments.
 
-    Its causal mask begins in the top left corner, where ours ends in the bottom right one: they differ where there are
-    more keys than queries, or fewer.
+    Its causal mask begins in the top left corner, that of ``AttentionCall`` ends in the bottom right one. They differ
+    where the numbers of queries and keys do.
     """
-    del dropout_p, enable_gqa  # weights are those before dropout, and heads tell by their number what they share
+    del dropout_p, enable_gqa  # weights are those before dropout; numbers of heads tell what is shared
     q_length, k_length = query.shape[-2], key.shape[-2]
     bias: Any = attn_mask if type(attn_mask).__name__ == "CausalBias" else None  # its module takes seconds to import
     is_lower_right = bias is not None and bias.variant.name == "LOWER_RIGHT" and bias.seq_len_q != bias.seq_len_kv
@@ -50,13 +50,13 @@ def call_of_sdpa(
 
 
 class Fused:
-    """Runs PyTorch's attention functions, and shows what they are called with.
+    """Runs PyTorch's attention functions, and shows their inputs.
 
     Args:
         on_ran: see ``OnRan``.
-        is_passed_over: whether nobody wants an attention of these tensors, of so many queries and keys, or it cannot be
-            looked at; it is counted then.
-        on_error: takes what is raised here.
+        is_passed_over: returns whether to skip an attention of these tensors, with so many queries and keys: it is not
+            wanted and has been counted, or it cannot be read.
+        on_error: called with exceptions that are raised here.
     """
 
     def __init__(
@@ -68,11 +68,15 @@ class Fused:
         self._on_ran, self._is_passed_over, self._on_error = on_ran, is_passed_over, on_error
 
     def handlers(self) -> dict[Any, Handler]:
-        """Of each function that is looked at, what runs it."""
+        """Return the handler of each function that is observed."""
         return {SDPA: guarded(self._sdpa, self._on_error), MULTI_HEAD: self._multi_head}
 
     def _sdpa(self, done: Done, within: Sequence[Tensor] = ()) -> None:
-        """``within``: the queries, keys and values of a layer of PyTorch's, which has projected its output by now."""
+        """Show a call of SDPA.
+
+        ``within``: the queries, keys and values of the PyTorch layer that made the call, and has projected its output
+        by now.
+        """
         dropout = done.argument(4, "dropout_p")
         given = done.given("query", "key", "value")[:3]
 
@@ -83,10 +87,10 @@ class Fused:
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 
     def _multi_head(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """``F.multi_head_attention_forward``, within which no mode sees anything: it would call itself for ever.
+        """Run ``F.multi_head_attention_forward``, within which no mode sees anything: it would call itself forever.
 
-        It calls SDPA where nobody needs weights. If they are needed, it is called a second time without, for the inputs
-        alone.
+        It calls SDPA where no weights are asked for. If they are, it is called a second time without them, to read its
+        inputs.
         """
         calls: list[Done] = []
 
@@ -103,7 +107,8 @@ class Fused:
         if not calls:
             if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
                 return
-            # PyTorch takes is_causal for a hint that it need not read the mask; where it gives weights, it reads it.
+            # PyTorch takes is_causal as a hint that it need not read the mask. Where it returns weights, it reads the
+            # mask.
             given.arguments |= {"need_weights": False, "is_causal": False, "training": False, "dropout_p": 0.0}
             with unseen(), _sdpa_followed(calls):
                 MULTI_HEAD(*given.args, **given.kwargs)
@@ -115,6 +120,6 @@ _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)
 
 
 def _sdpa_followed(calls: list[Done]) -> AbstractContextManager[None]:
-    """Add the calls of SDPA in this thread; PyTorch's own layers find it by its name."""
+    """Append the calls of SDPA in this thread to ``calls``. PyTorch's own layers look it up by name."""
     own = threading.get_ident()
     return calls_followed(F, SDPA.__name__, lambda done: calls.append(done) if threading.get_ident() == own else None)

@@ -1,6 +1,6 @@
-"""How a function of PyTorch is looked at: it runs, and then something follows from it.
+"""Handlers of PyTorch's functions: a function runs, and then its call is followed.
 
-Whatever goes wrong in what follows is ours, and no concern of the program's.
+An error in what follows is ours, and does not reach the program.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 Handler = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
-"""Runs a function with its arguments, and returns its result."""
+"""Function that runs another one with its arguments, and returns the result."""
 
 
 class Done(NamedTuple):
-    """A function of PyTorch that has run; ``attention``: the number of the one that it was, where it was shown."""
+    """Finished call of a PyTorch function; ``attention``: the number of the attention as which it was shown."""
 
     func: Any
     args: Sequence[Any]
@@ -29,15 +29,15 @@ class Done(NamedTuple):
         return self.args[0] if self.args else self.kwargs["input"]
 
     def given(self, *names: str) -> tuple[Any, ...]:
-        """All arguments by position, and then those of these names."""
+        """Return all positional arguments, and then the keyword arguments of these names."""
         return (*self.args, *(self.kwargs[name] for name in names if name in self.kwargs))
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
-        """The argument at this place, or of this name."""
+        """Return the argument at this position, or of this name."""
         return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
 
     def each(self) -> Iterator[Any]:
-        """All arguments, and what is in lists among them."""
+        """Iterate over all arguments, and over the items of lists in place of the lists."""
         for x in (*self.args, *self.kwargs.values()):
             if isinstance(x, list | tuple):
                 yield from x
@@ -45,17 +45,17 @@ class Done(NamedTuple):
                 yield x
 
     def again(self) -> Callable[[Tensor], Any]:
-        """What does to other tensors what the function has done to its first argument, and does not hold that."""
+        """Return a function that repeats the call with another first argument, and does not hold the original one."""
         func, rest, kwargs = self.func, self.args[1:], self.kwargs
         return lambda x: func(x, *rest, **kwargs)
 
 
 Follow = Callable[[Done], None]
-"""Is called with a function that has run."""
+"""Callback for a finished call."""
 
 
 class VisitorError(Exception):
-    """Carries what a visitor of the user's own has raised through the program."""
+    """Carries an exception of the user's own visitor through the program."""
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__(str(raised))
@@ -63,7 +63,7 @@ class VisitorError(Exception):
 
 
 def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Handler:
-    """What runs a function, and lets ``follow`` see it; ``on_error`` takes what that raises."""
+    """Return a handler that runs a function and then calls ``follow``, whose exceptions go to ``on_error``."""
     see = safely(follow, on_error)
 
     def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -75,7 +75,7 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Handler:
 
 
 def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
-    """``follow``, of which ``on_error`` takes what it raises."""
+    """Return ``follow`` with its exceptions passed to ``on_error``, except ``VisitorError``."""
 
     def see(done: Done) -> None:
         try:
@@ -90,7 +90,7 @@ def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
 
 
 def below_modes() -> AbstractContextManager[Any]:
-    """Hide operations that are ours from modes of the program's own, such as one that counts them; most have none."""
+    """Hide our own operations from the program's modes, such as one that counts them. Most programs have none."""
     return torch._C._DisableTorchDispatch() if torch._C._len_torch_dispatch_stack() else _NOTHING
 
 
@@ -99,11 +99,11 @@ _NOTHING = nullcontext()
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Compute what is ours: without gradients, and seen by no recording, nor by a mode of the program's own."""
+    """Compute without gradients, seen by no recording and by no mode of the program's own."""
     with torch.no_grad(), torch._C.DisableTorchFunction(), below_modes():
         yield
 
 
 def one_line(error: Exception) -> str:
-    """What went wrong, for a line."""
+    """Return the type and the message of an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

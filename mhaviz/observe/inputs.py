@@ -1,4 +1,4 @@
-"""Sees the numbers of tokens that a program's models read."""
+"""Observe the token ids that a program's models read."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from torch import Tensor
 from mhaviz.observe.handlers import unseen
 
 _MOST_READ = 16
-"""So many tensors of numbers are kept: a program reads a few at a time."""
+"""Number of id tensors that are kept. A program reads a few at a time."""
 
 
 Read = tuple[int, int]
-"""The number of a look-up, and how often tokens had been replaced by then in anything."""
+"""Number of a look-up, and the count of all replacements when tokens of it were last replaced; 0: never."""
 
 
 @dataclass(frozen=True)
 class ReadIds:
-    """Numbers of tokens that a program has looked up.
+    """Token ids that a program has looked up.
 
     Attributes:
-        ids: (batch_size, length), where the program has them.
-        vocabulary: how many tokens it has.
-        number: counts what was read, and what was replaced.
-        replaced: bool, (batch_size or 1, length): True where a mask has put something else in place of a token since;
+        ids: (batch_size, length), on the program's device.
+        vocabulary: number of tokens in the vocabulary.
+        number: identifies the look-up and its replacements.
+        replaced: bool, (batch_size or 1, length): True where a mask has since put something else in a token's place;
             None: nowhere.
     """
 
@@ -35,10 +35,10 @@ class ReadIds:
 
 
 class SeenInputs:
-    """What was read last.
+    """The token ids that were read last.
 
     Attributes:
-        ids: the last read last.
+        ids: the most recent last.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class SeenInputs:
         self._n_read = self._n_replaced = 0
 
     def read(self, ids: Tensor, vocabulary: int) -> Read | None:
-        """Note what a look-up reads; the number of it, None: it is not kept."""
+        """Note the ids of a look-up, and return its number; None: it is not kept."""
         is_plain = type(ids) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(ids)  # it outlives vmap
         if not is_plain or not 1 <= ids.ndim <= 2 or not ids.numel() or ids.is_meta:
             return None
@@ -58,10 +58,10 @@ class SeenInputs:
         return self._n_read, 0
 
     def replace(self, numbers: frozenset[Read], replaced: Tensor) -> frozenset[Read]:
-        """The numbers of the same look-ups where tokens were replaced; see ``ReadIds``."""
+        """Note where tokens of these look-ups were replaced, and return their new numbers; see ``ReadIds``."""
         for read in [read for read in self.ids if read.number in numbers]:
             every = replaced if read.replaced is None else read.replaced | replaced
-            if read.replaced is not None and torch.equal(every, read.replaced):  # as padding is in each layer
+            if read.replaced is not None and torch.equal(every, read.replaced):  # padding is replaced in each layer
                 continue
             self._n_replaced += 1
             number = read.number[0], self._n_replaced

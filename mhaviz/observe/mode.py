@@ -1,8 +1,8 @@
-"""Sees every function of PyTorch that a program calls, and finds attention among them.
+"""A function mode that sees every PyTorch function that a program calls, and finds attention among them.
 
-A ``torch.overrides.TorchFunctionMode`` is called in place of each function while it is active, so a program is seen
-without a line of it being changed. Every function runs with the arguments that it was given, and its result is handed
-on: what the program computes is the same bit for bit.
+While a ``torch.overrides.TorchFunctionMode`` is active, it is called in place of each function, so no line of the
+program has to change. Every function runs with its own arguments and its result is returned, so what the program
+computes is the same bit for bit.
 """
 
 import os
@@ -42,33 +42,33 @@ from mhaviz.observe.threads import threads_followed
 from mhaviz.observe.weights import WeightsByHand
 
 OnObserved = Callable[[ObservedCall], int | None]
-"""Called with each attention. The tensors are the program's own, only valid during the call. The result numbers the
-attention for ``on_merged``."""
+"""Callback for each attention. The tensors are the program's own, and only valid during the call. The result is the
+number by which ``on_merged`` refers to the attention."""
 
 Wanted = Callable[[Place, int, int], bool]
-"""Is asked of each attention, before it costs anything, with the numbers of its queries and keys."""
+"""Callback that decides, before anything is computed, whether an attention with so many queries and keys is wanted."""
 
 
 class Watch:
-    """Watches a program: the mode, and what has to be replaced while it is active.
+    """Observes a program: holds the mode, and the replacements of functions while it is active.
 
     Args:
-        on_observed: is called with each attention. What it raises does not reach the program.
-        model: watch its attention alone, and name it within the model; None: whatever runs.
+        on_observed: called with each attention. Its exceptions do not reach the program, except ``VisitorError``.
+        model: model whose attention is observed, and within which it is named; None: every attention that runs.
         is_wanted: see ``Wanted``.
-        is_asked: whether what a module weighs is shown even if it is no attention.
-        on_merged: is called with attentions that turn out to be parts of one softmax; see ``Merging``.
-        on_weighed: is called with one whose output is multiplied by a number for each of its heads.
+        is_asked: returns whether the weighted sums of a module are shown even if they are no attention.
+        on_merged: called with the numbers of attentions that turn out to be parts of one softmax; see ``Merging``.
+        on_weighed: called with the number of an attention whose output is multiplied by a number for each of its heads.
 
     Attributes:
-        inputs: the numbers of tokens that were read.
-        operations: how many functions were seen.
-        handlers: what runs each function that has been seen; None: nobody looks at it.
-        followers: those who follow the program's tensors, each with what tells soon that a function is not theirs.
-        is_active: whether anything is looked at.
-        has_forked: whether the program has forked meanwhile.
-        until_last: is closed when the last thread ends its watching.
-        here: of each thread, whether it is seen, and the number of the attention that has just been shown.
+        inputs: token ids that the program has looked up.
+        operations: how many calls were seen.
+        handlers: handler of each function that has been seen; None: its calls are not observed.
+        followers: followers of the program's tensors, each with a quick test that a call does not concern it.
+        is_active: whether calls are observed.
+        has_forked: whether the program has forked while it was observed.
+        until_last: closed when the last thread stops watching.
+        here: of each thread, whether its calls are seen, and the number of the attention that has just been shown.
     """
 
     def __init__(
@@ -107,7 +107,8 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch what runs within, in this thread and in those that are started. It may be entered again within."""
+        """Observe what runs within, in this thread and in those that it starts. The block may be entered again within
+        itself."""
         with self._lock:
             if not self._n_active:
                 self._begin()
@@ -136,7 +137,7 @@ class Watch:
 
     @contextmanager
     def _seeing(self) -> Iterator[None]:
-        """See the functions of this thread, once each."""
+        """Activate the mode in this thread, unless it is active there."""
         if getattr(self.here, "is_seen", False):
             yield
             return
@@ -148,22 +149,22 @@ class Watch:
             self.here.is_seen = False
 
     def miss(self, line: str) -> None:
-        """Note what was not seen, once."""
+        """Note a message about what is not shown, once."""
         if len(self._missed) < _MOST_LINES:
             self._missed[line] = None
 
     @property
     def missed(self) -> list[str]:
-        """What was not seen, or is not known, a line each."""
+        """Messages about what was not seen or is not known, one line each."""
         return [*self._missed, *(line for line, number in self._unfinished.items() if number)]
 
     def handler_for(self, func: Any) -> Handler | None:
-        """What runs a function that has not been seen before; None: nobody looks at it."""
+        """Find and store the handler of a function that has not been seen before; None: its calls are not observed."""
         try:
             handler = (
                 self._flex if is_flex(func) else self._operators.handler_for(func) or self._by_hand.handler_for(func)
             )
-        except Exception as error:  # whatever a program calls by PyTorch's protocol may come here
+        except Exception as error:  # func may be anything that a program passes to PyTorch's protocol
             self._failed(error)
             handler = None
         self.handlers[func] = handler
@@ -192,7 +193,8 @@ class Watch:
             self.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
 
     def _note_thread(self, module: nn.Module) -> None:
-        """Say once that an unseen thread runs a module that may hold attention: of the model, or with parameters."""
+        """Note once that an unseen thread runs a module that may hold attention: one of the model, or one with
+        parameters."""
         place = self._modules.place()
         if place is not None and (self._has_model or next(module.parameters(), None) is not None):
             self.miss(f"{place.name}: runs in a thread that was there before the recording, and is not seen")
@@ -210,7 +212,7 @@ class Watch:
         return place.name if place is not None and place.is_module else ""
 
     def _unseen(self, what: str) -> None:
-        """Say, once, what looks like attention and is not shown."""
+        """Note once that something looks like attention and is not shown."""
         if torch._C._current_graph_task_id() == -1 and (place := self._modules.place()) is not None:
             self.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
 
@@ -224,22 +226,23 @@ class Watch:
         self._show(given, arranged, lengths, self.fixed.sides(*given))
 
     def _is_passed_over(self, tensors: Sequence[Tensor], q_length: int, k_length: int) -> bool:
-        """Whether nobody wants the attention that has run, and it has been counted, or it cannot be looked at."""
+        """Return whether to skip the attention: it is not wanted and has been counted, or it cannot be read."""
         return self._place_to_show(tensors, (q_length, k_length)) is None
 
     def _order_of_call(self, call: AttentionCall | AttentionWeights, place: Place, given: Sequence[Tensor]) -> Order:
-        """As the program has made its queries and keys, or as PyTorch documents SDPA: (…, heads, length, features)."""
+        """Return the order of the axes, as the program has made its queries and keys, or as PyTorch documents SDPA: (…,
+        heads, length, features)."""
         query, key = (call.query, call.key) if isinstance(call, AttentionCall) else given[:2]
         axis = -2 if given[0] is query else 0 if given[0].ndim < 4 else -3
         queries, keys = (self._axes.of(x).axes for x in given[:2])
         features = queries[-1], keys[-1]
-        has_layers = given[0] is not query  # of its own, which make the features
+        has_layers = given[0] is not query  # layers of its own make the features
         n_behind = max(key.shape[-2] - given[1].shape[axis], 0)
         order = self._order_of_axes(query, key, place)
         return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers, n_behind=n_behind)
 
     def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
-        if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped
+        if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped-query attention
             order = None
         else:
             layout, ndim = self._axes.of_call(query, key), query.ndim
@@ -258,17 +261,17 @@ class Watch:
         return order or order_by_sizes(query.shape[:-2], place.batch_size)
 
     def _failed(self, error: Exception) -> None:
-        """Note what went wrong while the program was followed."""
+        """Note an error that was raised while the program was followed."""
         try:
             place = self._modules.place()
-        except Exception:  # that may be what went wrong
+        except Exception:  # finding the place may be what failed
             self.miss(f"{self._modules.line()}: not followed, {one_line(error)}")
             return
         if place is not None:
             self.miss(f"{place.name}: not followed, {one_line(error)}")
 
     def _unmet(self, why: str) -> Callable[[], None]:
-        """Say of weights, by where they are, why they are not drawn, until they have met values; see ``OnUnmet``."""
+        """Note why weights are not drawn, and return a function that takes the note back once they have met values."""
         place = self._modules.place()
         if place is None or torch._C._current_graph_task_id() != -1:  # see ``_place_to_show``
             return lambda: None
@@ -288,9 +291,9 @@ class Watch:
         lengths: Sequence[int] | None,
         sides: Sides,
     ) -> None:
-        """Show an attention, unless it cannot be looked at now, or is none and nobody asked; never fail the program.
+        """Show an attention, unless it cannot be read now, or it is no attention and nobody asked for it.
 
-        ``lengths``: how many queries and keys it has, if that is known.
+        Errors are noted, and do not reach the program. ``lengths``: the numbers of queries and keys; None: not known.
         """
         place = self._place_to_show(tensors, lengths)
         if place is None:
@@ -316,8 +319,8 @@ class Watch:
         self.miss(f"{place.name}: {why}")
 
     def _place_to_show(self, tensors: Sequence[Tensor], lengths: Sequence[int] | None) -> Place | None:
-        """Where an attention runs that is wanted and can be looked at; None: it is passed over."""
-        if torch._C._current_graph_task_id() != -1:  # a checkpoint is computed again for the backward pass
+        """Return where the attention runs, if it is wanted and can be read; None: it is skipped."""
+        if torch._C._current_graph_task_id() != -1:  # activation checkpointing computes it again in the backward pass
             return None
         place = self._modules.place()
         if place is None or (lengths is not None and not self._is_wanted(place, *lengths)):
@@ -344,10 +347,11 @@ class Watch:
 _MOST_LINES = 1000
 
 _NO_TENSORS = frozenset({torch.Size, int, bool, float, str, torch.device, torch.dtype})
-"""What functions return that nobody follows, as those that tell a tensor's shape."""
+"""Types of results that hold no tensor to follow, such as a tensor's shape."""
 
 _OPTIMIZERS = f"{Path(torch.optim.__file__).parent}/"
-"""Where functions are called from that take no part in a forward pass: recorded training takes half as long so."""
+"""Where optimizers call functions, which take no part in a forward pass. Skipping these halves the time of recorded
+training."""
 
 _watches: WeakSet[Watch] = WeakSet()
 
@@ -362,7 +366,7 @@ def _forked_in_parent() -> None:
         watch.has_forked |= watch.is_active
 
 
-if hasattr(os, "register_at_fork"):  # what a process that was forked records, nobody would ever read
+if hasattr(os, "register_at_fork"):  # nothing would read what a forked process records
     os.register_at_fork(after_in_child=_forked_in_child, after_in_parent=_forked_in_parent)
 
 
@@ -375,10 +379,10 @@ class _Mode(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         watch, kwargs = self._watch, kwargs or {}
-        if not watch.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace what looks
+        if not watch.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace our own operations
             return func(*args, **kwargs)
         watch.operations += 1
-        if sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS):  # it makes nothing that a model reads
+        if sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS):  # optimizers make nothing that a model reads
             return func(*args, **kwargs)
         try:
             handler = self._handlers[func]

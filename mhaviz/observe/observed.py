@@ -1,4 +1,4 @@
-"""An attention that was observed while it ran, in the axes of mhaviz: batch_size, n_heads, q_length, k_length."""
+"""An observed attention, with its axes in the order of mhaviz: batch_size, n_heads, q_length, k_length."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from mhaviz.observe.zeroing import Arrange, Zero, zero_in_output
 
 @dataclass(frozen=True)
 class Mixed:
-    """The values that weights by hand have met, and what has come of them.
+    """Product of values with weights that the program has computed itself.
 
     Attributes:
         value: (batch_size, n_heads, k_length, d_value).
-        made: what the weights have made of them: the tensor with which the program goes on.
-        arrange: puts the axes of that tensor in the order batch_size, n_heads, q_length, d_value.
-        have_met_again: tells, later on, whether the same weights have met other values since.
+        made: the product, with which the program goes on, in the program's own axes.
+        arrange: puts the axes of ``made`` in the order batch_size, n_heads, q_length, d_value.
+        have_met_again: returns, when called later, whether the same weights have since been multiplied by other values.
     """
 
     value: Tensor
@@ -32,19 +32,19 @@ class Mixed:
 
 @dataclass(frozen=True)
 class ObservedCall:
-    """One attention, as it has just run.
+    """One attention that has just run.
 
     Attributes:
-        call: what it computed with, or the weights that it made.
-        output: what it made of the values, (batch_size, n_heads, q_length, d_value); None: not known, or of weights
-            that dropout had changed.
+        call: its inputs, or the weights that it has computed.
+        output: weighted values, (batch_size, n_heads, q_length, d_value); None: not known, or dropout has changed the
+            weights.
         are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are; None: not known.
-        zero: see ``Zero``; None: it is too late, or not known where the program has what the heads have made.
-        mixed: of weights by hand, gives what they have met, while the program is where it is; None, or gives None: that
-            is not known.
-        visible: of weights, bool, of their shape: False where a mask hides a key, or its score did; None: not known.
-        order: of the program's own axes.
-        place: where it ran.
+        zero: zeroes heads in the program's output, see ``Zero``; None: it is too late, or that tensor is not known.
+        mixed: for weights that the program computes itself, returns their product with values; only valid during the
+            call. None, or a result of None: not known.
+        visible: for weights, bool, of their shape: False where a mask or a very low score hides a key; None: not known.
+        order: roles of the program's own axes.
+        place: where in the program it ran.
     """
 
     call: AttentionCall | AttentionWeights
@@ -58,21 +58,24 @@ class ObservedCall:
 
     @property
     def module(self) -> nn.Module | None:
-        """The module in which it ran."""
+        """Module in which it ran; None: no module."""
         return self.place.module
 
     @property
     def heads(self) -> frozenset[int]:
-        """The numbers of its heads, if they are some of a layer's; none: all, or not known.
+        """Numbers of its heads where they are only some of a layer's; empty: all, or not known.
 
-        All heads are numbered as they stand in the softmax, in whatever order a program has put them before, but for
-        those of several axes, which are in the order of the features where that is known; see ``Order.steps``.
+        Heads are numbered as they stand in the softmax, whatever order the program had put them in before. Heads that
+        stand on several axes are numbered in the order of the features where that is known; see ``Order.steps``.
         """
         first, n_heads = self.order.heads or (0, 0)
         return frozenset(range(first, first + self.call.shape[1])) if n_heads > self.call.shape[1] else frozenset()
 
     def in_order(self, order: Order) -> "ObservedCall":
-        """The same of one whose axes are the program's own. The mask broadcasts to (…, q_length, k_length)."""
+        """Return this call, whose axes are the program's own, with its tensors arranged by ``order``.
+
+        The mask must be broadcastable to (…, q_length, k_length).
+        """
         call, output, visible, zero = self.call, self.output, self.visible, self.zero
         if isinstance(call, AttentionCall):
             call = _in_order(call, order)
@@ -105,15 +108,26 @@ def _in_order(call: AttentionCall, order: Order) -> AttentionCall:
 
 
 OnRan = Callable[[Sequence[Tensor], Callable[[str], ObservedCall], tuple[int, int] | None], None]
-"""Called with the queries, keys and values, with a reader of the rest in the program's axes, which takes the place's
-name and may raise MhavizError, and with (q_length, k_length), if known."""
+"""Callback for an attention that has run.
+
+It is called with the queries, keys and values; with a function that takes the name of the place, and returns the call
+in the program's axes or raises MhavizError; and with (q_length, k_length), None if not known.
+"""
 
 
 def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed: bool) -> ObservedCall:
-    """Weights in the program's own axes, (…, q_length, k_length). Raises MhavizError if some are negative.
+    """Return the observed call of weights in the program's own axes, (…, q_length, k_length).
 
-    ``visible``: of the scores of the softmax; ``is_changed``: whether the program has changed what the softmax made.
-    What a row lacks to 1 goes to a sink, unless they are changed.
+    If the softmax's weights are unchanged, what a row lacks to a sum of 1 is the weight of a sink.
+
+    Args:
+        A: weights.
+        order: roles of their axes.
+        visible: bool, of their shape: True where the softmax's score was not masked; None: not known.
+        is_changed: whether the program has changed the weights since the softmax.
+
+    Raises:
+        MhavizError: some weights are negative.
     """
     if bool((least := A.amin()) < 0):
         raise MhavizError(
@@ -128,22 +142,24 @@ def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed
 
 
 def _has_hidden(A: Tensor, visible: Tensor) -> bool:
-    """Whether keys that a mask had hidden have weight all the same, as after a second softmax; (…, q_length, k_length).
+    """Return whether keys that a mask hides have weight nevertheless, as after a second softmax.
 
-    A row that sees no key has any weights.
+    Both tensors are (…, q_length, k_length). Rows in which every key is hidden do not count.
     """
     return bool(((A != 0) & ~visible & visible.any(dim=-1, keepdim=True)).any())
 
 
 _ROUNDING = 2**-6
-"""How far rows of weights of half precision may be from a sum of 1."""
+"""Deviation from 1 that the sums of half-precision weights may have."""
 
 
 def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:
-    """The order of axes of which nothing is known but their lengths, where one reading alone fits.
+    """Return the order of axes of which only the lengths are known, if a single reading fits.
+
+    ``before`` has the lengths of the axes before the queries.
 
     Raises:
-        MhavizError: more do.
+        MhavizError: several readings fit.
     """
     sizes, several = tuple(before), [place for place, size in enumerate(before) if size > 1]
     batch = [place for place in several if sizes[place] == batch_size]
@@ -157,7 +173,7 @@ def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:
 
 
 def example(call: AttentionCall | AttentionWeights, place: int) -> AttentionCall | AttentionWeights:
-    """The same of one example of the batch alone."""
+    """Return the call of a single example of the batch."""
     one = slice(place, place + 1)
     if isinstance(call, AttentionWeights):
         return replace(call, given=call.given[one])

@@ -9,10 +9,10 @@ class Patches:
     """Patches of an image, in reading order, among the tokens of a sequence.
 
     Attributes:
-        grid: rows and columns.
-        length: of the sequence.
-        places: of each patch in the sequence, of each example of a batch; one for all.
-        is_text: whether they stand in the place of tokens of a text.
+        grid: numbers of rows and columns.
+        length: number of tokens in the sequence.
+        places: index of each patch in the sequence, for each example of a batch, or once for all of them.
+        is_text: whether the patches stand in the place of tokens of a text.
     """
 
     grid: tuple[int, int]
@@ -22,15 +22,15 @@ class Patches:
 
     @classmethod
     def of_image(cls, rows: int, columns: int) -> "Patches":
-        """Those of a sequence that holds nothing else."""
+        """Return the patches of a sequence that holds nothing else."""
         return cls((rows, columns), rows * columns, (tuple(range(rows * columns)),))
 
     @property
     def are_all(self) -> bool:
-        """Whether each example has the whole image, from its first token on, as far as the patches tell."""
+        """Whether each example has all patches of the image, from its first token on."""
         return all(one == tuple(range(math.prod(self.grid))) for one in self.places)
 
     def moved(self, by: int, length: int) -> "Patches":
-        """The same in a sequence of this length, where so many tokens have come before them, or have gone."""
+        """Return the patches with their indices shifted by ``by``, in a sequence of another length."""
         places = tuple(tuple(place + by for place in one) for one in self.places)
         return replace(self, length=length, places=places)

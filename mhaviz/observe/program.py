@@ -1,8 +1,8 @@
-"""Runs a script or a module as Python itself would, and says how it ended.
+"""Run a script or a module as Python itself would, and report how it ended.
 
-The program's exceptions, its exit status and Ctrl-C end the program alone: who runs it goes on, and can save what there
-is by then. See https://docs.python.org/3/using/cmdline.html for what Python does, and the documentation of
-``multiprocessing`` for what processes that are spawned look for in ``__main__``.
+An exception, an exit status or Ctrl-C ends the program alone: the caller goes on, and can save what has been recorded.
+For what Python does, see https://docs.python.org/3/using/cmdline.html. For what spawned processes look for in
+``__main__``, see the documentation of ``multiprocessing``.
 """
 
 import builtins
@@ -22,25 +22,25 @@ from types import CodeType, FrameType, ModuleType, TracebackType
 from mhaviz.errors import MhavizError, reason, shortened
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Those that would end Python at once."""
+"""Signals whose default action ends Python at once."""
 
 _INTERRUPTED = 130
 _OURS = str(Path(__file__).parent)
 _DISPATCH = os.path.join("torch", "overrides.py")  # noqa: PTH118
 
 _ended: list[ModuleType] = []
-"""The main modules of programs that have run: what they hold stays until the process ends, as in Python."""
+"""Main modules of programs that have run. Their objects live until the process ends, as in Python."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program has ended.
+    """How a program ended.
 
     Attributes:
-        status: its exit status.
+        status: exit status.
         how: what ended it before its last line, such as "ValueError", "exit status 3" or "SIGTERM"; None: nothing did.
-        said_why: whether it has printed an error of its own.
-        is_fork: whether this is another process, which the program has forked and which came to the program's end too.
+        said_why: whether an error has been printed.
+        is_fork: whether this is another process, forked by the program, that has reached the program's end as well.
     """
 
     status: int
@@ -50,11 +50,11 @@ class Ending:
 
 
 class _NoProgramError(MhavizError):
-    """There is no such program: it is ours to say so."""
+    """The program does not exist or cannot be read. This error is ours, not the program's."""
 
 
 class _Killed(SystemExit):
-    """A signal: libraries let it through as they let the end of a program."""
+    """Raised when a signal ends the program. Libraries let it through, as it is a ``SystemExit``."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -65,9 +65,9 @@ class Program:
     """A Python program: a script, a folder or an archive with ``__main__.py``, or a module.
 
     Args:
-        name: the path, or the module's name.
-        arguments: of the program.
-        is_module: whether it is a module, as after ``python -m``.
+        name: path, or name of the module.
+        arguments: command-line arguments of the program.
+        is_module: whether ``name`` is a module's, as after ``python -m``.
 
     Raises:
         MhavizError: there is no such script, or it cannot be read.
@@ -86,10 +86,11 @@ class Program:
             self._folder = self._find_script()
 
     def run(self) -> Ending:
-        """Run it to its end, and that of the threads that it waits for. Whatever it raises is shown as Python shows it.
+        """Run the program, and wait for the threads that Python would wait for. Exceptions are printed as Python prints
+        them.
 
-        ``sys.argv``, ``sys.path`` and ``__main__`` are the program's meanwhile; what it registers with ``atexit`` runs
-        when this process ends.
+        ``sys.argv``, ``sys.path`` and ``__main__`` are the program's while it runs. Its ``atexit`` handlers run when
+        this process ends.
 
         Raises:
             MhavizError: there is no such module.
@@ -110,7 +111,7 @@ class Program:
         exec(self._code, self._main.__dict__)
 
     def _find_script(self) -> str:
-        """Find the code of a script, and all that ``__main__`` is told of it; the folder that it imports from."""
+        """Find a script's code, set the attributes of ``__main__``, and return the script's entry of ``sys.path``."""
         path = Path(self.name)
         try:
             is_there = bool(self.name) and path.exists()
@@ -136,28 +137,28 @@ class Program:
         except (OSError, ImportError) as error:
             why = getattr(error, "strerror", None) or reason(error)
             raise _NoProgramError(f"cannot read {shortened(self.name)}: {why}") from error
-        except ValueError as error:  # of Pythons that do not call NUL in a script a syntax error
+        except ValueError as error:  # some versions of Python raise this for a script that holds NUL
             raise SyntaxError(str(error)) from error
         self._main.__file__ = absolute
         self._main.__dict__["__cached__"] = None
         return str(Path(absolute).resolve().parent)
 
     def _take(self, spec: ModuleSpec, code: CodeType) -> None:
-        """Take the code of a module, and tell ``__main__`` where it is from."""
+        """Take the code of a module, and set the attributes of ``__main__`` that say where it comes from."""
         self._code = code
         self._main.__loader__, self._main.__package__, self._main.__spec__ = spec.loader, spec.parent, spec
         self._main.__file__ = spec.origin
         self._main.__dict__["__cached__"] = spec.cached
 
     def _find_module(self) -> None:
-        """Find the code of a module, whose packages are imported for that: an error of theirs is the program's."""
+        """Find the code of a module. This imports its packages, whose errors are the program's."""
         _, spec, code = runpy._get_module_details(self.name, _NoProgramError)  # type: ignore[attr-defined]
         self._take(spec, code)
         sys.argv[0] = self._main.__file__ or sys.argv[0]
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        """Let ``sys.argv``, ``sys.path`` and ``__main__`` be the program's."""
+        """Install the program's ``sys.argv``, ``sys.path`` and ``__main__``, and restore our own at the end."""
         argv, path, streams = sys.argv, sys.path, (sys.stdin, sys.stdout, sys.stderr)
         entries, main = list(path), sys.modules["__main__"]
         if not sys.flags.safe_path:
@@ -188,7 +189,7 @@ def show_error(error: BaseException) -> None:
 
 
 def _ending_of(work: Callable[[], None]) -> Ending:
-    """Do a part of the work of a program; what it raises ends the program."""
+    """Do a part of the work of a program, and return how it ended. Any exception ends the program."""
     try:
         work()
     except _NoProgramError:
@@ -212,7 +213,7 @@ def _ending_of(work: Callable[[], None]) -> Ending:
 
 
 def _exit(end: SystemExit) -> Ending:
-    """What ``sys.exit`` was given: nothing, a status, or what is printed."""
+    """Return the ending for the argument of ``sys.exit``: nothing, a status, or a message to print."""
     if end.code is None:
         return Ending(0)
     if isinstance(end.code, int):
@@ -224,9 +225,9 @@ def _exit(end: SystemExit) -> Ending:
 
 
 def _wait_for_threads(others: Sequence[threading.Thread]) -> None:
-    """Wait for the threads that Python waits for before it ends; ``others`` are not the program's.
+    """Wait for the threads that Python waits for before it ends, except ``others``, which are not the program's.
 
-    Those of an executor that nobody has shut down wait for work for ever; Python ends them when it ends itself.
+    Threads of an executor that was not shut down would wait for work forever. Python ends them when it exits.
     """
     executors = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
     while threads := [t for t in threading.enumerate() if not (t.daemon or t in others or t in executors)]:
@@ -235,8 +236,8 @@ def _wait_for_threads(others: Sequence[threading.Thread]) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let signals that would end Python at once end the program alone, unless it handles them itself."""
-    is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
+    """Let signals that would end Python at once end the program alone, unless the program handles them itself."""
+    is_main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     ours = [number for number in _SIGNALS if is_main and signal.getsignal(number) is signal.SIG_DFL]
     if ours:
         _watch_forks()
@@ -253,7 +254,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _let_signals_be() -> None:
-    """Let signals do what they do to any process, where the program has not said otherwise."""
+    """Restore the default action of signals for which the program has not set a handler of its own."""
     for number in _SIGNALS:
         if signal.getsignal(number) is _end:
             signal.signal(number, signal.SIG_DFL)
@@ -261,9 +262,10 @@ def _let_signals_be() -> None:
 
 @cache
 def _watch_forks() -> None:
-    """Let processes that a program forks die of signals as they would without us.
+    """Let processes that a program forks be ended by signals, as they would be without our handlers.
 
-    A signal that reaches such a process before it knows that it is one would be forgotten, so it has to wait.
+    Signals are blocked during the fork: one that arrived before the child process had restored the default actions
+    would be lost.
     """
     if hasattr(os, "register_at_fork"):
         blocked: list[set[int]] = []
@@ -283,7 +285,7 @@ def _watch_forks() -> None:
 
 
 def _begins_with_own_folder() -> bool:
-    """Whether Python has put first where modules are looked for the folder of the script that runs us."""
+    """Return whether ``sys.path`` begins with the folder that Python has put there for our own script or module."""
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     script = file is not None and getattr(main, "__spec__", None) is None
@@ -292,7 +294,7 @@ def _begins_with_own_folder() -> bool:
 
 
 def _forget_ours(error: BaseException, seen: set[int]) -> None:
-    """Take our frames out of the tracebacks of an error, and of those that led to it."""
+    """Remove our frames from the tracebacks of an error and of the errors that led to it."""
     if id(error) in seen:
         return
     seen.add(id(error))
@@ -304,10 +306,10 @@ def _forget_ours(error: BaseException, seen: set[int]) -> None:
 
 
 def _program_part(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without what the recorder has put between the program and PyTorch.
+    """Return a traceback without the frames that the recorder has put between the program and PyTorch.
 
-    A function of PyTorch that is written in Python is in it twice then: where it asks the recorder, which goes before,
-    and where it runs.
+    A PyTorch function that is written in Python then appears twice: where it is dispatched to the recorder, and where
+    it runs. The first is removed.
     """
     kept: list[TracebackType] = []
     cut = False

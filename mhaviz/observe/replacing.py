@@ -1,7 +1,7 @@
-"""Puts functions in the place of PyTorch's own while programs are recorded, in several recordings at a time.
+"""Replace functions of PyTorch while programs are recorded, also by several recordings at a time.
 
-``torch.jit.script`` reads the source of what it compiles, and what stands in for a function is no TorchScript: it sees
-PyTorch as it is.
+``torch.jit.script`` reads the source of what it compiles, and a replacement is no TorchScript. So it is shown the
+original functions.
 """
 
 import threading
@@ -29,7 +29,7 @@ _followers: dict[Hashable, list[Any]] = {}
 
 @contextmanager
 def held_once(key: Hashable, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Hold what ``make`` gives until the last of several recordings lets it go."""
+    """Enter the context manager of ``make`` once for several recordings, and exit it when the last of them ends."""
     with _lock:
         n, stack = _held.get(key, (0, ExitStack()))
         if not n:
@@ -47,7 +47,7 @@ def held_once(key: Hashable, make: Callable[[], AbstractContextManager[Any]]) ->
 
 
 def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Replace what ``owner`` has of this name by what ``make`` makes of it, until the last recording ends."""
+    """Replace the attribute ``name`` of ``owner`` by the result of ``make``, until the last recording ends."""
     key = id(owner), name
     return held_once(key, lambda: _replacement(key, owner, name, make))
 
@@ -61,13 +61,14 @@ def _replacement(key: Hashable, owner: Any, name: str, make: Callable[[Any], Any
         yield
     finally:
         del _replaced[key]
-        if getattr(owner, name) is one.ours:  # else the program has replaced it, too
+        if getattr(owner, name) is one.ours:  # otherwise the program has replaced it as well
             setattr(owner, name, before)
 
 
 @contextmanager
 def followed(owner: Any, name: str, make: Callable[[Any, list[Any]], Any], follower: Any) -> Iterator[None]:
-    """The same by what ``make`` makes of it and of all who follow it: several recordings may at a time."""
+    """Replace an attribute by what ``make`` makes of it and the list of followers, to which each recording adds its
+    own."""
     followers = _followers.setdefault((id(owner), name), [])
     with replaced(owner, name, lambda before: make(before, followers)):
         followers.append(follower)
@@ -78,7 +79,7 @@ def followed(owner: Any, name: str, make: Callable[[Any, list[Any]], Any], follo
 
 
 def calls_followed(owner: Any, name: str, follow: Follow) -> AbstractContextManager[None]:
-    """Let ``follow`` see each call of a function that ``owner`` has, once it has run."""
+    """Call ``follow`` after each call of the function ``name`` of ``owner``."""
     return followed(owner, name, _called, follow)
 
 
@@ -94,7 +95,7 @@ def _called(func: Callable[..., Any], followers: list[Follow]) -> Callable[..., 
 
 @contextmanager
 def scripted_as_written() -> Iterator[None]:
-    """Let ``torch.jit.script`` see what was there before."""
+    """Show ``torch.jit.script`` the original functions."""
     with replaced(torch.jit, "script", _as_written):
         yield
 

@@ -1,4 +1,4 @@
-"""Lets threads that a program starts be followed as the one that starts them."""
+"""Follow the threads that a program starts as the thread that starts them."""
 
 import threading
 from collections.abc import Callable
@@ -8,11 +8,12 @@ from typing import Any
 from mhaviz.observe.replacing import followed
 
 Following = Callable[[], Callable[[], AbstractContextManager[Any]]]
-"""Is called where a thread is started; what it returns is called in the thread, and runs around all of it."""
+"""Callback where a thread is started. The function that it returns is called in the new thread, and gives the context
+manager within which the whole thread runs."""
 
 
 def threads_followed(following: Following) -> AbstractContextManager[None]:
-    """Run each thread that is started within what ``following`` gives."""
+    """Run each thread that is started within the context manager of ``following``."""
     return followed(threading.Thread, "start", _followed, following)
 
 

@@ -1,6 +1,6 @@
-"""Zeroes the output of single heads while a program's attention runs, before it is projected.
+"""Zero the output of single heads while a program's attention runs, before the output projection.
 
-What the head has made of its values is as if its weights had been zero; the program goes on with that.
+The program goes on as if all weights of these heads were zero.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,18 +11,20 @@ from torch import Tensor
 from mhaviz.observe.handlers import unseen
 
 Zero = Callable[[Sequence[int]], None]
-"""Sets what heads of these numbers have made of their values to 0, in the tensor with which the program goes on."""
+"""Function that sets the weighted values of the heads of these numbers to 0, in the tensor with which the program goes
+on."""
 
 Arrange = Callable[[Tensor], Tensor]
-"""Puts the axes of a program's tensor in the order batch_size, n_heads, and two more; no number is computed anew."""
+"""Function that puts the axes of a program's tensor in the order batch_size, n_heads, and two more. It moves numbers
+and does not compute any."""
 
 
 def zero_in_output(output: Tensor, arrange: Arrange | None = None) -> Zero:
-    """For an attention that has just run.
+    """Return the ``Zero`` of an attention that has just run.
 
     Args:
-        output: what it has made of its values, in the program's own axes.
-        arrange: puts them in order; None: they are, batch_size, n_heads, q_length, d_value.
+        output: weighted values, in the program's own axes.
+        arrange: puts these axes in order; None: they are batch_size, n_heads, q_length, d_value.
     """
 
     def zero(heads: Sequence[int]) -> None:
@@ -36,12 +38,14 @@ def zero_in_output(output: Tensor, arrange: Arrange | None = None) -> Zero:
 
 
 def zero_in_weights(weights: Tensor, arrange: Arrange, multiply_again: Callable[[], object]) -> Zero:
-    """For weights that have just met values: they are zeroed where they are, as they may meet others, too.
+    """Return the ``Zero`` of weights that have just been multiplied by values.
+
+    The weights are zeroed in place, as they may be multiplied by other values too.
 
     Args:
-        weights: what was multiplied by the values, in the program's own axes.
-        arrange: puts them in order.
-        multiply_again: computes what came of it once more, in its place.
+        weights: factor of the product with the values, in the program's own axes.
+        arrange: puts these axes in order.
+        multiply_again: computes the product again, in its place.
     """
 
     def zero(heads: Sequence[int]) -> None:
@@ -53,7 +57,10 @@ def zero_in_weights(weights: Tensor, arrange: Arrange, multiply_again: Callable[
 
 
 def _of_heads(x: Tensor, arrange: Arrange, heads: Sequence[int]) -> Tensor:
-    """bool, as x: what of it belongs to these heads. The places of its numbers are arranged in place of the numbers."""
+    """Return a mask of the shape of ``x``, bool: True where a number belongs to one of these heads.
+
+    The indices of the numbers are arranged in place of the numbers.
+    """
     places = torch.arange(x.numel(), device=x.device).view(x.shape)
     belongs = torch.zeros(x.numel(), dtype=torch.bool, device=x.device)
     belongs[arrange(places)[:, list(heads)].flatten()] = True
