@@ -19,7 +19,7 @@ from mhaviz.cli import app
 from mhaviz.results.ablation import Ablation, Effect, HeadEffects
 from mhaviz.results.attention import Attention
 from mhaviz.results.head_statistics import N_BINS, STATISTICS, Average, HeadAverages, HeadStatistics
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.terminal.safe_console import SafeConsole
 
 settings.register_profile(

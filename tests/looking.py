@@ -6,7 +6,7 @@ from mhaviz.analyses.weights import attention_weights
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import Inputs, Model, Site, SiteCall, heads_of, show
 from mhaviz.inputs.tokens import Text, Tokens
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 def attend(model, sentences, target=None, heads=None, hide_special=False):

@@ -14,7 +14,7 @@ from mhaviz.analyses.sums import Sums, stacked
 from mhaviz.attention.model import CorpusModel, Inputs, Site
 from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text
 from mhaviz.results.ablation import EFFECTS, Ablation, Effect, HeadEffects
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _HIDDEN = 0.15
 """The share of a text's tokens that are masked at a time, as in the training of BERT (Devlin et al. 2019, arXiv

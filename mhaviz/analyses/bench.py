@@ -9,7 +9,7 @@ from torch import Tensor
 from mhaviz.devices import require_memory
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed, seeded
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _CPU = torch.device("cpu")
 

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from mhaviz.analyses.difference import jensen_shannon
-from mhaviz.analyses.pieces import Pieces
-from mhaviz.analyses.sums import Study, stacked
+from mhaviz.analyses.sums import Pieces, Study, stacked
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is_token
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Kind, Text, Tokens
 from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindDivergence
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _BLOCK = 2**22
 """Weights of each model that are compared at a time: the numbers that the comparison makes of them take 64 MiB."""

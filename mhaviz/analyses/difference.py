@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _BLOCK = 2**20  # numbers that become float64 at a time
 

@@ -17,8 +17,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, head_numbers, number_shapes, poisson_weights
-from mhaviz.analyses.pieces import Pieces
-from mhaviz.analyses.sums import Study, Sums, stacked
+from mhaviz.analyses.sums import Pieces, Study, Sums, stacked
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import CorpusModel, SiteCall, are_tokens, is_counted
 from mhaviz.attention.padding import Padding
@@ -36,7 +35,7 @@ from mhaviz.results.head_statistics import (
     HeadStatistics,
 )
 from mhaviz.results.quantity import ShownNumbers
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")

@@ -18,8 +18,8 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import weigh
 from mhaviz.layer.embedding import Embeddings
 from mhaviz.layer.seeding import seeded
+from mhaviz.results.result import Source
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
-from mhaviz.results.source import Source
 
 SATURATED = 0.99
 """A row whose largest weight is above this passes hardly any gradient."""

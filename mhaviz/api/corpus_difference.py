@@ -13,7 +13,7 @@ from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.results.corpus_difference import CorpusDifference
 from mhaviz.results.difference import Limits
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 def diff_models(

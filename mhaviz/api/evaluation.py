@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mhaviz.analyses.alignment import alignment_errors
 from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError
 from mhaviz.models.trained_model import TrainedModel, source_target_maps
@@ -12,6 +11,7 @@ from mhaviz.pages.labels import visible
 from mhaviz.results.training import Evaluation
 from mhaviz.training import TRANSLATION, evaluation
 from mhaviz.training.corpus import Corpus, read_pairs
+from mhaviz.training.evaluation import alignment_errors
 from mhaviz.training.grammar import NAME, translation_corpus
 from mhaviz.training.loading import load_checkpoint
 

@@ -7,7 +7,7 @@ from mhaviz.analyses.weights import attention_weights, map_sizes
 from mhaviz.api.long_inputs import page_size
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.inputs.given import Given
-from mhaviz.inputs.sentence import Sentence
+from mhaviz.inputs.tokens import Sentence
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.load import Notice
 from mhaviz.results.head_statistics import HeadStatistics

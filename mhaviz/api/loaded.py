@@ -21,8 +21,7 @@ from mhaviz.corpus.corpus import Corpus, Texts
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.given import Given, GivenOptions
 from mhaviz.inputs.probes import Probe
-from mhaviz.inputs.sentence import Sentence
-from mhaviz.inputs.tokens import Kind, is_run
+from mhaviz.inputs.tokens import Kind, Sentence, is_run
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers

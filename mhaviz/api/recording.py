@@ -33,7 +33,7 @@ from mhaviz.observe.observed import ObservedCall, example
 from mhaviz.observe.sites import MOST_AT_A_LINE, SeenSite, Sites
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 if TYPE_CHECKING:
     from torch import nn

@@ -15,7 +15,7 @@ from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer import embedding as textbook
 from mhaviz.limits import require_comparable
 from mhaviz.results.embeddings import PositionTable
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")

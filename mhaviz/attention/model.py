@@ -26,7 +26,7 @@ from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.corpus_part import ModelIdentity
 from mhaviz.results.embeddings import EmbeddedText
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 

@@ -13,8 +13,7 @@ from mhaviz.limits import MOST_CELLS
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis, cell_edges
 from mhaviz.results.quantity import WEIGHT, Quantity, Reduction
-from mhaviz.results.result import Result
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, Source
 
 Window = tuple[int, int, int, int]
 """The first query and the end, the first key and the end."""

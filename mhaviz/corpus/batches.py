@@ -11,8 +11,7 @@ from hashlib import sha256
 from itertools import chain, count, islice
 
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.inputs.sentence import Sentence
-from mhaviz.inputs.tokens import Text
+from mhaviz.inputs.tokens import Sentence, Text
 from mhaviz.results.corpus_part import Progress, Shard
 
 MOST_TOKENS = 2048

@@ -20,12 +20,11 @@ from mhaviz.corpus.merging import joined, require_same_study, source_of, study_o
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.files.parts import read_part, write_part
 from mhaviz.inputs.probes import Probe, RandomRepeats
-from mhaviz.inputs.sentence import Sentence
-from mhaviz.inputs.tokens import Text, Tokens
+from mhaviz.inputs.tokens import Sentence, Text, Tokens
 from mhaviz.models.load import Notice
 from mhaviz.processes import connect, gathered, this_process
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, Progress, Shard, part_of_process
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _SECONDS = 5.0  # between two saved states
 _SHARE = 20  # so many times as long is computed as is saved

@@ -11,7 +11,7 @@ from mhaviz.analyses.sums import Study
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.results.corpus_part import CorpusPart, Progress, Shard
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _LISTED = 8  # shards that an error names
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.files.errors import name_of
-from mhaviz.files.json_files import read_json
-from mhaviz.files.texts import read_lines
+from mhaviz.files.texts import read_json, read_lines
 from mhaviz.inputs.given import Message, require_messages
 
 _BETWEEN = re.compile(r"[\s,]+")

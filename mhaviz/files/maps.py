@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
-from mhaviz.files.json_files import read_json
 from mhaviz.files.numpy_files import read_npz, read_text_of_npz
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
+from mhaviz.files.texts import read_json
 from mhaviz.files.torch_files import unpacked_bytes
 from mhaviz.files.weights import read_layers
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.results.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.results.result import Source
 from mhaviz.results.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
-from mhaviz.results.source import Source
 from mhaviz.units import readable_bytes
 
 _LARGE = 2**28  # bytes

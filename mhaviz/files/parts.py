@@ -11,8 +11,8 @@ import numpy as np
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, shortened
 from mhaviz.files.errors import ContentError, reading, require_file
-from mhaviz.files.json_files import memory_of
 from mhaviz.files.safetensors_files import read_safetensors
+from mhaviz.files.texts import memory_of
 from mhaviz.files.writing import write_whole
 from mhaviz.memory import free_main_memory, shortage
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, ModelIdentity, Progress, Shard

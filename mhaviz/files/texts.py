@@ -1,6 +1,7 @@
-"""Texts in UTF-8, from files and from standard input: as a whole, or line by line where they are larger than memory."""
+"""Texts in UTF-8, from files and standard input: whole, as JSON, or line by line where they are larger than memory."""
 
 import io
+import json
 import os
 import stat
 import sys
@@ -9,11 +10,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from errno import EACCES, EISDIR
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from mhaviz.errors import MhavizError
-from mhaviz.files.errors import STANDARD_INPUT, name_of, reading
-from mhaviz.memory import OF_TEXT, read_all, read_line
+from mhaviz.files.errors import STANDARD_INPUT, ContentError, name_of, reading
+from mhaviz.memory import OF_TEXT, free_main_memory, read_all, read_line, shortage
 
 _BLOCK = 2**20  # bytes that are read at a time
 _EXPECTED = "sentences, one a line"
@@ -127,3 +128,30 @@ def _size(stream: BinaryIO) -> int:
     except OSError:
         return 0
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+_OF_SIGNS = {",": 48, '"': 16, "[": 128, "{": 192, ":": 160}
+"""Bytes of Python's objects for each of these: a number in a list, half a text, a list, a dict, a key and its value."""
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds, in dicts, lists, texts and numbers. NaN and Infinity are no JSON.
+
+    Raises:
+        MhavizError: the file cannot be read, is no JSON, or does not fit into memory.
+    """
+    with reading(path):
+        text = read_text(path, copies=2)
+        if short := shortage(memory_of(text), free_main_memory()):
+            raise ContentError(f"it may need {short}; save fewer heads, layers or sentences, or pooled maps")
+        return json.loads(text, parse_constant=_refuse)
+
+
+def memory_of(text: str) -> int:
+    """At most how many bytes Python's objects of a JSON text take, and the arrays of its numbers, beside the text."""
+    of_a_letter = 1 if text.isascii() and "\\u" not in text else 4
+    return of_a_letter * len(text) + sum(size * text.count(sign) for sign, size in _OF_SIGNS.items())
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"JSON has no {constant}")

@@ -203,3 +203,18 @@ class Text:
         if self.target is None or kind == "self":
             return self.source, self.source
         return (self.target, self.target) if kind == "masked" else (self.produced or self.target, self.source)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a corpus.
+
+    Attributes:
+        text: the sentence.
+        done: the share of the corpus that has been read with it, from 0 to 1.
+        tokens: what is read in its place, and is not cut; None: what the model's tokenizer makes of it.
+    """
+
+    text: str
+    done: float
+    tokens: Text | None = None

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from mhaviz.attention.model import Inputs, require_one_target
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.tokens import Kind, Text, Tokens
+from mhaviz.layer.attention import causal_mask, padding_mask
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
-from mhaviz.layer.masks import causal_mask, padding_mask
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.layer.tokens import Vocabulary, tokenize
 from mhaviz.results.embeddings import SINUSOIDS, InputPart

@@ -95,9 +95,8 @@ def _load_parameters(
     input: str | Path | None = None,
     input_name: str | None = None,
 ) -> "Model":
-    from mhaviz.models.given_inputs import read_inputs
     from mhaviz.models.saved_attention import read_attention
-    from mhaviz.models.saved_layer import SavedLayer
+    from mhaviz.models.saved_layer import SavedLayer, read_inputs
 
     if input is not None and seed is not None:
         raise ArgumentError(f"{parameter('input')} takes the place of random embeddings; leave out {parameter('seed')}")

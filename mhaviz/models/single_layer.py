@@ -16,8 +16,7 @@ from mhaviz.attention.soundness import require_traced
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, as_one_line, parameter
 from mhaviz.inputs.tokens import Kind, Tokens
-from mhaviz.layer.attention import MultiHeadAttention, check_heads
-from mhaviz.layer.masks import causal_mask
+from mhaviz.layer.attention import MultiHeadAttention, causal_mask, check_heads
 from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.limits import require_comparable
@@ -26,7 +25,7 @@ from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Si
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.projections import ProjectionInputs
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 WORKED_EXAMPLE = (

@@ -24,11 +24,10 @@ from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
-from mhaviz.training.batch import PairBatch
 from mhaviz.training.checkpoint import Checkpoint
-from mhaviz.training.corpus import Pair
+from mhaviz.training.corpus import Pair, PairBatch
 from mhaviz.training.evaluation import AT_ONCE, require_known, translate
 
 KINDS: tuple[Kind, ...] = ("self", "masked", "cross")

@@ -8,7 +8,7 @@ import msgspec
 
 from mhaviz.inputs.probes import Probe
 from mhaviz.results.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTable
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 Prediction = Literal["next token", "masked token", "embedding"]
 """What a model makes at the end, that a head may matter for: a distribution over the tokens that may come next or stand

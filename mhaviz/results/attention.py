@@ -13,8 +13,7 @@ from mhaviz.numbering import Numbers, listed_numbers, require_numbers
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
-from mhaviz.results.result import Result, require_pandas
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, Source, require_pandas
 from mhaviz.results.summary import MapSummary
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mhaviz.results.difference import Limits
 from mhaviz.results.head_numbers import HeadNumbers, HeadsOfKind, HeadTable
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, counted, parameter
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

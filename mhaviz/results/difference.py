@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.results.attention import AttentionMap
-from mhaviz.results.result import Result, ShortRepr
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, ShortRepr, Source
 
 
 @dataclass(frozen=True)

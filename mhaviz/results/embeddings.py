@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.results.result import Result, ShortRepr
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, ShortRepr, Source
 
 Added = Literal["sinusoids", "learned"]
 """Positions that are added to embeddings: Vaswani et al. 2017, arXiv 1706.03762, section 3.5; or a table's rows."""

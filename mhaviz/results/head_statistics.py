@@ -13,7 +13,7 @@ from mhaviz.inputs.probes import Probe
 from mhaviz.results.attention import Attention
 from mhaviz.results.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTable
 from mhaviz.results.quantity import NORM, WEIGHT
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from mhaviz.inputs.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Quantity
-from mhaviz.results.result import Result, ShortRepr
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, ShortRepr, Source
 
 MOST_SPECIAL = 16
 """Tokens that may stand before the patches of an image: a class token, registers, a distillation token."""

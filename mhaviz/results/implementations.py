@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from mhaviz.results.result import Result
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, Source
 from mhaviz.results.timing import Timing
 
 

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Kind, Tokens
-from mhaviz.results.result import Result, ShortRepr, of_layer
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, ShortRepr, Source, of_layer
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.result import Result, ShortRepr
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, ShortRepr, Source
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mhaviz.results.attention import Attention
-from mhaviz.results.result import Result
+from mhaviz.results.result import Result, Source
 from mhaviz.results.scaling import ScalingComparison
-from mhaviz.results.source import Source
 from mhaviz.results.trace import ShapeTrace
 
 

@@ -1,15 +1,34 @@
 """What every result can do for whoever holds it: print itself in a line, be seen in a notebook, saved and drawn."""
 
 from collections.abc import Mapping, Sized
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import MhavizError, shortened
-from mhaviz.results.source import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Source:
+    """What made the numbers: enough to print under a picture, and enough to make them again.
+
+    Attributes:
+        footnote: one line for people, such as "random weights, seed 0, d_model 512, 8 heads, cpu".
+        details: the same for scripts, as plain JSON values.
+        remark: what a picture's reader should know of its rows and columns, in a few words.
+    """
+
+    footnote: str
+    details: Mapping[str, object] = field(default_factory=dict)
+    remark: str = ""
+
+    @property
+    def model(self) -> str:
+        """What made them, in a word or two, with which every footnote begins: "minilm", "random weights"."""
+        return self.footnote.partition(", ")[0].partition(": ")[0]
 
 
 def of_layer(layer: int | None) -> dict[str, int]:

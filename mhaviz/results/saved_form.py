@@ -17,7 +17,7 @@ from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import QUANTITIES, WEIGHT, Reduction
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, MapSummary
 
 METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"

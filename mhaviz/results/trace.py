@@ -6,8 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.result import Result, ShortRepr
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, ShortRepr, Source
 
 VALUES_UP_TO = 512
 """A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""

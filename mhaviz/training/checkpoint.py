@@ -21,7 +21,7 @@ from mhaviz.files.writing import write_whole
 from mhaviz.layer.seeding import seeded
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.layer.transformer import Translator
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.training import LearningPoint, Training
 from mhaviz.training.corpus import Corpus, Pair
 

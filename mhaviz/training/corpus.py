@@ -1,4 +1,4 @@
-"""What a translator learns from: sentences in pairs, of which some are held out."""
+"""What a translator learns from: sentences in pairs, of which some are held out, and batches of them."""
 
 import hashlib
 import re
@@ -8,9 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import torch
+from torch import Tensor
+
 from mhaviz.errors import MhavizError
 from mhaviz.files.texts import read_text
-from mhaviz.layer.tokens import END, START, tokenize
+from mhaviz.layer.tokens import END, START, Vocabulary, tokenize
 
 MOST_WORDS = 200
 """A longer sentence would make its whole batch slow and large."""
@@ -145,3 +148,34 @@ def _hold_out(path: Path, pairs: Sequence[Pair], seed: int) -> Corpus:
         return tuple(pair for sentence in sentences for pair in groups[sentence])
 
     return Corpus(path.name, of(order[n_held_out:]), of(order[:n_held_out]))
+
+
+class PairBatch:
+    """Some pairs, padded to the longest.
+
+    Attributes:
+        source_ids: (batch_size, source_length).
+        source_mask: hides their padding, (batch_size, 1, 1, source_length); None where there is none.
+        read_ids: what the decoder reads, (batch_size, target_length + 1).
+        expected_ids: what comes next after each of these, in the same shape.
+    """
+
+    def __init__(
+        self, pairs: Sequence[Pair], source_words: Vocabulary, target_words: Vocabulary, device: torch.device
+    ) -> None:
+        self.source_ids = padded_ids([pair.source for pair in pairs], source_words, device)
+        padded = len({len(pair.source) for pair in pairs}) > 1
+        self.source_mask = visible_words(self.source_ids) if padded else None
+        self.read_ids = padded_ids([pair.read for pair in pairs], target_words, device)
+        self.expected_ids = padded_ids([pair.produced for pair in pairs], target_words, device)
+
+
+def padded_ids(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, device: torch.device) -> Tensor:
+    """The numbers of the sentences' words, (batch_size, length of the longest)."""
+    longest = max(map(len, sentences))
+    return torch.tensor([vocabulary.ids(words, longest) for words in sentences], dtype=torch.long, device=device)
+
+
+def visible_words(ids: Tensor) -> Tensor:
+    """The mask that hides padding, (batch_size, 1, 1, length)."""
+    return (ids != Vocabulary.PADDING)[:, None, None, :]

@@ -1,28 +1,34 @@
-"""Translates sentences greedily, and measures how many translations of held-out sentences are right."""
+"""How well a model translates sentences that were held out, and how well source-target attention aligns their words.
+
+Alignment error rate, Och and Ney 2003, section 4.1, where all gold links are sure ones: A links each target word to the
+source word with the largest weight, and AER = 1 − 2·|A ∩ G| / (|A| + |G|) over all sentences together.
+"""
 
 import difflib
 import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as nnf
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.layer.decoding import decode_greedily
 from mhaviz.layer.tokens import END, START, Vocabulary
-from mhaviz.results.training import Evaluation
-from mhaviz.training.batch import PairBatch, padded_ids, visible_words
+from mhaviz.layer.transformer import decode_greedily
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.training.checkpoint import SCORE, TASK, Checkpoint
-from mhaviz.training.corpus import MOST_WORDS, Pair
+from mhaviz.training.corpus import MOST_WORDS, Pair, PairBatch, padded_ids, visible_words
 
 AT_ONCE = 256  # sentences that are read together
 _NAMED = 8  # unknown words, in an error
 
 
 def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], held_out: bool, device: torch.device) -> Evaluation:
-    """How much of these pairs the model gets right; whether its attention aligns them is a study's question.
+    """How much of these pairs the model gets right.
 
     ``held_out``: whether it has surely been trained on none of them.
 
@@ -117,3 +123,34 @@ def perplexity(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.devi
             logits = next_word_logits(checkpoint, batch)[said]  # words vocab_size
         losses.append(nnf.cross_entropy(logits, batch.expected_ids[said], reduction="none"))
     return torch.cat(losses).mean().exp().item()
+
+
+Links = Sequence[tuple[int, int]]
+"""(position in source, position in target), from 0."""
+
+
+def alignment_errors(maps: Sequence[AttentionMap], gold: Sequence[Links]) -> AlignmentErrors:
+    """Compare source-target maps, a row for each target word, with each pair's gold links.
+
+    Raises:
+        ArgumentError: no link at all.
+    """
+    links = sum(len(set(alignment)) for alignment in gold)
+    if not links:
+        raise ArgumentError("expected gold alignments with at least one link, got none")
+    n_heads = maps[0].weights.shape[0]
+    return AlignmentErrors(
+        heads=tuple(_error_rate([m.weights[head] for m in maps], gold) for head in range(n_heads)),
+        mean=_error_rate([m.weights.mean(axis=0) for m in maps], gold),
+        links=links,
+    )
+
+
+def _error_rate(weights: Sequence[NDArray[np.float32]], gold: Sequence[Links]) -> float:
+    """Of maps of one head, each (target_length, source_length)."""
+    right = found = expected = 0
+    for a, alignment in zip(weights, gold, strict=True):
+        A = {(int(source), target) for target, source in enumerate(a.argmax(axis=-1))}
+        G = set(alignment)
+        right, found, expected = right + len(A & G), found + len(A), expected + len(G)
+    return 1 - 2 * right / (found + expected)

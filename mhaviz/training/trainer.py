@@ -19,9 +19,8 @@ from mhaviz.devices import cpu_threads
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.results.training import LearningPoint
-from mhaviz.training.batch import PairBatch
 from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint
-from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.training.corpus import Corpus, Pair, PairBatch
 from mhaviz.training.evaluation import held_out_score, next_word_logits
 
 MILESTONES, MOST_STEPS_BETWEEN = 20, 250

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from made import made_map
 
-from mhaviz.analyses.alignment import alignment_errors
 from mhaviz.errors import ArgumentError
 from mhaviz.models.trained_model import TrainedModel, source_target_maps
+from mhaviz.training.evaluation import alignment_errors
 from mhaviz.training.grammar import translation_corpus
 from mhaviz.training.loading import load_checkpoint
 

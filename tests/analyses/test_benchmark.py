@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mhaviz.analyses import benchmark
-from mhaviz.analyses.benchmark import check_lengths, measure, with_doublings
-from mhaviz.analyses.memory import measure_peak
+from mhaviz.analyses.benchmark import check_lengths, measure, measure_peak, with_doublings
 from mhaviz.errors import ArgumentError
 
 CPU = torch.device("cpu")

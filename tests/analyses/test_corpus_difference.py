@@ -17,7 +17,7 @@ from mhaviz.analyses.corpus_difference import DifferenceStudy
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site, SiteCall
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 CLOSE = rounding()
 

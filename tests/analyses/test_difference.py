@@ -11,7 +11,7 @@ from mhaviz.analyses.difference import compare
 from mhaviz.errors import MhavizError
 from mhaviz.results.attention import Attention
 from mhaviz.results.difference import Flaw
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 CLOSE = rounding()
 

@@ -13,7 +13,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site, SiteCall, with_plain_mask
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.head_statistics import STATISTICS
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 IDS = ((7, 1, 2, 1, 3, 2, 1, 4), (7, 5, 5, 6))
 NEEDLE = (1, 2)

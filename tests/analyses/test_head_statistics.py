@@ -15,7 +15,7 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import Site, SiteCall
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.head_statistics import STATISTICS
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 CLOSE = rounding()
 

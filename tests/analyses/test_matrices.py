@@ -12,7 +12,7 @@ from torch import nn
 import mhaviz
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.layer.masks import causal_mask
+from mhaviz.layer.attention import causal_mask
 from mhaviz.layer.seeding import seeded
 from mhaviz.limits import MOST_LOOKED_INTO
 from mhaviz.models.single_layer import RandomLayer

@@ -16,7 +16,7 @@ from torch import nn
 import mhaviz
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 CLOSE = rounding()
 

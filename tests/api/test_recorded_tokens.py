@@ -14,7 +14,7 @@ from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.patches import Patches
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 @pytest.fixture(autouse=True)

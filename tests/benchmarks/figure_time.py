@@ -16,7 +16,7 @@ from measure import Row, parse_repeat, print_table, time_functions
 
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.formats import save_all
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style

@@ -25,7 +25,7 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.weights import attention_weights
 from mhaviz.corpus.batches import CorpusBatches, with_block_size
-from mhaviz.inputs.sentence import Sentence
+from mhaviz.inputs.tokens import Sentence
 from mhaviz.models.transformers.load import load_checkpoint
 from mhaviz.models.transformers.model import TransformersModel
 from mhaviz.views.showing import figure_of

@@ -15,10 +15,10 @@ import torch
 from measure import Row, parse_repeat, print_table, time_functions
 from torch import nn
 
-from mhaviz.layer.masks import causal_mask
+from mhaviz.layer.attention import causal_mask
 from mhaviz.layer.tokens import Vocabulary
-from mhaviz.training.batch import PairBatch
 from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
+from mhaviz.training.corpus import PairBatch
 from mhaviz.training.grammar import translation_corpus
 from mhaviz.training.trainer import Trainer
 

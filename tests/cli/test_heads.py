@@ -17,7 +17,7 @@ from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.head_numbers import IN_MODEL_ORDER
 from mhaviz.pages.head_statistics import MEASURES
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from PIL import Image
 from mhaviz.inputs.tokens import patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 @pytest.fixture

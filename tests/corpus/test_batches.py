@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mhaviz.corpus import batches as corpus_batches
 from mhaviz.corpus.batches import CorpusBatches
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.inputs.sentence import Sentence
+from mhaviz.inputs.tokens import Sentence
 from mhaviz.results.corpus_part import Progress, Shard
 
 

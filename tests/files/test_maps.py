@@ -16,7 +16,7 @@ from mhaviz.files import saved_array
 from mhaviz.files.maps import read_maps
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import Quantity
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.data import document, safetensors_bytes, write_json
 

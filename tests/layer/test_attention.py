@@ -10,8 +10,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz import ArgumentError, MultiHeadAttention
-from mhaviz.layer.attention import check_heads, weigh
-from mhaviz.layer.masks import causal_mask, padding_mask
+from mhaviz.layer.attention import causal_mask, check_heads, padding_mask, weigh
 
 CLOSE = {torch.float32: rounding(), torch.float64: rounding(dtype=np.float64)}
 

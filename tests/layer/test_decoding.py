@@ -1,7 +1,6 @@
 import torch
 
-from mhaviz.layer.decoding import decode_greedily
-from mhaviz.layer.transformer import Translator
+from mhaviz.layer.transformer import Translator, decode_greedily
 
 START, END = 1, 2
 

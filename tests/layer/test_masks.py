@@ -1,6 +1,6 @@
 import torch
 
-from mhaviz.layer.masks import causal_mask, padding_mask
+from mhaviz.layer.attention import causal_mask, padding_mask
 
 
 def test_causal_shows_oneself_and_the_past():

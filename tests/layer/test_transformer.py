@@ -6,7 +6,7 @@ import torch
 from rounding import rounding
 from torch import nn
 
-from mhaviz.layer.masks import causal_mask, padding_mask
+from mhaviz.layer.attention import causal_mask, padding_mask
 from mhaviz.layer.steps import only, within
 from mhaviz.layer.transformer import Translator
 

@@ -15,9 +15,8 @@ from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files import saved_array
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models import layer_inputs
-from mhaviz.models.given_inputs import read_inputs
 from mhaviz.models.saved_attention import read_attention
-from mhaviz.models.saved_layer import SavedLayer
+from mhaviz.models.saved_layer import SavedLayer, read_inputs
 
 CLOSE = rounding()
 

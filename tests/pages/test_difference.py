@@ -10,7 +10,7 @@ from mhaviz.analyses.difference import compare
 from mhaviz.pages.difference import ranking_table
 from mhaviz.results.attention import Attention
 from mhaviz.results.difference import RowChange
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.data import document
 
 

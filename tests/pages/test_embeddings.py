@@ -12,7 +12,7 @@ from mhaviz.pages.blocks import Drawn, Panels, Text
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.pages.panels import DIVERGING
 from mhaviz.results.embeddings import EmbeddedText, InputPart
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 CLOSE = rounding()
 

@@ -8,7 +8,7 @@ from mhaviz.pages.blocks import Table
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.head_statistics import MEASURES, counts_text, head_statistics_page
 from mhaviz.results.head_statistics import SHOWN, STATISTICS
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 def ranked(statistics, order):

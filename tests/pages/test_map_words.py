@@ -19,7 +19,7 @@ from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells, Quantity
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 def pair(kind, queries, keys):

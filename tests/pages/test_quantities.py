@@ -10,7 +10,7 @@ from shown import heatmap_figure, heatmap_view
 from mhaviz.results import saved_form
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import QUANTITIES, Quantity
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 SQUARED = Quantity(
     "squared",

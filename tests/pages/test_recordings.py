@@ -14,7 +14,7 @@ from mhaviz.pages.module_names import common_name
 from mhaviz.pages.words import unnamed_text
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import ROLLOUT
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 def maps_of(modules, n_heads=2, length=4, **more):

@@ -11,7 +11,7 @@ from made import Edges, made_map
 
 from mhaviz.errors import ArgumentError
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 lengths = st.integers(1, 9)
 reaches = st.none() | st.integers(0, 10)

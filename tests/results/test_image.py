@@ -11,7 +11,7 @@ from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM, QUANTITIES
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 PHOTO = np.full((20, 30, 3), 128, np.uint8)
 

@@ -14,7 +14,7 @@ from mhaviz.pages.labels import title_text
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 TOKENS = ["the", "cat", "saw", "it", ",", "3", "and", "it"]
 

@@ -9,7 +9,7 @@ from mhaviz.results import saved_form
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import QUANTITIES, ROLLOUT
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.summary import MapSummary
 from mhaviz.views.data import document
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from mhaviz.layer.tokens import END, START
-from mhaviz.training.batch import PairBatch
-from mhaviz.training.corpus import Pair
+from mhaviz.training.corpus import Pair, PairBatch
 from mhaviz.training.evaluation import held_out_score, perplexity, translate
 from mhaviz.training.grammar import translation_corpus
 from mhaviz.training.loading import load_checkpoint

@@ -20,7 +20,7 @@ from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import Quantity
 from mhaviz.results.report import Report
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.data import document, safetensors_bytes, write_csv, write_json
 

@@ -12,7 +12,7 @@ from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.difference import cell_text, reading_text
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 

@@ -19,7 +19,7 @@ from mhaviz.pages.registry import RESULT_SUFFIXES, entry_of
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.colours import colours, over_image
 from mhaviz.views.data import document, write_json
 from mhaviz.views.lab import to_lab

@@ -9,7 +9,7 @@ from PIL import Image, ImageCms
 
 import mhaviz
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.ink import ink
 from mhaviz.views.showing import figure_of, fitted_style
 from mhaviz.views.style import Style

@@ -16,7 +16,7 @@ from mhaviz.pages.labels import title_text
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.overview import most_peaked
 from mhaviz.views.style import Style

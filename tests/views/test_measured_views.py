@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from mhaviz.pages.blocks import Column, Plot, PlotAxis, Series, Table
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput
 from mhaviz.results.implementations import Implementation, ImplementationComparison
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.timing import Timing
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.curves import draw_plot

@@ -17,7 +17,7 @@ from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import map_title
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.figure.mosaic import row_starts
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style

@@ -8,7 +8,7 @@ from shown import heatmap_figure, heatmap_view
 from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.map_words import reading_text, sums_text
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.style import Style
 
 

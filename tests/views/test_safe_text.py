@@ -19,7 +19,7 @@ from rich.text import Text
 from shown import heatmap_figure
 
 from mhaviz.pages.labels import harmless
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.figure.sheet import Sheet, text_width
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates too

@@ -28,8 +28,7 @@ from mhaviz.results.complexity import Complexity, CostTerm, LongestInput
 from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindDivergence
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.report import Report
-from mhaviz.results.result import Result
-from mhaviz.results.source import Source
+from mhaviz.results.result import Result, Source
 from mhaviz.results.timing import Timing
 from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.views.data import document

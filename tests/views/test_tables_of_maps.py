@@ -13,7 +13,7 @@ from made import made_map
 import mhaviz
 from mhaviz.errors import MhavizError
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 WORDS = ("a,b", 'say "hi"', "two\nlines", "=1+1", "NA", "", " the", "\x1b[1m", "我")
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from mhaviz.pages.training import evenly
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views import animation

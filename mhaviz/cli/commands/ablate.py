@@ -8,8 +8,7 @@ from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions, Heads
-from mhaviz.cli.shared.probes import RepeatOptions
-from mhaviz.cli.shared.ranking import Top
+from mhaviz.cli.shared.ranking import RepeatOptions, Top
 from mhaviz.cli.shared.texts import CorpusFile, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.registry import ABLATION_SUFFIXES

@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.command import asked
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.layers import LayerOptions
+from mhaviz.cli.shared.models import LayerOptions
 from mhaviz.cli.shared.texts import OneSentence, read_sentences
 
 

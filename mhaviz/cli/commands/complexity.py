@@ -4,7 +4,7 @@ from mhaviz.cli.command import asked
 from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.layers import BenchOptions, LayerOptions, Lengths
+from mhaviz.cli.shared.models import BenchOptions, LayerOptions, Lengths
 
 
 def complexity(

@@ -10,8 +10,7 @@ from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions
 from mhaviz.cli.shared.parsing import parsed, whole
-from mhaviz.cli.shared.probes import ProbeOptions
-from mhaviz.cli.shared.ranking import RankingOptions
+from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
 from mhaviz.pages.registry import HEAD_SUFFIXES
 from mhaviz.results.corpus_part import SUFFIX

@@ -17,7 +17,7 @@ from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads, Layers
 from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.pooling import PoolOptions
-from mhaviz.cli.shared.running import room_for_a_program
+from mhaviz.cli.surroundings import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES
 

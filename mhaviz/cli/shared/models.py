@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.parsing import one, several
+from mhaviz.cli.shared.parsing import one, parsed, several, wholes
 from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.models.transformers.folder import is_file
 from mhaviz.processes import this_process
@@ -17,6 +17,7 @@ from mhaviz.processes import this_process
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
     from mhaviz.inputs.given import Given
+
 
 model_option = partial(typer.Option, rich_help_panel="The model")
 array_option = partial(typer.Option, rich_help_panel="Arrays of other tools")
@@ -183,3 +184,32 @@ class OneAttention:
         typer.Option(metavar="N", parser=one("layer"), help="The layer that is looked into. \\[default: the first]"),
     ] = None
     kind: Kind = None
+
+
+Lengths = Annotated[
+    Any,
+    typer.Option(
+        metavar="N,N,…",
+        parser=parsed(wholes, "numbers of tokens such as 16,64,256"),
+        help="Lengths of the inputs, in tokens.",
+    ),
+]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerOptions:
+    """The sizes of the layer."""
+
+    d_model: DModel = None
+    n_heads: NHeads = None
+    seed: Seed = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BenchOptions:
+    """Where time and memory are measured, and what takes too long."""
+
+    device: PlainDevice = "auto"
+    most_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")
+    ] = 5.0

@@ -22,7 +22,7 @@ from mhaviz.pages.registry import RESULT_SUFFIXES
 if TYPE_CHECKING:
     from mhaviz.cli.shared.models import ModelOptions
     from mhaviz.inputs.given import Given
-    from mhaviz.inputs.sentence import Sentence
+    from mhaviz.inputs.tokens import Sentence
 
 _MANY = 20  # sentences; few people want a picture of each
 
@@ -190,7 +190,7 @@ def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iter
         ArgumentError: there are none.
         MhavizError: a file that cannot be opened; when it comes to it, one that is not UTF-8 or holds no sentence.
     """
-    from mhaviz.inputs.sentence import Sentence
+    from mhaviz.inputs.tokens import Sentence
 
     parts: list[Iterable[Sentence]] = []
     for one in _arguments(arguments, file):

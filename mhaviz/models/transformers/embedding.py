@@ -19,7 +19,7 @@ from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.run import Fields, ModuleRun, SeenEnoughError, field_of, modules_hooked, run
 from mhaviz.models.transformers.spread import weight_at_hand
 from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 _EXACT, _EXACT_HALF = 1e-5, 2e-2
 """Of the largest number of X: what rounding leaves in float32, and in half precision."""

@@ -10,6 +10,15 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForTextEncoding,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from mhaviz.attention.model import Site
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
@@ -21,15 +30,12 @@ os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread woul
 from transformers import (
     AutoConfig,
     AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 
 from mhaviz.models.transformers import sharing, sizes
-from mhaviz.models.transformers.classes import is_encoder_alone, predicting_class, usual_class
 from mhaviz.models.transformers.growth import require_sound_steps
 from mhaviz.models.transformers.silence import silence
 from mhaviz.models.transformers.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
@@ -294,3 +300,45 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str) -> N
             f"{name}: expected weights for all {len(model.state_dict())} parameters of {type(model).__name__}, got "
             f"none for {len(lacking)} of them, such as {lacking[0]}; they would be random"
         )
+
+
+def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
+    """The model without what stands on top; of an encoder with a decoder, with their top.
+
+    Raises MhavizError if there is none.
+    """
+    found = _classes(AutoModelForSeq2SeqLM, config) if config.is_encoder_decoder else ()
+    found = found or _classes(AutoModel, config)
+    if not found:
+        raise MhavizError(f"{name}: transformers has no model of the type {config.model_type}")
+    encoders = _classes(AutoModelForTextEncoding, config)  # such as T5EncoderModel
+    named = config.architectures or ()
+    return next((kind for kind in (*encoders, *found) if kind.__name__ in named), found[0])
+
+
+def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
+    """The class that its configuration names, if that predicts tokens; else one that may: its files tell.
+
+    None: nothing predicts tokens, or it is an encoder with a decoder, which is always read with what does.
+    """
+    if config.is_encoder_decoder:
+        return None
+    named = set(config.architectures or ())
+    masked, causal, bare = (_classes(auto, config) for auto in (AutoModelForMaskedLM, AutoModelForCausalLM, AutoModel))
+    for kind in (*masked, *causal):
+        if kind.__name__ in named:
+            return kind
+    if masked:  # models such as BERT, of which there are many without
+        return None if named & {kind.__name__ for kind in bare} else masked[0]
+    return causal[0] if causal else None
+
+
+def is_encoder_alone(model: PreTrainedModel) -> bool:
+    """Whether it is the encoder alone of a model that has a decoder too."""
+    return type(model) in _classes(AutoModelForTextEncoding, model.config)
+
+
+def _classes(auto: Any, config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
+    """Those that one of transformers' lists has for this type of model."""
+    kinds: Any = auto._model_mapping.get(type(config), ())
+    return kinds if isinstance(kinds, tuple) else (kinds,)

@@ -31,7 +31,7 @@ from mhaviz.observe.attention_functions import EAGER, SDPA
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.results.corpus_part import ModelIdentity
 from mhaviz.results.embeddings import EmbeddedText
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 _OF_WINDOWS = ("sliding_window", "local_attention")

@@ -11,8 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from mhaviz.attention.model import CorpusModel, only_of_transformers
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
-from mhaviz.inputs.sentence import Sentence
-from mhaviz.inputs.tokens import Text, Tokens
+from mhaviz.inputs.tokens import Sentence, Text, Tokens
 from mhaviz.layer.seeding import check_seed
 from mhaviz.models.transformers.model import TransformersModel
 from mhaviz.models.transformers.read import ids_around, plain_ids, special_of, usual_ids

@@ -14,10 +14,8 @@ from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Text, Tokens
-from mhaviz.models.transformers.chats import read_chat
 from mhaviz.models.transformers.languages import AS_IT_IS, Languages
 from mhaviz.models.transformers.load import Loaded
-from mhaviz.models.transformers.pairs import read_pair
 from mhaviz.models.transformers.read import (
     id_of,
     name_tokens,
@@ -27,6 +25,7 @@ from mhaviz.models.transformers.read import (
     usual_ids,
 )
 from mhaviz.models.transformers.run import field_of, run
+from mhaviz.models.transformers.segments import read_chat, read_pair
 
 WRITTEN = 64
 """The most tokens that an encoder–decoder writes where no target is given."""

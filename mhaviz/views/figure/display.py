@@ -15,7 +15,7 @@ from mhaviz.pages.attention import attention_page
 from mhaviz.pages.panels import INK
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.figure.axes import draw_heads
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.page import draw_page

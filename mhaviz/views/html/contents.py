@@ -41,7 +41,7 @@ from mhaviz.results.difference import Difference
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map

@@ -11,7 +11,7 @@ from shown import difference_figure
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import ArgumentError
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.style import Style
 

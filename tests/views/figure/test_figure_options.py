@@ -12,7 +12,7 @@ from shown import heatmap_figure
 
 from mhaviz.errors import ArgumentError
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.style import Style
 
 

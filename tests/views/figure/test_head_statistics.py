@@ -11,7 +11,7 @@ from mhaviz.inputs.probes import RandomRepeats
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.results.head_statistics import STATISTICS
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import ACCENT, INK, MOST_PIXELS
 from mhaviz.views.showing import plot

@@ -16,7 +16,7 @@ from shown import heatmap_figure
 
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import Quantity
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic

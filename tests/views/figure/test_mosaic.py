@@ -20,7 +20,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.pages.panels import Scale
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.colours import colours, needs_dark_text, palette
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.artists import Cells

@@ -16,7 +16,7 @@ from shown import heatmap_figure
 from mhaviz.limits import MOST_CELLS
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import cell_edges, even_cells
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS

@@ -16,8 +16,8 @@ from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.results.attention import Attention
 from mhaviz.results.report import Report
+from mhaviz.results.result import Source
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScoreStatistics
-from mhaviz.results.source import Source
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style

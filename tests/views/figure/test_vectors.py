@@ -11,7 +11,7 @@ from pypdf import PdfReader
 from shown import heatmap_figure
 
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.style import Style
 
 SVG = "{http://www.w3.org/2000/svg}"

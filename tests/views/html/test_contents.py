@@ -13,7 +13,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
 

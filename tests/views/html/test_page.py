@@ -19,7 +19,7 @@ from mhaviz.attention.pooled_map import Pooling
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.html.page import page_assets
 
 pytestmark = pytest.mark.browser

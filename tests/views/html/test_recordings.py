@@ -12,7 +12,7 @@ from mhaviz.inputs.tokens import patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import ROLLOUT
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
 

@@ -10,7 +10,7 @@ import mhaviz
 from mhaviz.errors import MhavizError
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.html import size
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes

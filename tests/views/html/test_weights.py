@@ -18,7 +18,7 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.head_statistics import STATISTICS
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.html import size
 from mhaviz.views.html.numbers import numbers_of_map
 

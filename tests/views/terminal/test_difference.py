@@ -10,7 +10,7 @@ from shown import difference_view
 
 from mhaviz.analyses.difference import compare
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 
 def plain(text):

@@ -9,7 +9,7 @@ from shown import head_statistics_view
 
 from mhaviz.pages.head_numbers import Order, known_measures
 from mhaviz.pages.head_statistics import MEASURES
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 
 KINDS = ("self", "masked", "cross")
 

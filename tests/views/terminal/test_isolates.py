@@ -17,7 +17,7 @@ from shown import heatmap_view
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.results.attention import Attention
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.showing import view_of
 from mhaviz.views.terminal.isolates import isolated
 

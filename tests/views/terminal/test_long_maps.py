@@ -18,7 +18,7 @@ from shown import heatmap_view
 from mhaviz.pages.panels import Scale
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import Quantity
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import Abilities, long_layout

@@ -18,7 +18,7 @@ from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
 from mhaviz.results.report import Report
-from mhaviz.results.source import Source
+from mhaviz.results.result import Source
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
 

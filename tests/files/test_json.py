@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 
 from mhaviz.errors import MhavizError
-from mhaviz.files import json_files
-from mhaviz.files.json_files import memory_of, read_json
+from mhaviz.files import texts
+from mhaviz.files.texts import memory_of, read_json
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,6 @@ def test_json_that_does_not_fit_into_memory(tmp_path, monkeypatch):
     path = tmp_path / "maps.json"
     path.write_text(f"[{'[],' * 100}{'{},' * 100}[]]")
     assert len(read_json(path)) == 201
-    monkeypatch.setattr(json_files, "free_main_memory", lambda: 1_000)
+    monkeypatch.setattr(texts, "free_main_memory", lambda: 1_000)
     with pytest.raises(MhavizError, match="it may need about"):
         read_json(path)

@@ -1,6 +1,6 @@
-"""A chat as a model reads it: the text that the chat template of its checkpoint makes of the messages.
+"""Texts in segments as a model reads them: the messages of a chat, and pairs, joined by the tokenizer's template.
 
-Templates are Jinja; transformers runs them in a sandbox.
+Templates of chats are Jinja; transformers runs them in a sandbox.
 """
 
 from bisect import bisect_left
@@ -11,8 +11,16 @@ from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.inputs.given import Message
-from mhaviz.inputs.tokens import Segment, Text, Tokens
-from mhaviz.models.transformers.read import asks_the_tokenizer, encodable, name_tokens, pieces_shown, special_of
+from mhaviz.inputs.tokens import PAIR, Segment, Text, Tokens
+from mhaviz.models.transformers.read import (
+    asks_the_tokenizer,
+    encodable,
+    name_tokens,
+    named,
+    no_token,
+    pieces_shown,
+    special_of,
+)
 
 _ANSWERS = "assistant"
 """The role of the model in what it reads, whatever its template calls it."""
@@ -90,3 +98,44 @@ def _segments(
     if reached < len(starts):
         found.append(Segment(" + ".join(roles) or _PROMPT, reached, len(starts)))
     return tuple(found)
+
+
+@asks_the_tokenizer
+def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name: str) -> Text:
+    """Two texts, with the special tokens around and between them, and the type of each token.
+
+    The types are those that the tokenizer gives by itself; none if they are all 0, as without them.
+
+    Args:
+        tokenizer: of the model.
+        first, second: the texts.
+        name: of the model, for errors.
+
+    Raises:
+        ArgumentError: a text without tokens; a tokenizer that does not tell where the second begins, or puts no token
+            between the two.
+    """
+    texts = encodable(tokenizer, first), encodable(tokenizer, second)
+    if not tokenizer.is_fast:
+        raise ArgumentError(f"{parameter('pair')}: the tokenizer of {name} does not tell where the second text begins")
+    encoded = tokenizer(*texts, return_offsets_mapping=True)
+    ids: list[int] = encoded["input_ids"]
+    sides = encoded.sequence_ids(0)
+    places = [[i for i, side in enumerate(sides) if side == number] for number in (0, 1)]
+    for text, place in zip(texts, places, strict=True):
+        if not place:
+            raise no_token(text)
+    runs = [(place[0], place[-1] + 1) for place in places]
+    if runs[1][0] <= runs[0][1]:
+        raise ArgumentError(
+            f"{parameter('pair')}: the tokenizer of {name} has no template for pairs, and puts no token between two "
+            f"texts; give one text"
+        )
+    special = tuple(i for i, side in enumerate(sides) if side is None)
+    labels = [label for number in ids for label in named(tokenizer, [number])]
+    offsets: list[tuple[int, int]] = encoded["offset_mapping"]
+    for text, (start, end) in zip(texts, runs, strict=True):
+        labels[start:end] = pieces_shown(tokenizer, text, ids[start:end], offsets[start:end], ())
+    types: Sequence[int] = encoded.get("token_type_ids") or ()
+    segments = tuple(Segment(called, *run) for called, run in zip(PAIR, runs, strict=True))
+    return Text(Tokens(tuple(labels), special, tuple(ids)), types=tuple(types) if any(types) else (), segments=segments)
