@@ -1,8 +1,8 @@
-"""The axes of a program's tensors, each as the product of its factors, and what these were made of.
+"""The axes of a program's tensors as products of factors, and the origin of each factor.
 
-Heads are what a program splits off the features that a layer makes: (batch, length, features) → (batch, length, heads,
-d_key). So an axis is known by where it first came up, as the product of its factors: a reshape splits and joins
-neighbours, other views move whole axes, a function of single numbers leaves all in their places.
+Heads are split off the features that a layer makes: (batch, length, features) → (batch, length, heads, d_key). So an
+axis is described by its factors, each with the axis where it first occurred. A reshape splits and joins neighbouring
+axes, other views move whole axes, and an elementwise function leaves all in their places.
 """
 
 import math
@@ -17,27 +17,27 @@ from mhaviz.observe.patches import Patches
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """An axis as it was when it first came up. What is cut from it is equal to it.
+    """An axis as it was when it first occurred. What is cut from it is equal to it.
 
     Attributes:
-        size: its length.
-        step: of a factor that was split off, how far apart its numbers stood; 0: not known.
-        maker: of features, what tells the layer's matrix from others; None: no layer made it.
-        parents: axes of features of which a layer has read a part alone: a layer that is shared by heads.
-        given: of a tensor that was not seen to be computed, the place of this axis and the number of all.
-        is_lost: whether it came of a function that may have put anything there.
-        is_slice: of one that is lost, whether it is a part of what was joined of several, such as examples and heads.
-        rows: of the columns of an image's patches, the axis of their rows.
-        patches: of the tokens of a sequence, those that are patches of an image; None: none is, or it is not known.
+        size: length.
+        step: for a factor that was split off, the distance between its numbers; 0: not known.
+        maker: for features, identifies the matrix of the layer that made them; None: no layer made the axis.
+        parents: axes of features of which a layer has read a part alone, as a layer that is shared by heads does.
+        given: for a tensor that was not seen to be computed, the place of this axis and the number of all.
+        is_lost: whether it was made by a function that may have put anything there.
+        is_slice: for a lost axis, whether it is a part of several that were joined, such as examples and heads.
+        rows: for the columns of an image's patches, the axis of their rows.
+        patches: for the tokens of a sequence, those that are patches of an image; None: none is, or not known.
         cuts: what was cut from it, one after the other.
-        beside: what was cut from another axis that came of it: heads, beside the features of each.
-        whole: what it was cut from; None: nothing was.
-        reads: of the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
-        example: what was cut from another axis, with that axis: one of several examples; None: nothing.
+        beside: what was cut from another axis of this origin, such as heads for the features of each head.
+        whole: the axis that this is a part or a later state of; None: itself.
+        reads: for the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
+        example: an axis of examples, and which of them were cut from it; None: none were.
         made_of: the pieces that it is made of, as far as is known.
-        is_input: whether it is of what the program reads or has learned, if in another number.
-        is_fixed: of such, whether it is of parameters or constants.
-        through: of features, the numbers of the attentions whose outputs they are made of.
+        is_input: whether it comes from inputs or parameters of the program, possibly with another length.
+        is_fixed: for such an axis, whether it comes from parameters or constants.
+        through: for features, the numbers of the attentions whose outputs they are made of.
     """
 
     size: int
@@ -67,39 +67,39 @@ class Origin:
 
     @property
     def sources(self) -> "set[Origin]":
-        """It, and all that it is known to be made of."""
+        """This axis, and all that it is known to be made of."""
         found = {origin for piece in self.made_of for origin, _ in piece.of} - {self}
         return {self}.union(*(origin.sources for origin in found))
 
     @property
     def joined(self) -> "tuple[Piece, ...]":
-        """Its pieces that have a place in it."""
+        """Pieces whose place in the axis is known."""
         return tuple(piece for piece in self.made_of if piece.n)
 
     @property
     def added(self) -> "frozenset[Origin]":
-        """What its other pieces come from: of tokens, all that was added to each; of features, others that were added
-        to those of all tokens alike."""
+        """Origins of the other pieces: for tokens, all that was added to each; for features, other features that were
+        added to those of all tokens alike."""
         return frozenset(origin for piece in self.made_of if not piece.n for origin, _ in piece.of)
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what it is made of."""
+        """Whether it is known what the axis is made of."""
         return self.is_input or bool(self.joined)
 
     def replace(self, **attributes: Any) -> "Origin":
-        """The same axis, of which something else is known."""
+        """Return the same axis with other attributes."""
         return replace(self, whole=self.whole or self, **attributes)
 
     def cut(self, cut: "Cut", beside: bool = False) -> "Origin":
-        """What is left of it."""
+        """Return what a cut leaves of the axis; ``beside``: the cut was made in another axis of this origin."""
         if beside:
             return self.replace(beside=cut)
         return self.replace(cuts=(*self.cuts, cut), made_of=tuple(piece.cut(cut) for piece in self.made_of))
 
 
 class Cut(NamedTuple):
-    """Every ``step``-th of ``size`` numbers from ``start`` on, ``n`` in all."""
+    """Every ``step``-th of ``size`` numbers from ``start`` on, ``n`` in all; a step of 0: in an unknown order."""
 
     start: int
     step: int
@@ -108,21 +108,26 @@ class Cut(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What an axis is made of: another that begins ``at`` a place of ``n``; 0 of an ``n`` of 0: it has no place, as it
-    was added to all, or that is not known."""
+    """A piece of an axis: another axis, which begins at place ``at`` of an axis of length ``n``.
+
+    A length of 0 says that it has no place: it was added to all of the axis, or its place is not known.
+    """
 
     of: "Axis"
     at: int = 0
     n: int = 0
 
     def cut(self, cut: Cut) -> "Piece":
-        """The same of what is left of that axis."""
+        """Return the piece in what a cut leaves of the axis."""
         return self._replace(at=self.at - cut.start, n=cut.n) if self.n and cut.step == 1 else Piece(self.of)
 
 
 class Part(NamedTuple):
-    """Tokens: every ``step``-th of a sequence from ``start`` on, ``n`` in all; or, with a step of 0, those of a part of
-    that number, of which nothing else is known. Places below 0 are of what stands before the sequence."""
+    """Tokens of a sequence: every ``step``-th from ``start`` on, ``n`` in all.
+
+    With a step of 0 nothing is known of them but the number of their part, ``start``. Negative places are before the
+    sequence.
+    """
 
     of: Origin
     start: int
@@ -131,7 +136,7 @@ class Part(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether the sequence begins with them."""
+        """Whether the sequence begins with these tokens."""
         return (self.start, self.step) == (0, 1)
 
     @property
@@ -141,17 +146,17 @@ class Part(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many tokens the sequence has."""
+        """Number of tokens in the sequence."""
         return self.of.cuts[0].size if self.of.cuts else self.of.size
 
     @property
     def places(self) -> range:
-        """Of the tokens in the sequence; empty: not known."""
+        """Places of the tokens in the sequence; empty: not known."""
         return range(self.start, self.start + self.step * self.n, self.step or 1)
 
 
 Factor = tuple[Origin, int]
-"""A part of an axis: what it comes from, and its length."""
+"""Factor of an axis: its origin, and its length."""
 
 
 Axis = tuple[Factor, ...]
@@ -159,10 +164,13 @@ Axis = tuple[Factor, ...]
 
 @dataclass(frozen=True)
 class Summed:
-    """A product: the axes of its factors that were summed over, and whether neither is a matrix, nor of scores.
+    """The axes over which a product sums.
 
-    ``are_pairs``: whether each factor has several axes that the other lacks, or may be repeated along, such as examples
-    and tokens: examples of both meet, each with each.
+    Attributes:
+        summed: these axes, of all factors.
+        are_scores: whether the product may be scores: no factor is a layer's matrix, or was computed from scores.
+        are_pairs: whether each factor has several axes that the other lacks, or along which it may be repeated, such as
+            examples and tokens. Then each example of one meets each of the other.
     """
 
     summed: tuple[Axis, ...]
@@ -171,7 +179,7 @@ class Summed:
 
 
 class Layout(NamedTuple):
-    """The axes of a tensor; ``scores``: the last product that it comes of."""
+    """The axes of a tensor, and the last product that it was computed from, if any."""
 
     shape: tuple[int, ...]
     axes: tuple[Axis, ...]
@@ -179,23 +187,23 @@ class Layout(NamedTuple):
 
     @property
     def are_scores(self) -> bool:
-        """Whether it comes of a product that is neither one with a matrix, nor of scores."""
+        """Whether it was computed from a product without a layer's matrix, and without scores as a factor."""
         return self.scores is not None and self.scores.are_scores
 
     def with_axis(self, place: int, axis: Axis) -> "Layout":
-        """The same with another axis at this place."""
+        """Return the layout with another axis at this place."""
         axes = list(self.axes)
         axes[place] = axis
         return self._replace(axes=tuple(axes))
 
 
 def with_cut(axis: Axis, origin: Origin, cut: Cut, beside: bool) -> Axis:
-    """What is left of an axis, a factor of which was cut; see ``Origin.cut``."""
+    """Return the axis after a cut of one of its factors; see ``Origin.cut``."""
     return tuple((one.cut(cut, beside) if one == origin else one, n) for one, n in axis)
 
 
 def part_along(axis: Axis) -> Part | None:
-    """The tokens along an axis; None: not known."""
+    """Return the tokens along an axis; None: not known."""
     if len(axis) != 1:
         return None
     ((origin, n),) = axis
@@ -212,29 +220,29 @@ def part_along(axis: Axis) -> Part | None:
 
 
 def cuts_along(axis: Axis) -> list[tuple[object, ...]]:
-    """What tells tokens along an axis from others that were cut from the same."""
+    """Return what distinguishes tokens along an axis from others that were cut from the same axis."""
     return [(origin, n, origin.cuts, origin.beside) for origin, n in axis]
 
 
 def uncut(axis: Axis) -> Axis:
-    """Tokens as if all of the sequence were there."""
+    """Return the axis as if all tokens of the sequence were there."""
     return tuple((o.replace(cuts=()) if o.maker is None and o.cuts else o, n) for o, n in axis)
 
 
 def given_layout(shape: Sequence[int], is_input: bool = False, is_fixed: bool = False) -> Layout:
-    """The layout of a tensor that was not seen to be computed; ``is_input``, ``is_fixed``: see ``Origin``."""
+    """Return the layout of a tensor that was not seen to be computed; ``is_input``, ``is_fixed``: see ``Origin``."""
     sizes = tuple(shape)
     origins = (Origin(n, given=(at, len(sizes)), is_input=is_input, is_fixed=is_fixed) for at, n in enumerate(sizes))
     return Layout(sizes, tuple(((origin, origin.size),) for origin in origins))
 
 
 def lost(size: int, is_slice: bool = False) -> Axis:
-    """An axis of which nothing is known; ``is_slice``: see ``Origin``."""
+    """Return an axis of which nothing is known; ``is_slice``: see ``Origin``."""
     return ((Origin(size, is_lost=True, is_slice=is_slice), size),)
 
 
 def features_made(size: int, maker: object, read: Sequence[Axis]) -> Axis:
-    """Features that a layer makes of those that it reads."""
+    """Return the axis of the features that a layer makes of those that it reads; ``maker``: its matrix."""
     factors = [factor for axis in read for factor in axis if factor[1] > 1]
     parents: frozenset[Origin] = frozenset()
     if len(factors) == 1:
@@ -244,12 +252,12 @@ def features_made(size: int, maker: object, read: Sequence[Axis]) -> Axis:
 
 
 def through_along(*axes: Axis) -> frozenset[int]:
-    """The numbers of the attentions whose outputs features are made of."""
+    """Return the numbers of the attentions whose outputs features are made of."""
     return frozenset(number for axis in axes for origin, _ in axis for number in origin.through)
 
 
 def fitted(axis: Axis, size: int) -> Axis:
-    """The axis resized: truncated, or extended by what is not known."""
+    """Return the axis with another length: truncated, or extended by what is not known."""
     before, origins = math.prod(n for _, n in axis), origins_of(axis)
     if before == size:
         return axis
@@ -259,26 +267,28 @@ def fitted(axis: Axis, size: int) -> Axis:
 
 
 def first_tokens(axis: Axis, size: int) -> Axis:
-    """So many tokens from the first on: those that were read and what has been put behind them, or a part of both."""
+    """Return the axis of the first ``size`` tokens: those that were read, and what was put behind them, or a part of
+    both."""
     ((origin, n),) = axis if len(axis) == 1 else lost(size)
     return ((origin, size),) if origin.reads and min(n, size) >= origin.size else fitted(axis, size)
 
 
 def reads_along(axis: Axis) -> frozenset[Read]:
-    """The look-ups that tokens were read by; none: not known, or not all of them."""
+    """Return the look-ups that tokens were read by; empty: not known, or not all tokens were."""
     found = [(origin, n) for origin, n in axis if origin.reads]
     return found[0][0].reads if len(found) == 1 and found[0][0].size <= found[0][1] else frozenset()
 
 
 _MOST_ADDED = 16
-"""So many are told apart: a state may be added to in each step."""
+"""Number of axes added to one that are told apart. A state may be added to in each step."""
 
 
 def sum_of(layout: Layout, other: Layout) -> Layout:
-    """The layout of a sum, such as of embeddings of tokens and of their types, or of what two layers have made."""
+    """Return the layout of a sum, such as of embeddings of tokens and of their types, or of the outputs of two
+    layers."""
     if layout.axes is other.axes:
         return layout
-    axes, first = list(layout.axes), len(layout.axes) - len(other.axes)  # which may be of fewer examples
+    axes, first = list(layout.axes), len(layout.axes) - len(other.axes)  # which may lack the axis of examples
     is_repeated = first > 0 or any(map(_is_repeated_along, axes[first:], other.axes))
     for place, beside in enumerate(other.axes, first):
         if len(axes[place]) != 1:
@@ -298,7 +308,8 @@ def sum_of(layout: Layout, other: Layout) -> Layout:
 
 
 def with_others(axis: Axis, others: Mapping[Origin, Origin]) -> Axis:
-    """The same where others have been written among the tokens of these axes."""
+    """Return the axis after other tokens were written among its own; ``others``: by the axes that they were written
+    to."""
     new = {one: others[one].replace(made_of=()) for one, _ in axis if one in others and others[one] not in one.sources}
     return tuple(
         (one.replace(made_of=(*one.made_of[-_MOST_ADDED:], Piece(((new[one], n),)))) if one in new else one, n)
@@ -307,13 +318,13 @@ def with_others(axis: Axis, others: Mapping[Origin, Origin]) -> Axis:
 
 
 def _is_repeated_along(axis: Axis, other: Axis) -> bool:
-    """Whether one of them is 1 long, or may be repeated, where the other has tokens."""
+    """Return whether one axis has length 1, or may be repeated, where the other has tokens."""
     is_one = not origins_of(other) if origins_of(axis) else bool(axis) != bool(other)
     return is_one or any(origin.is_lost for origin in origins_of(axis, other))
 
 
 def cut_layout(source: Layout, shape: Sequence[int], dim: Any = None) -> Layout:
-    """What an unknown function leaves of a layout, where one axis has another length, or those of ``dim`` are gone."""
+    """Return what an unknown function leaves of a layout: one axis has another length, or the axes ``dim`` are gone."""
     sizes, ndim = tuple(shape), len(source.shape)
     axes = source.axes
     gone = [one for one in (dim if isinstance(dim, tuple | list) else (dim,)) if isinstance(one, int)]
@@ -332,11 +343,11 @@ def cut_layout(source: Layout, shape: Sequence[int], dim: Any = None) -> Layout:
 
 
 def regrouped(source: Layout, shape: Sequence[int]) -> Layout:
-    """What a reshape makes of a layout: neighbours are split and joined."""
+    """Return the layout after a reshape, which splits and joins neighbouring axes."""
     sizes = tuple(shape)
     if math.prod(sizes) != math.prod(source.shape) or not math.prod(sizes):
         return Layout(sizes, tuple(map(lost, sizes)), source.scores)
-    left = [factor for axis in source.axes for factor in axis][::-1]  # the next one last
+    left = [factor for axis in source.axes for factor in axis][::-1]  # the next factor is the last
     axes, shuffled = list[Axis](), set[int]()
     for place, size in enumerate(sizes):
         parts: list[Factor] = []
@@ -350,7 +361,7 @@ def regrouped(source: Layout, shape: Sequence[int]) -> Layout:
                 origin, n = origin.replace(step=origin.step * (n // missing)), missing
             parts.append((origin, n))
             missing //= n
-        # Layouts of length 1 go where they were: one query may have joined an axis of heads.
+        # Factors of length 1 stay where they were: one query may have joined an axis of heads.
         is_before_one = sizes[place + 1 : place + 2] == (1,)
         while left and left[-1][1] == 1 and not (is_before_one and (size > 1 or parts)):
             parts.append(left.pop())
@@ -363,7 +374,7 @@ def regrouped(source: Layout, shape: Sequence[int]) -> Layout:
 
 
 def _are_shuffled(parts: Sequence[Factor]) -> bool:
-    """Whether parts of a sequence are joined in another order than they were split in, or whether that is not known."""
+    """Return whether parts of a sequence are joined in another order than they were split in, or may be."""
     if any(origin.maker is not None for origin, _ in parts):
         return False
     if len({origin for origin, _ in parts}) > 1:
@@ -372,7 +383,7 @@ def _are_shuffled(parts: Sequence[Factor]) -> bool:
 
 
 def unordered(axis: Axis) -> Axis:
-    """Tokens of which it is not known which they are, nor whether they are those of another such axis."""
+    """Return the axis of tokens in an unknown order, which may differ from that of any other axis."""
     number = next(_numbers)
     return tuple((one.cut(Cut(-number, 0, n, n)), n) for one, n in axis)
 
@@ -381,9 +392,9 @@ _numbers = count(1)
 
 
 def unnamed(layout: Layout, places: Collection[int] = (), before: Layout | None = None) -> Layout:
-    """The same where tokens may stand in another order, so that they have no names.
+    """Return the layout without the names of tokens, ``reads`` and ``patches``, as these may stand in another order.
 
-    ``places``: the axes along which they do; so do those of another length than ``before``.
+    ``places``: the axes along which they do. So do those whose length differs from ``before``.
     """
     sizes = layout.shape if before is None or len(before.shape) != len(layout.shape) else before.shape
     moved = {place for place, size in enumerate(layout.shape) if place in places or size != sizes[place]}
@@ -392,8 +403,10 @@ def unnamed(layout: Layout, places: Collection[int] = (), before: Layout | None 
 
 
 def reordered(layout: Layout, places: Collection[int]) -> Layout:
-    """The same with other tokens along these axes than before, or in another order: other axes are of other examples
-    then, unless these are of heads."""
+    """Return the layout with other tokens along these axes, or with the same in another order.
+
+    Along the other axes, except those of heads, the tokens are then of other examples.
+    """
     of_examples = {one for one in origins_of(*(layout.axes[place] for place in places)) if one.maker is None}
     cut = Cut(-next(_numbers), 0, 0, 0)
     axes = []
@@ -410,12 +423,12 @@ def _without_names(origin: Origin) -> Origin:
 
 
 def with_patches(axis: Axis, patches: Patches | None) -> Axis:
-    """The same tokens, of which these are patches of an image; None: none is, or it is not known."""
+    """Return the axis of tokens of which these are patches of an image; None: none is, or not known."""
     return tuple((o.replace(rows=None, patches=patches, is_lost=o.is_lost and patches is None), n) for o, n in axis)
 
 
 def patches_along(axis: Axis) -> Patches | None:
-    """The patches of an image that stand along an axis: rows and columns that were joined, or a sequence with them."""
+    """Return the patches along an axis: joined rows and columns, or a sequence that holds them; None: not known."""
     factors = [(origin, n) for origin, n in axis if n > 1]
     if not factors:
         return None
@@ -429,25 +442,25 @@ def patches_along(axis: Axis) -> Patches | None:
 
 
 def are_made(*features: Axis) -> bool:
-    """Whether layers that were seen have made them all."""
+    """Return whether all features were made by layers that were seen."""
     return all(any(origin.maker is not None for origin in origins_of(axis, all_of=True)) for axis in features)
 
 
 def are_tokens(axis: Axis) -> bool:
-    """Whether an axis is known, and of no features that layers have made."""
+    """Return whether an axis is known, and holds no features that layers have made."""
     return all(origin.maker is None and not origin.is_lost for origin in origins_of(axis))
 
 
 def has_rows(axes: Sequence[Axis]) -> bool:
-    """Whether some of these axes are of features that layers have made, and the others, such as of tokens, are not."""
+    """Return whether some axes hold features that layers have made, and others, such as those of tokens, do not."""
     return len({origin.maker is None for origin in origins_of(*axes)}) > 1
 
 
 def origins_of(*axes: Axis, all_of: bool = False) -> set[Origin]:
-    """What axes come from; ``all_of``: the factors of length 1, too."""
+    """Return the origins of axes; ``all_of``: also of factors of length 1."""
     return {origin for axis in axes for origin, n in axis if n > 1 or all_of}
 
 
 def has_features(origins: set[Origin]) -> bool:
-    """Whether some of these are features that a layer has made, or of a tensor that was given."""
+    """Return whether some of these are features that a layer has made, or the last axis of a tensor that was given."""
     return any(one.maker is not None or (one.given is not None and one.given[0] == one.given[1] - 1) for one in origins)

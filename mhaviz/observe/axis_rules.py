@@ -1,4 +1,4 @@
-"""What each function of PyTorch does to the axes of the tensors that it is given."""
+"""The effect of each function of PyTorch on the axes of its arguments."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 
 
 AxisRule = Callable[["Layouts", Done], Layout | None]
-"""Gives the layout of what a function has made."""
+"""Returns the layout of the result of a call; None: not known."""
 
 
 def _reshape(axes: "Layouts", done: Done) -> Layout:
     source, shape = axes.of(done.first), done.result.shape
     if len(source.shape) == 1 < sum(n > 1 for n in shape) and source.scores is None and _is_of_numbers(source.axes[0]):
-        return given_layout(shape)  # rows and features that stand one behind the other
+        return given_layout(shape)  # rows and features, one behind the other
     return regrouped(source, shape)
 
 
 def _is_of_numbers(axis: Axis) -> bool:
-    """Whether an axis comes from one that was given, and is of no features that a layer has made."""
+    """Return whether an axis comes from a given tensor, and holds no features that a layer has made."""
     return len(axis) == 1 and axis[0][0].given is not None and axis[0][0].maker is None
 
 
@@ -72,7 +72,7 @@ def _permute(axes: "Layouts", done: Done) -> Layout:
 
 @lru_cache(1024)
 def _order_after(func: Any, ndim: int, rest: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> tuple[int, ...]:
-    """Where a function that moves axes takes each from: told by their lengths, where all differ."""
+    """Return where a function that moves axes takes each from, by the lengths of a tensor in which all differ."""
     with unseen():
         moved = func(torch.empty(tuple(range(ndim)), device="meta"), *rest, **dict(named))
     return tuple(moved.shape)
@@ -88,7 +88,7 @@ def _resize(axes: "Layouts", done: Done) -> Layout:
 
 
 def _take(axes: "Layouts", done: Done) -> Layout:
-    """Where a function takes numbers from other places along some axes."""
+    """Return the layout after a function that takes numbers from other places along some axes."""
     source, n = axes.of(done.first), done.result.ndim
     if done.func in _ROLLS:
         dims = done.argument(2, "dims")
@@ -106,7 +106,8 @@ def _keep(axes: "Layouts", done: Done) -> Layout:
 
 
 def _pad(axes: "Layouts", done: Done) -> Layout:
-    """Where more than features are padded, others may take the place of tokens, as in a shift."""
+    """Return the layout after padding. Along axes before the features, other tokens may take their places, as in a
+    shift."""
     layout = _resize(axes, done)
     widths = done.argument(1, "pad")
     if len(widths) < 3:
@@ -116,7 +117,7 @@ def _pad(axes: "Layouts", done: Done) -> Layout:
 
 
 def _expand(axes: "Layouts", done: Done) -> Layout:
-    """New axes come first; one of length 1 that is repeated may be anything."""
+    """Return the layout after repetition. New axes come first, and an axis of length 1 may hold anything afterwards."""
     source, sizes = axes.of(done.first), done.result.shape
     new = len(sizes) - len(source.shape)
     kept = (
@@ -128,7 +129,7 @@ def _expand(axes: "Layouts", done: Done) -> Layout:
 
 
 def index_layout(axes: "Layouts", done: Done) -> Layout:
-    """What ``x[…]`` leaves."""
+    """Return the layout of ``x[…]``."""
     source, sizes = axes.of(done.args[0]), done.result.shape
     items = done.args[1] if isinstance(done.args[1], tuple) else (done.args[1],)
     left, kept = list(source.axes), list[Axis]()
@@ -157,7 +158,7 @@ def index_layout(axes: "Layouts", done: Done) -> Layout:
 
 
 def _sliced(axis: Axis, item: slice) -> Axis:
-    """Tokens that are left of a sequence: patches are known if all are among them."""
+    """Return the axis of a slice of a sequence. Patches stay known if it has all of them."""
     patches, size = patches_along(axis), math.prod(n for _, n in axis)
     start, stop, step = item.indices(size)
     if (start, step) == (0, 1) and patches is None:
@@ -184,7 +185,7 @@ def _index_copy(axes: "Layouts", done: Done) -> Layout | None:
 
 
 def slice_of(item: Any) -> Any:
-    """A tensor of numbers that follow one another, as of a cache's places, as a slice."""
+    """Return a tensor of consecutive integers, such as places in a cache, as a slice, and anything else unchanged."""
     if not isinstance(item, Tensor) or item.ndim != 1 or item.dtype == torch.bool or not len(item):
         return item
     if item.is_cuda and torch.cuda.is_current_stream_capturing():  # its numbers cannot be read
@@ -198,7 +199,7 @@ def _scatter(axes: "Layouts", done: Done) -> Layout | None:
     layout = axes.alike(done)
     if layout is None:
         return None
-    last = done.result.ndim - 1  # along it there are features, or keys of a mask
+    last = done.result.ndim - 1  # features stand along it, or keys of a mask
     if done.func in _PUTS:
         dims = {place for place, index in enumerate(done.argument(1, "indices")) if index is not None}
     elif done.func in _SLICE_SCATTERS:
@@ -209,7 +210,10 @@ def _scatter(axes: "Layouts", done: Done) -> Layout | None:
 
 
 def put_layout(axes: "Layouts", done: Done) -> Layout:
-    """Features of an image that take the place of tokens of a text, where a mask is true; see ``Patches.is_text``."""
+    """Return the layout of a text in which features of an image replace tokens, where a mask is true.
+
+    See ``Patches.is_text``.
+    """
     x, mask, features = done.given("input", "mask", "source")[:3]
     text, made = axes.of(x), axes.get(features)
     is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
@@ -229,7 +233,10 @@ def put_layout(axes: "Layouts", done: Done) -> Layout:
 
 
 def _stack(axes: "Layouts", done: Done) -> Layout | None:
-    """A new axis is of heads where each part was made by a layer of its own, or all are cut from one's features."""
+    """Return the layout of stacked tensors.
+
+    The new axis is of heads if each part was made by a layer of its own, or if all are cut from the same features.
+    """
     parts, layouts, source = _parts(axes, done)
     if source is None:
         return None
@@ -254,8 +261,11 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
 
 
 def _cat(axes: "Layouts", done: Done) -> Layout | None:
-    """Heads that are cut from features stand before the batch that they join: (n_heads · batch, length, d_key); so do
-    windows of a sequence."""
+    """Return the layout of joined tensors.
+
+    Heads that are cut from features stand before the batch that they join, (n_heads · batch, length, d_key). So do
+    windows of a sequence.
+    """
     parts, layouts, source = _parts(axes, done)
     if source is None:
         return None
@@ -292,11 +302,11 @@ def _joined_along(dim: int, axes: "Layouts", done: Done) -> Layout | None:
 
 
 def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
-    """Whether tokens that are joined stand where they come from, or all are there in their order, as far as is known.
+    """Return whether joined tokens stand where they come from, or are all there in their order, as far as is known.
 
-    A part that is shifted, with others gone, would be taken for the tokens that it has come in place of.
+    A part that is shifted, with others gone, would be taken for the tokens whose place it has taken.
     """
-    if sum(size > 0 for size in sizes) < 2:  # as of a cache that was empty
+    if sum(size > 0 for size in sizes) < 2:  # such as an empty cache
         return True
     if any(not cut.step for axis in parts for origin in _tokens_of(axis) for cut in origin.cuts):
         return False
@@ -315,7 +325,7 @@ def _tokens_of(axis: Axis | None) -> list[Origin]:
 
 
 def _parts_at(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Iterator[tuple[int, int, Part]]:
-    """Where each of several that are joined begins, how long it is, and which tokens of a sequence; of those known."""
+    """Iterate over the joined parts that are known: where each begins, its length, and its tokens."""
     for start, size, axis in zip(accumulate(sizes, initial=0), sizes, parts, strict=False):
         part = part_along(axis) if axis and _tokens_of(axis) else None
         if part is not None and part.step:
@@ -323,7 +333,7 @@ def _parts_at(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Iterator[tu
 
 
 def _are_parted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
-    """Whether others were put between tokens of one sequence, as registers between [cls] and patches."""
+    """Return whether others were put between tokens of one sequence, as registers between [cls] and patches."""
     offsets = dict[Origin, set[int]]()
     for start, _, part in _parts_at(sizes, parts):
         if part.step == 1 and part.of.maker is None:
@@ -332,12 +342,15 @@ def _are_parted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
 
 
 def _of_added(axis: Axis) -> Axis:
-    """The same without what was joined: its own pieces are those of the whole."""
+    """Return the axis without its joined pieces, which become pieces of the whole."""
     return tuple((o.replace(made_of=tuple(one for one in o.made_of if not one.n)), n) for o, n in axis)
 
 
 def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
-    """The layout of the first of several that are joined: of their features, of one text, or of no text."""
+    """Return the layout of joined tensors along the axes that they share, from ``source``, the first that is known.
+
+    If features are joined, it has the names of all of them. If tensors of different texts are joined, it has none.
+    """
     filled = [layout for x, layout in zip(parts, layouts, strict=True) if x.numel()]
     if dim == len(source.shape) - 1:
         return reduce(sum_of, [layout for layout in filled if layout is not None], source)
@@ -346,7 +359,8 @@ def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layo
 
 
 def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
-    """Tokens of which some are patches, with others before them and behind them; or the patches of several images."""
+    """Return the axis of joined tokens if some are patches, or of the patches of several images; None: there are
+    none."""
     found = [(place, axis, one) for place, axis in enumerate(parts) if axis and (one := patches_along(axis))]
     if not found:
         return None
@@ -357,7 +371,8 @@ def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis |
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
-    """What is stacked or joined, the layout of each, and the first that is known, of scores rather than of sinks."""
+    """Return the tensors that are joined, the layout of each, and the first that is known, of scores rather than of
+    sinks."""
     parts = done.argument(0, "tensors")
     layouts = [axes.get(x) for x in parts]
     known = [layout for layout in layouts if layout is not None]
@@ -367,8 +382,11 @@ def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout |
 def _cut_from(
     parts: Sequence[Tensor], layouts: Sequence[Layout | None], places: Sequence[int]
 ) -> tuple[int, Axis, Axis] | None:
-    """The axis, of these, of which all parts are cut from one: its place, the parts as factors of a new one, and what
-    each has; None: they are not. Features are cut along the last axis, windows of tokens along others."""
+    """Return the first of these axes along which all parts are cut from a single one; None: there is none.
+
+    Returns the place of the axis, a new axis that numbers the parts, and the axis that each part has. Features are cut
+    along the last axis, windows of tokens along others.
+    """
     if len({id(x) for x in parts}) < len(parts) or len({x.shape for x in parts}) > 1 or None in layouts:
         return None
     for place in places:
@@ -409,7 +427,8 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
 
 
 def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
-    """The patches that a convolution cuts an image into, where its steps are as wide as its kernel."""
+    """Return the rows and columns of the patches that a convolution cuts an image into, by a stride of its kernel's
+    size."""
     rows, columns = (
         replace(axis[0][0], size=n, made_of=(Piece(axis),), is_input=True)
         if len(axis) == 1
@@ -421,7 +440,7 @@ def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
 
 
 def _mixes(source: Layout, result: Tensor) -> bool:
-    """Whether a layer mixes scores or weights, each of which stays in its place."""
+    """Return whether a layer mixes scores or weights of heads, whose other axes stay in their places."""
     return source.are_scores and result.ndim > 3 and result.shape == source.shape
 
 
@@ -472,14 +491,14 @@ def _short(x: Tensor, names: str) -> set[str]:
 
 
 def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...]) -> Layout:
-    """The layout of a product that has this shape."""
+    """Return the layout of a product whose result has this shape."""
     sides = [axes.of(x) for x in product.factors]
     summed = [
         tuple(axis for place, axis in enumerate(side.axes) if product.summed_over(place, which))
         for which, side in enumerate(sides)
     ]
     own, longer = origins_of(*summed[0], *summed[1]), [_longer(product, which) for which in (0, 1)]
-    alone = longer[0] - longer[1], longer[1] - longer[0]  # what one brings into the result
+    alone = longer[0] - longer[1], longer[1] - longer[0]  # letters that one factor alone brings into the result
     is_shared = bool(longer[0] & longer[1])
     first, second = (own - _lost(names, side) for own, names, side in zip(longer, product.axes, sides, strict=True))
     are_pairs = any(min(map(len, one)) > 1 for one in (alone, (first - second, second - first)))
@@ -504,10 +523,9 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
         )
         fits = [axis for axis in there if math.prod(n for _, n in axis) == size]
         is_new = letter in alone[1] and (len(alone[1]) > 1 or letter in product.axes[0])
-        is_new = is_new and not are_made(*summed[0], *summed[1])  # else heads are known by these features
-        if (
-            is_new and fits
-        ):  # heads of a layer's matrices, or examples, unless tokens of one sequence are on others, too
+        is_new = is_new and not are_made(*summed[0], *summed[1])  # otherwise heads are known by these features
+        if is_new and fits:
+            # Heads of a layer's matrices, or examples, unless tokens of the same sequence are on other axes as well.
             others = alone[1] - {letter}
             beside = [axis for name, axis in zip(product.axes[1], sides[1].axes, strict=True) if name in others]
             is_new = not origins_of(fits[0]) & origins_of(*beside)
@@ -524,25 +542,25 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
 
 
 def _longer(product: Product, which: int) -> set[str]:
-    """The letters of the result that a factor has, but for those along which it is 1 long."""
+    """Return the letters of the result along which a factor is longer than 1."""
     pairs = zip(product.axes[which], product.factors[which].shape, strict=True)
     return {letter for letter, size in pairs if size > 1 and letter in product.result}
 
 
 def _lost(names: str, side: Layout) -> set[str]:
-    """The letters of axes along which a factor may be repeated, as nothing is known of them."""
+    """Return the letters of axes along which a factor may be repeated, as nothing is known of them."""
     return {name for name, axis in zip(names, side.axes, strict=True) if any(origin.is_lost for origin, _ in axis)}
 
 
 def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:
-    """Whether a factor is a layer's matrix, rather than activations; ``is_shared``: both have an axis of the result."""
+    """Return whether a factor is a layer's matrix, not activations; ``is_shared``: both have an axis of the result."""
     x, other = product.factors[which], product.factors[1 - which]
     is_parameter = isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
     return not is_shared and (is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1)))
 
 
 _MOST_WITHIN = 16
-"""So many parts of a part are known, as a cache is joined anew in each step."""
+"""Number of pieces of a piece that are known: a cache is joined anew in each step."""
 
 _ROLLS = frozenset(functions("roll"))
 _FLIPS = frozenset(functions("flip"))

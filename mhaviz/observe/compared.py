@@ -27,12 +27,12 @@ class Compared:
     """What an attention compares.
 
     Attributes:
-        query, key: the axes along which queries and keys stand; nothing: not known.
+        query, key: the axes along which queries and keys stand; empty: not known.
         features: the axes of their features.
-        has_layers: whether it makes its queries and keys of these by layers of its own.
+        has_layers: whether it makes its queries and keys of these features by layers of its own.
         is_by_hand: whether the program computes its weights itself.
         are_pairs: whether queries of all examples meet keys of all; see ``Summed``.
-        n_behind: so many more keys come last that are no tokens, as those that PyTorch's layer adds.
+        n_behind: number of further keys at the end that are no tokens, such as those that PyTorch's layer adds.
     """
 
     query: Axis = ()
@@ -45,12 +45,12 @@ class Compared:
 
     @cached_property
     def patches(self) -> tuple[Patches | None, Patches | None]:
-        """The patches of an image that queries and keys are of; None: they are not, or it is not known."""
+        """The patches of an image that queries and keys are; None: they are none, or not known."""
         return patches_along(self.query), patches_along(self.key)
 
     @cached_property
     def reads(self) -> tuple[frozenset[Read], frozenset[Read]]:
-        """The numbers of the look-ups that queries and keys come from; none: it is not known. See ``ReadIds``."""
+        """The numbers of the look-ups that queries and keys come from; empty: not known. See ``ReadIds``."""
         return reads_along(self.query), reads_along(self.key)
 
     @cached_property
@@ -66,7 +66,10 @@ class Compared:
 
     @cached_property
     def _parts(self) -> tuple[Part | None, Part | None]:
-        """The same of the keys that are tokens, which may be the queries with others joined to them, or mixtures."""
+        """The tokens that queries and keys are, without further keys at the end; None: not known.
+
+        The keys may be the queries with others joined to them, or mixtures.
+        """
         query, key = self.query, self.key
         own, part = part_along(query), part_along(key)
         if len(key) != 1 or math.prod(n for _, n in query) < 2:
@@ -96,18 +99,18 @@ class Compared:
             return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
         sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (self.query, self.key))
         is_known = sources and others and all(one.is_known for one in sources | others)
-        is_made = self.has_layers or are_made(*self.features)  # what made others, they may have in common
+        is_made = self.has_layers or are_made(*self.features)  # otherwise they may have in common what made others
         return False if is_made and is_known and sources.isdisjoint(others) else None
 
     @cached_property
     def made(self) -> frozenset[Origin]:
-        """The features that layers of the program have made, of which queries and keys have all or some."""
+        """The features made by layers of the program of which queries and keys have all or some."""
         made = (origin for origin in origins_of(*self.features) if origin.maker is not None)
         return frozenset() if self.has_layers else frozenset(made)
 
     @cached_property
     def sequence(self) -> frozenset[Origin]:
-        """What the axis of the queries comes from; nothing: not known."""
+        """Origins of the axis of the queries; empty: not known."""
         return frozenset(origins_of(self.query, all_of=True))
 
     @cached_property
@@ -117,27 +120,32 @@ class Compared:
 
     @cached_property
     def may_be_batch(self) -> tuple[bool, bool]:
-        """Whether queries may be the examples of a batch as well as the tokens of a sequence, and whether keys may be:
-        they stand first in what the program is given, and no numbers of tokens were looked up for them."""
+        """Whether queries may be the examples of a batch as well as the tokens of a sequence, and whether keys may be.
+
+        They stand first in what the program is given, and were not looked up as ids of tokens.
+        """
         own, key = (is_first(axis) and not reads_along(axis) for axis in (self.query, self.key))
         return self.is_by_hand and own, self.is_by_hand and key
 
 
 def is_first(axis: Axis) -> bool:
-    """Whether an axis is the first of a tensor that was not seen to be computed."""
+    """Return whether an axis is the first of a tensor that was not seen to be computed."""
     own = origins_of(axis) or origins_of(axis, all_of=True)
     return bool(own) and all(origin.given is not None and not origin.given[0] for origin in own)
 
 
 def _of_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
-    """Which examples of a batch tokens are of, where some were taken, or put in another order. One of what the program
-    has stacked, or reshaped to three, may be the queries, the keys or the values, as of ``qkv.unbind()``."""
+    """Return which examples of a batch tokens are of, where some were taken, or put in another order.
+
+    One of three that the program has stacked, or reshaped, may be the queries, the keys or the values, as of
+    ``qkv.unbind()``, and is left out.
+    """
     examples = [origin.example for origin, _ in axis if origin.example is not None]
     return {(of, cut) for of, cut in examples if cut.n != 1 or (of.given and (cut.size != 3 or of.size == 3))}
 
 
 def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
-    """What was joined to tokens along an axis, with what was added to each."""
+    """Return what was joined to tokens along an axis, each with what was added to it."""
     found: dict[Origin, frozenset[Origin]] = {}
     for origin, n in axis:
         for piece in origin.joined or (Piece(((origin, n),)),):
@@ -146,8 +154,11 @@ def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
 
 
 def _are_of_one(query: Axis, key: Axis) -> bool:
-    """Whether no other tokens are known to be among queries or keys: of other examples, joined from another input, or
-    added to those of one side alone, where either may be the tokens and the other their positions."""
+    """Return whether no other tokens are known to be among queries or keys.
+
+    These would be tokens of other examples, joined from another input, or added to those of one side alone, where
+    either may be the tokens and the other their positions.
+    """
     own, others = _made_of(query), _made_of(key)
     apart = own.keys() ^ others.keys()
     is_one = _of_examples(query) == _of_examples(key) and not any(one.is_known and not one.is_fixed for one in apart)

@@ -1,8 +1,9 @@
-"""Knows which tensors are fixed rows, and so whether scores are of tokens.
+"""Find which tensors are fixed rows, and so whether scores are of tokens.
 
-Parameters and buffers of a module are fixed, constants too that it makes while it runs, and so is what is made of these
-alone. Of a plain attribute that is not known: it may be a constant, or an input that was kept there. Queries may be
-fixed: they are learned, and the softmax runs over tokens. Keys may not, as those of a router, a codebook or a memory.
+Parameters and buffers of a module are fixed, and so are constants that it makes while it runs, and whatever is computed
+from these alone. Whether a plain attribute is fixed is not known: it may be a constant, or an input that was kept
+there. Queries may be fixed: then they are learned, and the softmax runs over tokens. Keys may not: those of a router, a
+codebook or a memory are no tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,9 +19,11 @@ from mhaviz.observe.marks import Marks
 
 @dataclass(frozen=True)
 class Sides:
-    """Whether the queries of what a softmax has weighed are fixed rows, and whether its keys are; None: not known.
+    """Which sides of a weighted sum are fixed rows, and whether it is attention.
 
-    ``why``: it is no attention; "" if it is.
+    Attributes:
+        are_fixed: whether its queries are, and whether its keys are; None: not known.
+        why: reason why it is no attention; "" if it is.
     """
 
     are_fixed: tuple[bool | None, bool | None]
@@ -29,10 +32,10 @@ class Sides:
 
 @dataclass(eq=False)
 class Constant:
-    """Stands for a tensor that a module has made of no other, its views, and what comes of it.
+    """Root of a tensor that a module has made of no other, and of what is made of it.
 
-    ``is_fixed``: until activations are written into it; None: nothing was written yet, as after ``torch.empty``, or it
-    is drawn at random, or of integers.
+    ``is_fixed``: False once activations are written into it. None: nothing has been written yet, as after
+    ``torch.empty``, or it is random, or it holds integers.
     """
 
     is_fixed: bool | None
@@ -40,43 +43,43 @@ class Constant:
 
 @dataclass(frozen=True)
 class Kept:
-    """Plain attributes of modules, by their ids: constants, or inputs that were kept there before the call."""
+    """Root of plain attributes of modules, by their ids: constants, or inputs that were kept there before the call."""
 
     ids: frozenset[int]
 
 
 Root = int | Constant | Kept
-"""What a fixed tensor comes from: a parameter or a buffer by its id, what was made, or what may be an input as well."""
+"""Root of a fixed tensor: the id of a parameter or a buffer, a constant, or attributes that may be inputs as well."""
 
 
 WRITTEN = 0
-"""Root of a buffer into which activations were written, in a call of its module before: a cache, or a memory."""
+"""Root of a buffer into which activations were written in an earlier call of its module: a cache, or a memory."""
 
 ACTIVE = -1
-"""Root of one into which they were written in this call: it is an activation."""
+"""Root of a buffer into which activations were written in this call: it is an activation itself."""
 
 
 class FixedRows:
-    """The fixed tensors of a program, each with the one that it comes from, for as long as they live.
+    """The fixed tensors of a program, each with its root, for as long as they live.
 
-    What is computed from a fixed tensor and an activation is an activation, and so is a buffer once activations were
-    copied into it, such as a cache, until its module runs again. One to which they are added, such as a codebook of
-    running means, stays fixed.
+    What is computed from a fixed tensor and an activation is an activation. So is a buffer once activations were copied
+    into it, such as a cache, until its module runs again. A buffer to which activations are added, such as a codebook
+    of running means, stays fixed.
 
     Args:
-        is_within: whether a module runs: what a program makes outside, it may give them to read.
+        is_within: returns whether a module runs. What a program makes outside of modules may be their input.
     """
 
     def __init__(self, is_within: Callable[[], bool]) -> None:
         self.is_within = is_within
         self._roots = Marks[Root | None]()
-        self._modules = Marks[list[str]]()  # the names of their plain tensors before they first ran
+        self._modules = Marks[list[str]]()  # the names of a module's plain tensors before it first ran
 
     def __len__(self) -> int:
         return len(self._roots)
 
     def root(self, x: Tensor) -> Root | None:
-        """What a fixed tensor comes from; None: an activation, or not known."""
+        """Return the root of a fixed tensor; None: it is an activation, or that is not known."""
         root = self._root(x)
         return None if isinstance(root, Constant) and not root.is_fixed else root
 
@@ -89,7 +92,7 @@ class FixedRows:
         return id(base) if type(base) is nn.Parameter else None
 
     def sides(self, query: Tensor, key: Tensor, value: Tensor) -> Sides:
-        """What is fixed of an attention."""
+        """Return which sides of an attention are fixed."""
         roots = [self.root(x) for x in (query, key, value)]
         are_fixed = are_rows_fixed(roots[:1]), are_rows_fixed(roots[1:2])
         if roots[0] is not None and roots[0] == roots[1]:
@@ -97,7 +100,7 @@ class FixedRows:
         return Sides(are_fixed, why_none(are_fixed[1], are_rows_fixed(roots[2:])))
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Whether a function of these may make something fixed, or write into it: of most functions it is not so."""
+        """Return whether a call may make a fixed tensor, or write into one. Most calls do not."""
         if not args or func in MAKERS:
             return func in MAKERS
         first = args[1] if type(args[0]) is str and len(args) > 1 else args[0]  # torch.einsum
@@ -106,9 +109,9 @@ class FixedRows:
         return type(first) is nn.Parameter or self._roots.get(first) is not None or "out" in kwargs
 
     def follow(self, done: Done) -> None:
-        """Note what a function has made of fixed tensors."""
+        """Note which results of a call are fixed."""
         if done.func in MAKERS and type(done.result) is Tensor and self.is_within():
-            # Integers may be the numbers of tokens unless each follows another; arrays of NumPy may be what is read.
+            # Integers may be ids of tokens, unless they are consecutive. Arrays of NumPy may be the program's input.
             is_number = not _is_integer(done.result) or done.func is torch.arange
             if not is_number or done.func not in _TAKERS or _is_plain(done.args):
                 self._roots.set(done.result, Constant(None if not is_number or done.func.__name__ in _UNSET else True))
@@ -133,7 +136,7 @@ class FixedRows:
                 self._roots.set(x, root)
 
     def _write(self, name: str, written: Tensor, others: Sequence[Root | None]) -> None:
-        """Note that a function has written what comes from others into a tensor."""
+        """Note that a function has written numbers with these roots into a tensor."""
         root = self._root(written)
         are_fixed = all(map(_is_fixed, others)) and name not in _RANDOM
         if isinstance(root, Constant):
@@ -146,20 +149,20 @@ class FixedRows:
         elif root is not None and not are_fixed:
             ids = root.ids if isinstance(root, Kept) else {root}
             if name in _COPYING or ids != {id(written)}:
-                owners = [owner for one in ids if (owner := self._roots.tensor(one)) is not None]  # as x is of x.data
+                owners = [owner for one in ids if (owner := self._roots.tensor(one)) is not None]  # such as x of x.data
                 storage = written.untyped_storage()._cdata
                 same = [owner for owner in owners if owner.untyped_storage()._cdata == storage]
                 self._set_all((written, written._base, *same), ACTIVE)
 
     def begins(self, module: nn.Module) -> None:
-        """Learn what is fixed of a module that begins to run, and of those within it."""
+        """Note what is fixed in a module that begins to run, and in the modules within it."""
         for own in (module._buffers, module._parameters):
             for x in own.values():
                 if x is None or type(x) is nn.Parameter:
                     continue
                 if (root := self._roots.get(x)) != id(x):
                     self._roots.set(x, WRITTEN if root in (ACTIVE, WRITTEN) else id(x))
-        # All at once: what they are given under other names later on, a forward pass may have made.
+        # All modules at once: attributes that they are given later may be results of a forward pass.
         for one in _parts_of(module) if self._modules.get(module) is None else [module]:
             names = self._modules.get(one)
             if names is None:
@@ -172,7 +175,7 @@ class FixedRows:
 
 
 def _parts_of(module: nn.Module) -> list[nn.Module]:
-    """The module, and those within it; what a program raises where it is asked for them must not end it."""
+    """Return the module and those within it. An error of the program's own ``modules`` must not end it."""
     try:
         return list(module.modules())
     except Exception:
@@ -187,7 +190,7 @@ def _is_plain(args: Sequence[Any]) -> bool:
 
 
 def _is_tensor(x: object) -> bool:
-    return issubclass(type(x), Tensor)  # isinstance() asks lazy objects of programs
+    return issubclass(type(x), Tensor)  # isinstance() would ask lazy objects of programs
 
 
 def _is_fixed(root: Root | None) -> bool:
@@ -195,13 +198,13 @@ def _is_fixed(root: Root | None) -> bool:
 
 
 def _root_of_all(roots: Sequence[Root | None]) -> Root | None:
-    """The root of what is made of fixed tensors."""
+    """Return the root of what is made of fixed tensors with these roots."""
     kept = [root.ids for root in roots if isinstance(root, Kept)]
     return Kept(frozenset().union(*kept)) if kept else roots[0] if roots else None
 
 
 def are_rows_fixed(roots: Sequence[Root | None]) -> bool | None:
-    """Whether rows that are made of all of these are fixed; None: not known."""
+    """Return whether rows that are made of tensors with these roots are fixed; None: not known."""
     if not roots or None in roots:
         return False
     return None if any(isinstance(root, Kept) or root == WRITTEN for root in roots) else True
@@ -221,8 +224,8 @@ def _writes(name: str) -> bool:
 
 _UNSET = {"empty", "empty_like", "new_empty", "rand"}
 _CHOOSING = {"mul", "div", "__rmul__", "where", "masked_fill", "__getitem__", "index_select", "gather"}
-"""Functions by which fixed rows stay so: multiplied by what is drawn at random, or chosen by numbers that a module
-makes, of which it is not known whether they are of tokens."""
+"""Functions that keep fixed rows fixed: they multiply by random numbers, or choose by integers that a module has made.
+Whether such integers are ids of tokens is not known."""
 
 _MADE = (
     "empty rand randint randperm zeros ones full eye arange range linspace logspace tensor scalar_tensor as_tensor "
@@ -235,20 +238,21 @@ MAKERS = frozenset(
 """Functions that make tensors of no others."""
 
 _TAKERS = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor]
-"""Those that may be given what a program reads."""
+"""Functions that may be given the program's input."""
 
 _OF_THE_FIRST = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
-"""Functions whose result holds nothing of their other arguments."""
+"""Functions whose result holds no numbers of their other arguments."""
 
 _WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
 _COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "fill_", "zero_"}
-"""Functions that put numbers into a tensor as they are, as programs do with caches."""
+"""Functions that copy numbers into a tensor unchanged, as programs do with caches."""
 
 _RANDOM = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 
 
 def why_none(keys: bool | None, values: bool | None) -> str:
-    """Why weights are no attention, by whether keys and values are fixed rows (None: not known); "" if they are."""
+    """Return why weights are no attention, by whether keys and values are fixed rows (None: not known); "" if they
+    are."""
     if keys is None or (values is None and not keys):
         return "weighs rows of which it is not known whether they are tokens"
     if keys:
@@ -258,11 +262,11 @@ def why_none(keys: bool | None, values: bool | None) -> str:
 
 @dataclass(frozen=True)
 class Axes:
-    """The axes of scores, counted from the end, by the factors of the product that has made them.
+    """The axes of scores, counted from the end, by the factors of the product that has made the scores.
 
     Attributes:
-        factors: of each axis, the numbers of the factors that have it; axes that were lost track of are not in it.
-        roots: of each factor; see ``FixedRows``.
+        factors: for each axis, the numbers of the factors that have it. Axes of which that is not known are missing.
+        roots: root of each factor; see ``FixedRows``.
         number: of the product, among all.
     """
 
@@ -272,33 +276,35 @@ class Axes:
 
     @property
     def are_fixed(self) -> bool:
-        """Whether a factor is fixed; the scores of learned tokens with themselves are as those of any tokens."""
+        """Whether a factor is fixed. Learned tokens multiplied by themselves count as any tokens."""
         return any(root is not None for root in self.roots) and len(set(self.roots)) > 1
 
     def over_fixed(self, axis: int) -> bool | None:
-        """Whether a softmax over this axis runs over fixed rows; None: not known."""
+        """Return whether a softmax over this axis runs over fixed rows; None: not known."""
         return self.are_fixed_along(axis) if self.are_fixed else False
 
     def are_fixed_along(self, axis: int) -> bool | None:
-        """Whether what stands along an axis is fixed; None: not known."""
+        """Return whether the rows along an axis are fixed; None: not known."""
         holders = self.factors.get(axis)
         return None if holders is None else are_rows_fixed([self.roots[number] for number in holders])
 
     def are_fixed_beside(self, axis: int) -> bool | None:
-        """Whether all factors without this axis are fixed, those of queries, of an axis of keys; None: not known."""
+        """Return whether all factors without this axis are fixed, such as the queries for an axis of keys; None: not
+        known."""
         holders = self.factors.get(axis, frozenset())
         return are_rows_fixed([root for number, root in enumerate(self.roots) if number not in holders])
 
     def query(self, axis: int) -> int | None:
-        """The axis of the queries, of one of keys: the last that no factor with this one has; None: not known."""
+        """Return the axis of the queries for an axis of keys: the last one whose factors all lack it; None: not
+        known."""
         holders = self.factors.get(axis, frozenset(range(len(self.roots))))
         return max((one for one, factors in self.factors.items() if not factors & holders), default=None)
 
     def moved(self, place_of: Callable[[int], int | None]) -> "Axes":
-        """Where a view has put each; None: nowhere, or it is not known."""
+        """Return the axes after a view; ``place_of`` gives where it has put each, None if nowhere or not known."""
         places = ((place_of(axis), held) for axis, held in self.factors.items())
         return replace(self, factors={place: held for place, held in places if place is not None})
 
 
 UNKNOWN = Axes({}, (None, 0))
-"""Those of scores that were not seen to be a product."""
+"""Axes of scores that were not seen to be a product."""

@@ -1,4 +1,4 @@
-"""Follows the axes of a program's tensors through the functions that it calls."""
+"""Follow the axes of a program's tensors through the functions that it calls."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -43,50 +43,51 @@ from mhaviz.observe.products import Product
 
 
 class Layouts:
-    """The layouts of a program's tensors. ``inputs``: what look-ups have read; ``fixed``: see ``FixedRows``."""
+    """The layouts of a program's tensors; ``inputs``: token ids that it has looked up, ``fixed``: see ``FixedRows``."""
 
     def __init__(self, inputs: SeenInputs, fixed: FixedRows) -> None:
         self._layouts, self.inputs, self._fixed = Marks[Layout](), inputs, fixed
 
     def get(self, x: Tensor) -> Layout | None:
-        """The layout of a tensor; None: nothing is known of it."""
+        """Return the layout of a tensor; None: nothing is known of it."""
         layout = self._layouts.get(x)
         return layout if layout is not None and layout.shape == x.shape else None
 
     def of(self, x: Tensor, is_input: bool = False) -> Layout:
-        """The layout of a tensor, which begins here if it was not seen to be computed.
+        """Return the layout of a tensor. It is made here if the tensor was not seen to be computed.
 
-        ``is_input``: whether the program has been given it.
+        ``is_input``: whether the program has been given the tensor.
         """
         layout = self.get(x)
         if layout is None:
             is_fixed = self.are_fixed(x)
             layout = given_layout(x.shape, is_input or is_fixed or not self._fixed.is_within(), is_fixed)
-            if x.is_floating_point():  # numbers of tokens are read once
+            if x.is_floating_point():  # ids of tokens are read once
                 self._layouts.set(x, layout)
         return layout
 
     def are_fixed(self, x: Tensor) -> bool:
-        """Whether a tensor is known to be of parameters and constants alone."""
+        """Return whether a tensor is known to be computed from parameters and constants alone."""
         return bool(are_rows_fixed([self._fixed.root(x)]))
 
     def are_made(self, x: Tensor) -> bool:
-        """Whether a tensor is known to be of rows, such as tokens, of features that a layer has made."""
+        """Return whether a tensor is known to hold rows, such as tokens, of features that a layer has made."""
         layout = self.get(x)
         return layout is not None and has_rows(layout.axes)
 
     def are_features(self, x: Tensor, axis: int) -> bool:
-        """Whether an axis is known to be of features that a layer has made."""
+        """Return whether an axis is known to hold features that a layer has made."""
         layout = self.get(x)
         return layout is not None and any(origin.maker is not None for origin in origins_of(layout.axes[axis]))
 
     def are_tokens(self, x: Tensor, axis: int) -> bool:
-        """Whether an axis is known, and of no features that layers have made."""
+        """Return whether an axis is known, and holds no features that layers have made."""
         layout = self.get(x)
         return layout is not None and -axis <= len(layout.axes) and are_tokens(layout.axes[axis])
 
     def are_one_feature(self, x: Tensor, tokens: int) -> bool:
-        """Whether a tensor is known to hold one feature that a layer has made of each of the tokens along an axis."""
+        """Return whether a tensor is known to hold one feature, made by a layer, for each of the tokens along an
+        axis."""
         layout = self.get(x)
         if layout is None or not self.are_tokens(x, tokens):
             return False
@@ -94,7 +95,11 @@ class Layouts:
         return makers == {(1, 1)} and not layout.scores
 
     def sum_tokens_and_features(self, x: Tensor, places: Sequence[int]) -> bool:
-        """Whether, of a product and one of it over these axes, one sums over features of layers, the other not."""
+        """Return whether one of two products sums over features that layers have made, and the other over axes of
+        tokens.
+
+        The first product is ``x``. The second is of ``x``, and sums over its axes ``places``.
+        """
         layout = self.get(x)
         if layout is None or layout.scores is None:
             return False
@@ -109,17 +114,17 @@ class Layouts:
         return is_known and {all(map(are_tokens, axes)) for axes in sums} == {True, False}
 
     def take(self, result: Any, seen: Any) -> None:
-        """Let what nobody saw being computed have the layouts of the same that was seen."""
+        """Copy the layouts of what was seen being computed to ``result``, the same tensors computed unseen."""
         for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
             if isinstance(x, Tensor) and (layout := self.get(one)) is not None:
                 self._layouts.set(x, layout)
 
     def before(self, x: Tensor) -> Layout:
-        """The layout that a tensor had before its axes were moved in place."""
+        """Return the layout that a tensor had before its axes were moved in place."""
         return self._layouts.get(x) or Layout(tuple(x.shape), tuple(map(lost, x.shape)))
 
     def of_call(self, query: Tensor, key: Tensor) -> Layout | None:
-        """The layout of the scores of queries and keys, (…, length, features) each."""
+        """Return the layout of the scores of queries and keys, (…, length, features) each; None: not known."""
         if key.ndim > query.ndim:
             return None
         letters = "ABCDEFGHIJKLMNOP"[: query.ndim - 2]
@@ -127,15 +132,15 @@ class Layouts:
         return layout_of_product(self, product, (*query.shape[:-1], key.shape[-2]))
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Whether a function of these may make a tensor of which something is known."""
+        """Return whether a call may make a tensor of which something is known."""
         return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args) or not self._fixed.is_within()
 
     def follow(self, done: Done) -> None:
-        """Follow a function that has run."""
+        """Note the layouts of what a call has made."""
         results = done.result if isinstance(done.result, tuple | list) else (done.result,)
         made = [] if self._fixed.is_within() else [x for x in results if _has_axes(x) and x.is_floating_point()]
         given = [x for x in done.each() if _has_axes(x) and self._fixed.root(x) is None] if made else []
-        for x in given:  # the program begins with them
+        for x in given:  # they are the program's inputs
             self.of(x)
         self._follow(done)
         for x in made if given else ():
@@ -165,7 +170,7 @@ class Layouts:
         elif done.func in _CUTS and done.args and isinstance(done.args[0], Tensor):
             source = self.of(done.args[0])
             dim = done.kwargs.get("dim", 0 if done.func in _UNBINDS else None)
-            for one in copy(done.result):  # a loop over a tensor has yet to take from it
+            for one in copy(done.result):  # the program has yet to take from this iterator
                 named = done.args[1] if done.func in _UNBINDS and len(done.args) > 1 else dim
                 self._layouts.set(one, _as_part(source, done.args[0], cut_layout(source, one.shape, named), one))
         elif done.func in _SORTS and self.get(done.args[0]) is not None:
@@ -183,10 +188,10 @@ class Layouts:
                 self._replace(done.func, done.args, done.args[0])
 
     def write(self, x: Tensor, index: Any, values: Any) -> bool:
-        """Note that values were written into a part of a tensor: tokens that are not their own lose their names.
+        """Note that values were written into a part of a tensor. Tokens that are replaced by others lose their names.
 
-        Those of the same sequence that are written to another place are not known any more. Returns whether it is
-        known where: not of one number, or where a mask tells.
+        Tokens of the same sequence that were written to another place are no longer known. Return whether it is known
+        where values were written: it is not for a single number, or by a mask.
         """
         items = tuple(slice_of(item) for item in (index if isinstance(index, tuple) else (index,)))
         is_mask = any(isinstance(item, Tensor) and item.dtype == torch.bool for item in items)
@@ -215,7 +220,7 @@ class Layouts:
         return True
 
     def _replace(self, func: Any, args: Sequence[Any], result: Tensor) -> None:
-        """Note which tokens of texts others stand in the place of, where a mask, an index or factors of 0 tell."""
+        """Note which tokens of texts were replaced by others, where a mask, an index or factors of 0 tell."""
         layout = self.of(result)
         reads = reads_along(layout.axes[-2]) if len(layout.axes) in (2, 3) and not layout.are_scores else None
         is_captured = result.is_cuda and torch.cuda.is_current_stream_capturing()
@@ -225,7 +230,7 @@ class Layouts:
             read, beside = (self.get(one) if isinstance(one, Tensor) else None for one in (x, other))
             own = read.axes[-2] if read is not None and len(read.axes) > 1 else ()
             if not reads_along(own) or (beside is not None and cuts_along(own) in map(cuts_along, beside.axes[-2:-1])):
-                continue  # nothing, or what a layer has made of the same tokens
+                continue  # nothing is lost, or it becomes what a layer has made of the same tokens
             with unseen():
                 replaced = rows_of().expand(result.shape).all(-1).view(-1, result.shape[-2])
                 if replaced.any():
@@ -243,7 +248,7 @@ class Layouts:
         return unnamed(layout, range(len(layout.shape)))
 
     def alike(self, done: Done) -> Layout | None:
-        """The layout of what a function has made that leaves all numbers in their places, or cuts some off."""
+        """Return the layout of the result of a function that leaves all numbers in their places, or cuts some off."""
         same, others, shape = list[tuple[Any, Layout]](), list[tuple[Any, Layout]](), done.result.shape
         for x in (*done.args, *done.kwargs.values()):
             if type(x) is list or type(x) is tuple:
@@ -253,7 +258,7 @@ class Layouts:
                 continue
             (same if layout.shape == shape else others).append((x, layout))
         scores = [(layout, layout.scores) for _, layout in same if layout.scores is not None]
-        if any(one.are_scores for _, one in scores):  # rather than of a mask, or of positions alone
+        if any(one.are_scores for _, one in scores):  # rather than those of a mask, or of positions
             is_lost = [any(origin.is_lost for origin in origins_of(*one.summed)) for _, one in scores]
             ranks = zip(is_lost, [not one.are_scores for _, one in scores], range(len(scores)), strict=True)
             layout, of = scores[min(ranks)[2]]
@@ -271,7 +276,8 @@ class Layouts:
 
 
 def _may_be_features(origin: Origin, is_made: bool) -> bool:
-    """Whether an axis was the last of a tensor that was given; of an image it is none where others are features."""
+    """Return whether an axis may be features: the last of a given tensor, unless that is an image with other
+    features."""
     return origin.given is not None and origin.given[0] == origin.given[1] - 1 and not (is_made and origin.given[1] > 3)
 
 
@@ -284,7 +290,7 @@ def _is_readable(x: Tensor) -> bool:
 
 
 def _replacing(func: Any, args: Sequence[Any], result: Tensor) -> list[tuple[Any, Any, Callable[[], Tensor]]]:
-    """Of a function of several tensors: each, what stands in its place in the result, and gives bool: where it does."""
+    """Return each tensor argument, what replaces it in the result, and a function that returns where, as bool."""
     x, other, *rest = args
     if func in _WHERES:
         mask, x, other = args[:3] if func is torch.where else (other, x, *rest)
@@ -309,13 +315,13 @@ def _replacing(func: Any, args: Sequence[Any], result: Tensor) -> list[tuple[Any
 
 
 def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layout:
-    """The layout of a view, with what it has kept of each axis."""
+    """Return the layout of a view, with what it has kept of each axis."""
     try:
         if result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
             return layout
         first: Any = result.storage_offset() - x.storage_offset()
         last: Any = first + sum((n - 1) * stride for n, stride in zip(result.shape, result.stride(), strict=True))
-    except (RuntimeError, NotImplementedError):  # of tensors without storage
+    except (RuntimeError, NotImplementedError):  # the tensors have no storage
         return layout
     axes, scores = list(layout.axes), layout.scores
     for place in sorted(range(x.ndim), key=x.stride().__getitem__, reverse=True):
@@ -342,7 +348,7 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
         is_first = place == 0 and (origin.is_lost or (origin.given or (1,))[0] == 0)
         is_example = not may_be_head and (is_first or own < 0)
         for one, factors in enumerate(axes):
-            if one == own or scores is None or size * dict(factors).get(origin, 1) <= origin.size:  # no other side
+            if one == own or scores is None or size * dict(factors).get(origin, 1) <= origin.size:  # not the other side
                 axes[one] = with_cut(factors, origin, cut, beside=one != own)
             if is_example:
                 axes[one] = tuple((o.replace(example=(origin, cut)), n) for o, n in axes[one])
@@ -353,7 +359,8 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
 
 
 def _stays(own: Part, written: Part) -> bool:
-    """Whether tokens are written to where they come from, or a whole sequence to one place of another."""
+    """Return whether tokens are written to where they come from, or a whole sequence to consecutive places of
+    another."""
     if not written.step or not own.step:
         return False
     return own.step == 1 if written.n == written.of.size else own[1:] == written[1:]
@@ -371,4 +378,4 @@ _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _STARTS = {*AXIS_RULES, *_CUTS}
 _SEVERAL = {F.multi_head_attention_forward, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
-"""Functions that return a tensor of the same tokens as their first argument, and others."""
+"""Functions that return several tensors, the first of which has the tokens of their first argument."""

@@ -1,8 +1,7 @@
-"""Which axes of a product of queries and keys are of heads, which of the batch, and which tokens the others are of.
+"""The roles of the axes of scores: heads, batch, queries and keys, and which tokens the queries and keys are.
 
-The factors of the features that are summed over are heads, wherever they stand, and all else before the queries is
-batch: examples, windows, points in time. It does not matter where the batch is in a model's input, nor what sizes are
-equal.
+The factors of the features that are summed over are heads, wherever they stand. All else before the queries is batch:
+examples, windows, points in time. Neither the place of the batch in a model's input nor equal sizes matter.
 """
 
 import math
@@ -30,21 +29,22 @@ from mhaviz.observe.compared import Compared, is_first
 
 @dataclass(frozen=True)
 class Order:
-    """Which axes before the queries, and which part of that of the queries, are of heads; all else is batch.
+    """Which axes before the queries, and which part of the axis of the queries, are of heads; all else is batch.
 
     Attributes:
-        before: of each axis before the queries, the lengths of its factors, and whether they are of heads.
-        query: those of the axis of the queries; none: it holds no heads.
-        called: "channel" where queries and keys are the features of a head, "head" where they are heads of one token,
-            "row" where they are parts of features, and whether these are heads is not known; "": tokens.
-        windows: how many of each example the batch is known to hold; 1: none, or it is not known.
-        tokens: that queries and keys are.
-        heads: the first of them, and of how many they are a part; None: all, or not known.
-        example: of an axis of examples, what queries and keys are both cut from it; None: nothing, or not known.
-        scores: the number of the product that they are, and which of its factors the keys are in; None: not known.
-        is_taken: whether batch and heads are taken to stand as PyTorch has them, as nothing tells.
-        steps: how far apart heads stand among the features, by each factor before the queries that is of heads, where
-            these stand in another order; none: they are in theirs, or it is not known.
+        before: for each axis before the queries, the length of each factor, and whether it is of heads.
+        query: factors of the axis of the queries, likewise; empty: it holds no heads.
+        called: what queries and keys are: "channel" for the features of a head, "head" for the heads of one token,
+            "row" for parts of features that may be heads, "" for tokens.
+        windows: how many windows of each example the batch is known to hold; 1: none, or not known.
+        tokens: the tokens that queries and keys are.
+        heads: the number of the first head, and how many the layer has; None: all are there, or not known.
+        example: the axis of examples from which queries and keys are both cut, and the cut; None: none, or not known.
+        scores: the number of the product of queries and keys, and which of its factors the keys are in; None: not
+            known.
+        is_taken: whether batch and heads are assumed to stand as PyTorch has them, as nothing tells.
+        steps: distance of heads among the features, for each factor of heads before the queries, where these stand in
+            another order than the features; empty: they do not, or not known.
         is_split: whether all heads are known to be factors of the features that queries or keys have.
         is_numbered: whether heads are known to be in the order of the features.
     """
@@ -72,27 +72,28 @@ class Order:
 
     @property
     def n_sharing(self) -> int:
-        """How many heads share each head of the keys, as they are in the axis of the queries."""
+        """Number of heads along the axis of the queries that share each head of the keys."""
         return math.prod(size for size, is_head in self.query if is_head)
 
     def is_turned(self, other: "Order") -> bool:
-        """Whether both are softmaxes of the same scores, and the keys of one are queries of the other."""
+        """Return whether both are softmaxes of the same scores, where the keys of one are queries of the other."""
         if self.scores is None or other.scores is None:
             return False
         return self.scores[0] == other.scores[0] and self.scores[1].isdisjoint(other.scores[1])
 
     def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis], **how: Any) -> "Order":
-        """The same of the tokens along these axes, which have these features; ``how``: see ``Compared``."""
+        """Return the order with the tokens along these axes, which have these features; ``how``: see ``Compared``."""
         if len(self.query) == len(query):
             query = tuple(factor for factor, (_, is_head) in zip(query, self.query, strict=True) if not is_head)
         return replace(self, tokens=Compared(query, key, tuple(features), are_pairs=self.tokens.are_pairs, **how))
 
     def arrange(self, x: Tensor) -> Tensor:
-        """x (…, q_length, columns) → (batch_size, n_heads, q_length, columns)."""
+        """Return x, (…, q_length, columns), as (batch_size, n_heads, q_length, columns)."""
         return self._arranged(x, self.query or ((x.shape[-2], False),))
 
     def arrange_keys(self, x: Tensor) -> Tensor:
-        """x (…, k_length, columns) → (batch_size, n_heads, k_length, columns), of the heads that have keys."""
+        """Return x, (…, k_length, columns), as (batch_size, n_heads, k_length, columns), with the heads that keys
+        have."""
         return self._arranged(x, ((x.shape[-2], False),))
 
     def _arranged(self, x: Tensor, rows: tuple[tuple[int, bool], ...]) -> Tensor:
@@ -110,20 +111,21 @@ class Order:
 
 
 NO_ORDER = Order(())
-"""Of what is in the axes of mhaviz as it is."""
+"""Order of tensors whose axes are those of mhaviz already."""
 
 
 def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) -> int:
-    """Which axis of a product is of its queries, where the keys lack several, such as heads that share their keys.
+    """Return the axis of the queries in a product whose keys lack several axes, such as that of heads that share their
+    keys.
 
     Args:
         layout: of the product.
         alone: the axes that the keys lack, in their order.
-        last: the one that is of the queries where nothing tells that it is of heads; −1: none.
+        last: the axis of the queries unless it is known to be of heads; −1: none.
         key: the axis of the keys.
 
     Raises:
-        MhavizError: several may be of the queries.
+        MhavizError: several axes may be that of the queries.
     """
     is_head = {place: all(o.maker is not None for o in origins_of(layout.axes[place])) for place in alone}
     own = [origin for place in alone if not is_head[place] for origin in origins_of(layout.axes[place])]
@@ -141,21 +143,21 @@ def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) 
 
 
 def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] = ()) -> Order | None:
-    """The order of a product of queries and keys; None: it is not known.
+    """Return the order of a product of queries and keys; None: not known.
 
     Args:
-        layout: of the product.
-        places: of its axes before the queries, of the queries, −1 if there are none, and of the keys.
-        alone: those that the keys lack: what is not of tokens there is of heads.
+        layout: of the product; None: not known.
+        places: the axes before the queries, that of the queries, −1 if there is none, and that of the keys.
+        alone: the axes that the keys lack, which are of heads unless they are of tokens.
 
     Raises:
-        MhavizError: it is not known which tokens the keys are.
+        MhavizError: it is not known which examples, or which tokens, are attended to.
     """
     if layout is None:
         return None
     *before, query, key = axes_at(layout, places)
     sizes = [layout.shape[place] for place in places[:-2]]
-    if layout.scores is None:  # of no product: features may have given a score for each head
+    if layout.scores is None:  # no product: features may have given a score for each head
         made = {origin for origin in origins_of(*before) if origin.maker is not None}
         is_known = made and not any(origin.is_lost for origin in origins_of(*before))
         return Order(tuple(map(_named, before, sizes, repeat(made)))) if is_known else None
@@ -170,7 +172,7 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     of_query = heads & origins_of(query) & own
     if has_rows((query, key)) and all(one.maker is not None and n < one.size for one, n in query):  # of one query
         heads, of_query = heads | origins_of(query), origins_of(query)
-    if of_query == origins_of(query) and origins_of(key) & own:  # heads that read each other
+    if of_query == origins_of(query) and origins_of(key) & own:  # heads attend to each other
         if of_query and origins_of(key) <= own:
             called = "head" if len(origins_of(*before, all_of=True)) > 1 else "row"
         heads, of_query = heads - of_query, set()
@@ -197,7 +199,7 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
 
 
 def _numbered(order: Order, heads: Axis) -> Order:
-    """The same with heads in the order of the features that they were split off, if that is known."""
+    """Return the order with heads in the order of the features that they were split off, if that is known."""
     steps = [origin.step for origin, n in heads if n > 1]
     is_known = len(origins_of(heads)) < 2 and len(steps) == len({*steps} - {0})
     if len(steps) < 2 or (is_known and steps == sorted(steps, reverse=True)):
@@ -208,12 +210,12 @@ def _numbered(order: Order, heads: Axis) -> Order:
 
 
 def axes_at(layout: Layout | None, places: Sequence[int]) -> list[Axis]:
-    """Those at these places; at −1, or of a layout that is not known, there is nothing."""
+    """Return the axes at these places; empty at −1, or if the layout is not known."""
     return [() if layout is None or place < 0 else layout.axes[place] for place in places]
 
 
 def _example(query: Axis, key: Axis) -> tuple[Origin, Cut] | None:
-    """What queries and keys are both cut from another axis, which is neither's own."""
+    """Return which examples both queries and keys are cut from, where neither has the axis of examples itself."""
     several = {origin.example for origin, _ in (*query, *key)}
     (example,) = several if len(several) == 1 else (None,)
     return None if example is None or example[0] in origins_of(query, key, all_of=True) else example
@@ -228,7 +230,10 @@ OWN_KEYS = (
 
 
 def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
-    """The first head of so many, and of how many they are, by the features of queries and of keys; None: not known."""
+    """Return the number of the first of ``n_heads`` heads, and how many the layer has; None: not known.
+
+    ``summed``: the axes of the features of queries and of keys.
+    """
     origins = [axis[0] for axis in summed if len(axis) == 1]
     beside = {o.beside for o, _ in origins if o.beside is not None and o.beside.n == n_heads and o.beside.step == 1}
     if beside:
@@ -243,11 +248,11 @@ def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
 
 
 def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis, key: Axis) -> int:
-    """How many windows of one input the batch is known to hold, of queries or of keys; 1: none, or it is not known."""
+    """Return how many windows of one input the batch is known to hold, of queries or of keys; 1: none, or not known."""
     batch, of_query = [factor for axis in before for factor in axis if factor[0] not in heads], origins_of(query, key)
     if any(one.maker is not None or (one.given and not one.given[0]) for one in of_query):  # heads, or of the batch
         return 1
-    if not any(origin in of_query for origin, _ in batch):  # axes of their own: nothing else may be on any
+    if not any(origin in of_query for origin, _ in batch):  # axes of their own: they may hold nothing else
         is_known = all(n <= one.size and one.given and not one.is_lost for one, n in (*batch, *query))
         if not is_known:
             return 1
@@ -265,14 +270,14 @@ def _length(axis: Axis) -> int:
 
 
 def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis]) -> set[Origin] | None:
-    """Where heads come from; None: that is not known."""
+    """Return the origins of heads; None: not known."""
     own, others, of_query = (
         origins_of(*summed) or origins_of(*summed, all_of=True),
         origins_of(*before),
         origins_of(query),
     )
     heads = {origin for origin in others | of_query if origin in own}
-    if not heads:  # a layer may have been shared by heads that were split before
+    if not heads:  # a layer may be shared by heads that were split before
         parents = {parent for origin in own for parent in origin.parents}
         heads = (parents & others) - of_query
     if heads:
@@ -285,9 +290,9 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
     is_lost = any(origin.is_lost for origin in others)
     if any(origin.maker is not None for origin in own):
         return None if is_lost else set()  # one head
-    if has_features(of_query):  # channels that read channels
+    if has_features(of_query):  # channels attend to channels
         return None if is_lost else {origin for origin in others & of_query if has_features({origin})}
-    # A tensor of four axes that a program is given, or unpacks, has the batch first, as PyTorch has it, and heads.
+    # A tensor of four axes that a program is given, or unpacks, has the batch first, as in PyTorch, and heads after it.
     given = {o: o.given[0] - o.given[1] if o.given and o.given[1] > 3 else 0 for o in others - of_query}
     heads = {origin for origin, place in given.items() if place != -4}
     is_first = any(o.given and o.given[0] - o.given[1] == -4 for o in of_query)
