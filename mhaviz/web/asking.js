@@ -1,33 +1,29 @@
-// Asks for what takes long to compute: in a worker, so that the page never waits; without one, head by head.
+// Asks for what takes long to compute: piece by piece, so that the page is drawn in between, and the newest first.
 
-import { answerOf } from "./worker.js";
-/** @import { Contents, PageMap } from "./contents.js" */
+import { largestPlaces } from "./pieces.js";
+/** @import { PageMap } from "./contents.js" */
 
 /** Bytes of answers that are kept for the next time. */
 const MOST_KEPT_BYTES = 192 * 2 ** 20;
 
-/** Weights that are computed at once: with more, a reader's newer question would have to wait. */
-const WEIGHTS_AT_ONCE = 2 ** 19;
+/** Weights that are computed at once, in 10 to 20 ms: with more, the pointer and a newer question would have to wait. */
+const WEIGHTS_AT_ONCE = 2 ** 18;
 
 /** Why a question has no answer: a newer one has taken its place. */
 const CANCELLED = Object.freeze({ cancelled: true });
 
-/**
- * Promises of what is computed from the contents. One question is worked on at a time, the newest first. Answers are shared: who gets one must not write into it.
- */
+/** Promises of what is computed of the maps. Answers are shared: who gets one must not write into it. */
 export class Asking {
-  #contents;
-  #thread;
+  #inflated;
   #waiting = [];
   #asked = 0;
   #isBusy = false;
   #newestOfSlot = new Map();
-  #kept = new RecentAnswers(MOST_KEPT_BYTES);
+  #kept = new Map(); // name → {answer, bytes}, what was asked for last at the end
 
-  /** @param {Contents} contents */
-  constructor(contents) {
-    this.#contents = contents;
-    this.#thread = WorkerThread.started(contents) ?? new OwnThread(contents);
+  /** @param {Promise<void>} inflated resolved when all numbers of the page can be had */
+  constructor(inflated) {
+    this.#inflated = inflated;
   }
 
   /**
@@ -39,9 +35,11 @@ export class Asking {
    * @returns {Promise<{values: Float32Array, rows: number, columns: number}>}
    */
   values(map, part, head) {
-    const name = JSON.stringify([map.index, part, head]);
-    const bytes = map.rows.length * map.columns.length * Float32Array.BYTES_PER_ELEMENT;
-    return this.#kept.get(name) ?? this.#kept.add(name, this.#valuesOf(map, part, head), bytes);
+    const [rows, columns, place] = [map.rows.length, map.columns.length, map.placeOf(head)];
+    const weightsOfRow = map.part(part).values === null ? (map.rows.tokens / rows) * map.columns.tokens : 0;
+    const piece = (start, end) => map.values(part, place, start, end);
+    const bytes = rows * columns * Float32Array.BYTES_PER_ELEMENT;
+    return this.#remember([map.index, part, head], bytes, () => this.#joined(rows, columns, weightsOfRow, piece));
   }
 
   /**
@@ -55,8 +53,8 @@ export class Asking {
    * @returns {Promise<{values: Float32Array, rows: number, columns: number}>}
    */
   window(map, head, [q0, q1, k0, k1], slot = null, part = map.mainPart) {
-    const piece = (start, end) =>
-      questionOf("window", map, head, { part, window: [q0 + start, q0 + end, k0, k1] });
+    const place = map.placeOf(head);
+    const piece = (start, end) => map.window(place, [q0 + start, q0 + end, k0, k1], part);
     return this.#joined(q1 - q0, k1 - k0, weightsOfQuery(map, part), piece, slot);
   }
 
@@ -69,50 +67,41 @@ export class Asking {
    * @returns {Promise<{query: number, key: number}|null>} null if there are only zeros
    */
   strongest(map, head, [q0, q1, k0, k1]) {
-    const name = JSON.stringify(["strongest", map.index, head, q0, q1, k0, k1]);
+    const place = map.placeOf(head);
     const find = async () => {
       const order = this.#asked++;
       let best = null;
       for (const [start, end] of pieces(q1 - q0, map.columns.tokens)) {
-        const question = questionOf("strongest", map, head, { window: [q0 + start, q0 + end, k0, k1] });
-        const found = await this.#ask(question, { order });
-        if (found && !(found.size <= best?.size)) best = found;
+        const weights = await this.#ask(() => map.rule.weights(place, q0 + start, q0 + end, k0, k1), { order });
+        for (const at of largestPlaces(weights, 1)) {
+          if (weights[at] <= best?.size) continue;
+          best = { query: q0 + start + Math.floor(at / (k1 - k0)), key: k0 + (at % (k1 - k0)), size: weights[at] };
+        }
       }
       return best;
     };
-    return this.#kept.get(name) ?? this.#kept.add(name, find(), 0);
+    return this.#remember(["strongest", map.index, head, q0, q1, k0, k1], 0, find);
   }
 
   /**
-   * One score taken apart, see `Call.products`.
+   * One score taken apart, see `Call.products`; and the scores of its query with all keys, −Infinity where a key is
+   * hidden, with what becomes of them.
    *
    * @param {PageMap} map
    * @param {number} head its number
    * @param {number} query its position
    * @param {number} key its position
+   * @returns {Promise<[any, {scores: Float64Array, weights: Float32Array, sink: number|null, norms: Float32Array|null}]>}
    */
-  products(map, head, query, key) {
-    return this.#ask(questionOf("products", map, head, { query, key }));
-  }
-
-  /**
-   * The scores of a query with all keys, −Infinity where a key is hidden, and its weights. Only the latest
-   * question is answered; the others are rejected with {cancelled: true}.
-   *
-   * @param {PageMap} map
-   * @param {number} head its number
-   * @param {number} query its position
-   * @returns {Promise<{scores: Float64Array, weights: Float32Array, sink: number|null, norms: Float32Array|null}>}
-   */
-  scores(map, head, query) {
-    return this.#ask(questionOf("scores", map, head, { query }), { slot: "scores" });
-  }
-
-  #valuesOf(map, part, head) {
-    const [rows, columns] = [map.rows.length, map.columns.length];
-    const weightsOfRow = map.part(part).values === null ? (map.rows.tokens / rows) * map.columns.tokens : 0;
-    const piece = (start, end) => questionOf("values", map, head, { part, start, end });
-    return this.#joined(rows, columns, weightsOfRow, piece);
+  score(map, head, query, key) {
+    const place = map.placeOf(head);
+    const answer = () => {
+      const { rule } = map;
+      const scores = rule.scores(place, query, query + 1);
+      const weights = rule.weights(place, query, query + 1);
+      return [rule.products(place, query, key), { scores, weights, sink: rule.sink(place), norms: rule.norms(place) }];
+    };
+    return this.#ask(answer, { slot: "score" });
   }
 
   /** The answers about pieces of rows, as one. */
@@ -120,15 +109,15 @@ export class Asking {
     const order = this.#asked++;
     const values = new Float32Array(rows * columns);
     for (const [start, end] of pieces(rows, weightsOfRow)) {
-      values.set(await this.#ask(piece(start, end), { order, slot }), start * columns);
+      values.set(await this.#ask(() => piece(start, end), { order, slot }), start * columns);
     }
     return { values, rows, columns };
   }
 
   /** A promise of the answer. A higher order is answered earlier; of a slot, none but the highest. */
-  #ask(question, { slot = null, order = this.#asked++ } = {}) {
+  #ask(answer, { slot = null, order = this.#asked++ } = {}) {
     return new Promise((resolve, reject) => {
-      const job = { question, order, resolve, reject };
+      const job = { answer, order, resolve, reject };
       const other = slot === null ? undefined : this.#newestOfSlot.get(slot);
       if (other?.order > order) {
         reject(CANCELLED);
@@ -145,28 +134,34 @@ export class Asking {
   async #work() {
     if (this.#isBusy) return;
     this.#isBusy = true;
+    await this.#inflated.catch(() => {}); // the page says so
     while (this.#waiting.length > 0) {
-      await null; // who has just got an answer may go on asking
       const job = this.#waiting.reduce((next, other) => (other.order > next.order ? other : next));
       this.#waiting.splice(this.#waiting.indexOf(job), 1);
       try {
-        await this.#contents.inflated;
-        job.resolve(await this.#answer(job.question));
+        job.resolve(job.answer());
       } catch (error) {
         job.reject(error);
       }
+      await new Promise((resolve) => setTimeout(resolve)); // what has been answered is drawn, and may be asked on
     }
     this.#isBusy = false;
   }
 
-  async #answer(question) {
-    try {
-      return await this.#thread.answer(question);
-    } catch (error) {
-      if (!(error instanceof NoWorker)) throw error;
-      this.#thread = new OwnThread(this.#contents);
-      return this.#thread.answer(question);
+  /** The promise of an answer of this name; those that have not been asked for longest are forgotten. */
+  #remember(name, bytes, ask) {
+    const key = JSON.stringify(name);
+    const found = this.#kept.get(key) ?? { answer: ask(), bytes };
+    this.#kept.delete(key);
+    this.#kept.set(key, found);
+    found.answer.catch(() => this.#kept.delete(key));
+    let all = [...this.#kept.values()].reduce((sum, one) => sum + one.bytes, 0);
+    for (const [oldest, one] of this.#kept) {
+      if (all <= MOST_KEPT_BYTES || oldest === key) break;
+      this.#kept.delete(oldest);
+      all -= one.bytes;
     }
+    return found.answer;
   }
 }
 
@@ -179,110 +174,4 @@ function* pieces(rows, weightsOfRow) {
 /** How many weights are computed for those of one query; 0 if all are there. */
 function weightsOfQuery(map, part) {
   return map.part(part).values !== null && !map.isPooled ? 0 : map.columns.tokens;
-}
-
-/** What a worker is asked: the kind is a name of ANSWERS, the rest numbers and texts. */
-function questionOf(kind, map, head, wanted) {
-  return { kind, map: map.index, place: map.placeOf(head), part: map.mainPart, ...wanted };
-}
-
-/** The browser has refused the worker, or stopped it. */
-class NoWorker extends Error {}
-
-/** Answers one question at a time in a worker. */
-class WorkerThread {
-  #contents;
-  #worker;
-  #described;
-  #chunksThere = new Set();
-  #hasStopped = false;
-  /** @type {(reply: any) => void} */
-  #onReply = () => {};
-
-  /** One that runs, or null if the browser has none for this page. */
-  static started(contents) {
-    try {
-      return new WorkerThread(contents);
-    } catch {
-      return null;
-    }
-  }
-
-  constructor(contents) {
-    this.#contents = contents;
-    this.#described = contents.described;
-    const code = new Blob([document.getElementById("script").textContent], { type: "text/javascript" });
-    this.#worker = new Worker(URL.createObjectURL(code));
-    this.#worker.onmessage = ({ data }) => this.#onReply(data);
-    this.#worker.onerror = () => {
-      this.#hasStopped = true;
-      this.#onReply({});
-    };
-  }
-
-  async answer(question) {
-    const needed = this.#contents.maps[question.map].chunks(question.part);
-    const missing = needed.filter((number) => !this.#chunksThere.has(number));
-    const chunks = missing.map((number) => [number, this.#contents.chunks.forWorker(number)]);
-    const reply = await new Promise((resolve) => {
-      this.#onReply = resolve;
-      if (this.#hasStopped) resolve({});
-      else this.#worker.postMessage({ described: this.#described, chunks, question });
-    });
-    if (this.#hasStopped) throw new NoWorker("the browser has stopped the worker");
-    this.#described = null;
-    missing.forEach((number) => this.#chunksThere.add(number));
-    if ("error" in reply) throw new Error(reply.error);
-    return reply.answer;
-  }
-}
-
-/** Answers one question at a time in the page itself, and lets it be drawn in between. */
-class OwnThread {
-  #contents;
-
-  constructor(contents) {
-    this.#contents = contents;
-  }
-
-  async answer(question) {
-    await new Promise((resolve) => setTimeout(resolve));
-    return answerOf(this.#contents, question);
-  }
-}
-
-/** Promises of answers, of which the ones that have not been asked for longest go first. */
-class RecentAnswers {
-  #most;
-  #bytes = 0;
-  #answers = new Map();
-
-  constructor(most) {
-    this.#most = most;
-  }
-
-  /** The promise of this name, or undefined. */
-  get(name) {
-    const found = this.#answers.get(name);
-    if (!found) return undefined;
-    this.#answers.delete(name);
-    this.#answers.set(name, found);
-    return found.answer;
-  }
-
-  add(name, answer, bytes) {
-    this.#answers.set(name, { answer, bytes });
-    this.#bytes += bytes;
-    for (const oldest of this.#answers.keys()) {
-      if (this.#bytes <= this.#most || oldest === name) break;
-      this.#remove(oldest);
-    }
-    answer.catch(() => this.#remove(name));
-    return answer;
-  }
-
-  #remove(name) {
-    this.#bytes -= this.#answers.get(name)?.bytes ?? 0;
-    this.#answers.delete(name);
-  }
 }

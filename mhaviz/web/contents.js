@@ -47,11 +47,6 @@ class Chunks {
     return this.#bytes[number];
   }
 
-  /** What a worker gets of a chunk: its base64, which the worker decodes, or the bytes of a deflated one. */
-  forWorker(number) {
-    return this.#described[number].deflated ? this.bytes(number) : this.#text(number);
-  }
-
   /** Inflate all that are deflated. */
   async inflate() {
     const deflated = [...this.#described.keys()].filter((number) => this.#described[number].deflated);
@@ -63,18 +58,14 @@ class Chunks {
   }
 
   #decoded(number) {
-    const bytes = bytesOfBase64(this.#text(number));
+    const element = this.#page.getElementById(`chunk-${number}`);
+    if (element === null) throw new Error(`part ${number} of the numbers in the page is missing`);
+    const bytes = bytesOfBase64(element.textContent);
     const expected = this.#described[number].bytes;
     if (bytes.length !== expected) {
       throw new Error(`expected ${expected} bytes in part ${number} of the page, got ${bytes.length}`);
     }
     return bytes;
-  }
-
-  #text(number) {
-    const element = this.#page.getElementById(`chunk-${number}`);
-    if (element === null) throw new Error(`part ${number} of the numbers in the page is missing`);
-    return element.textContent;
   }
 }
 
@@ -191,11 +182,6 @@ export class PageMap {
     return window;
   }
 
-  /** The numbers of the chunks that a part is in, with those of its queries and keys. */
-  chunks(partName) {
-    return [...chunksIn([this.part(partName).values, this.call])];
-  }
-
   /** The equation of the weights. Throws an Error if the queries and keys are not known. */
   get rule() {
     if (this.#call === null) throw new Error(`the queries and keys of this map are not known: ${this.name}`);
@@ -219,14 +205,6 @@ export class PageMap {
     if (hiddenLater && firstKey > lastQuery + ahead) return true;
     return reach !== null && (firstKey - lastQuery - ahead > reach || firstQuery + ahead - lastKey > reach);
   }
-}
-
-/** The numbers of all chunks that something described speaks of. */
-function chunksIn(described, found = new Set()) {
-  if (described === null || typeof described !== "object") return found;
-  if ("chunk" in described) found.add(described.chunk);
-  Object.values(described).forEach((inner) => chunksIn(inner, found));
-  return found;
 }
 
 /** The queries or the keys of a map, and the cells they fall into. Positions are those of the whole input. */

@@ -33,10 +33,9 @@ export function sizedContext(canvas, width, height, scale = window.devicePixelRa
  * @param {Float32Array} values rows × columns
  * @param {any} part of a map
  * @param {any} options as of `Colours.fill`
- * @returns {HTMLCanvasElement}
+ * @param {HTMLCanvasElement} canvas that becomes it
  */
-export function matrixImage(colours, values, part, options) {
-  const canvas = document.createElement("canvas");
+export function matrixImage(colours, values, part, options, canvas = document.createElement("canvas")) {
   canvas.width = options.columns;
   canvas.height = options.rows;
   const context = canvas.getContext("2d");

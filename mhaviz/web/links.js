@@ -2,8 +2,7 @@
 // a map, and for all others.
 
 import { Choice, make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
-import { chosenHeads, chosenName, hasOneKeyFirst, regionInSight, weakestRows } from "./pieces.js";
-import { largestPlaces } from "./worker.js";
+import { chosenHeads, chosenName, hasOneKeyFirst, largestPlaces, regionInSight, weakestRows } from "./pieces.js";
 /** @import { Page } from "./main.js" */
 
 const LINKS = 12;

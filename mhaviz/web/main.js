@@ -14,7 +14,6 @@ import { State, viewsOf } from "./state.js";
 import { TablesView } from "./tables.js";
 import { TextView } from "./text.js";
 import { WhyView } from "./why.js";
-import { listenInWorker } from "./worker.js";
 
 const TABS = { overview: "Overview", map: "Map", text: "Text", why: "Why", tables: "Tables" };
 const THRESHOLD_STEPS = 100; // of the slider, from 1/10,000 of the scale's end up to it
@@ -40,12 +39,9 @@ export class Page {
     this.contents = contents;
     this.state = new State(contents);
     this.colours = new Colours(contents, this.state);
-    this.asking = new Asking(contents);
-    this.statistics = new Map(); // "map:head" → {name: number|null}
-    this.spreads = new Map();
+    this.asking = new Asking(contents.inflated);
     this.live = make("div", { className: "unseen", "aria-live": "polite" });
     this.problem = make("p", { className: "problem", role: "alert", hidden: true });
-    this.#takeNumbers();
     this.views = {
       overview: new OverviewView(this),
       map: new MapView(this),
@@ -111,7 +107,7 @@ export class Page {
     this.#arrange();
     this.controls.update();
     this.#tellReading();
-    requestAnimationFrame(() => setTimeout(() => this.#warmUp()));
+    requestAnimationFrame(() => setTimeout(() => this.#warmUp(), 250));
   }
 
   /** Tells a screen reader, when the keys rest. */
@@ -155,23 +151,10 @@ export class Page {
     this.say(headName(this.state.map, this.state.values.head));
   }
 
-  /** The first head takes longest: the worker has to start, and its code to be compiled. */
+  /** The first head takes longest: its code has to be compiled. */
   #warmUp() {
     const { map, values } = this.state;
     if (map && !map.isPooled) this.asking.values(map, map.mainPart, values.head).catch(() => {});
-  }
-
-  /** Numbers of all heads: of their maps, of a difference, or averages over a corpus. */
-  #takeNumbers() {
-    const { numbers, maps } = this.contents;
-    for (const [index, { means, spreads }] of numbers.entries()) {
-      for (const [place, head] of maps[index].heads.entries()) {
-        const ofHead = (table) =>
-          Object.fromEntries(Object.entries(table).map(([name, values]) => [name, values[place]]));
-        this.statistics.set(`${index}:${head}`, ofHead(means));
-        this.spreads.set(`${index}:${head}`, ofHead(spreads));
-      }
-    }
   }
 
   #makeTab(name) {
@@ -464,5 +447,4 @@ function start() {
   }
 }
 
-if (globalThis.document) document.addEventListener("DOMContentLoaded", start);
-else listenInWorker();
+document.addEventListener("DOMContentLoaded", start);

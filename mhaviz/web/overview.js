@@ -1,22 +1,15 @@
-// All heads at a glance: layers × heads, or sorted and filtered by a number of each head.
+// All heads at a glance: layers × heads, or sorted by a number of each head.
 
 import { Choice, make, rove } from "./dom.js";
-import { drawImage, drawLines, FONT, matrixImage, outlineOf, sizedContext } from "./drawing.js";
+import { drawImage, drawLines, matrixImage, outlineOf, sizedContext } from "./drawing.js";
 import { headName, partShown, titled } from "./pieces.js";
 
-const LEAST_THUMB = 18; // CSS pixels
-const MOST_THUMB = 200;
-const GROUP_GAP = 32;
-const BESIDE_DELAY = 250; // ms
-const LEAST_BESIDE = 36; // of thumbs of groups side by side
-const LEAST_LISTED = 72; // of thumbs with a line below
-const MOST_LISTED = 160;
+const PICTURE = 128; // pixels of a picture, at least; the browser makes it as large as its place
 
 export class OverviewView {
   #app;
   #isShown = false;
   #thumbs = new Map(); // "map:head" → Thumb
-  #groups = [];
   #chosen = null; // the Thumb of the head that is looked at
   #pointed = null; // the Thumb that the pointer or the focus is on
   #arranged; // what the elements were arranged for
@@ -27,7 +20,6 @@ export class OverviewView {
   constructor(app) {
     this.#app = app;
     this.name = make("p", { className: "named" });
-    this.left = make("p", { className: "quiet left" });
     this.meaning = make("p", { className: "quiet" });
     this.list = make("div", { className: "groups" });
     this.element = make(
@@ -35,15 +27,11 @@ export class OverviewView {
       { className: "overview", "aria-label": "overview of all heads" },
       this.#makeTools(),
       this.meaning,
-      this.left,
       this.name,
       this.list,
     );
     this.#observer = new IntersectionObserver((entries) => this.#see(entries), { rootMargin: "200px" });
     this.#listen();
-    new ResizeObserver(() => requestAnimationFrame(() => this.#isShown && this.#resize())).observe(
-      this.element,
-    );
   }
 
   shown(isShown) {
@@ -53,13 +41,12 @@ export class OverviewView {
 
   update() {
     if (!this.#isShown || !this.#app.state.map) return;
-    const { sort, reverse, atLeast, atMost } = this.#app.state.values;
+    const { sort, reverse } = this.#app.state.values;
     const { sentence, pass } = this.#app.state.map;
-    const key = JSON.stringify([sentence, pass, sort, reverse, atLeast, atMost]);
+    const key = JSON.stringify([sentence, pass, sort, reverse]);
     if (key !== this.#arranged) {
       this.#arranged = key;
       this.#arrange();
-      this.#resize();
     }
     this.#setTools();
     this.#choose();
@@ -74,15 +61,16 @@ export class OverviewView {
     return this.#app.contents.measures.find((measure) => measure.name === this.#app.state.values.sort);
   }
 
-  #numbers(thumb) {
-    return this.#app.statistics.get(thumb.key);
+  /** A number of a head, or its spread; undefined or null where it has none. */
+  #number({ map, head }, name, part = "means") {
+    return this.#app.contents.numbers[map.index]?.[part][name]?.[map.placeOf(head)];
   }
 
   // Tools.
 
   #makeTools() {
     const { state, contents } = this.#app;
-    this.sort = new Choice("sort by", (sort) => state.set({ sort, atLeast: null, atMost: null }), [
+    this.sort = new Choice("sort by", (sort) => state.set({ sort }), [
       ["layer", "layer and head"],
       ...contents.measures.map(({ name }) => name),
     ]);
@@ -90,38 +78,17 @@ export class OverviewView {
       type: "checkbox",
       onchange: () => state.set({ reverse: this.reverse.checked }),
     });
-    const bound = (name) =>
-      make("input", {
-        type: "number",
-        step: "any",
-        onchange: (event) =>
-          state.set({ [name]: event.target.value === "" ? null : event.target.valueAsNumber }),
-      });
-    this.atLeast = bound("atLeast");
-    this.atMost = bound("atMost");
-    this.ofMeasure = make(
-      "span",
-      { className: "controls" },
-      make("label", {}, this.reverse, " reverse order"),
-      make("label", {}, "at least ", this.atLeast),
-      make("label", {}, "at most ", this.atMost),
-    );
+    this.ofMeasure = make("label", {}, this.reverse, " reverse order");
     const tools = make("div", { className: "controls" }, this.sort.element, this.ofMeasure);
     tools.hidden = contents.measures.length === 0;
     return tools;
   }
 
   #setTools() {
-    const { sort, reverse, atLeast, atMost } = this.#app.state.values;
+    const { sort, reverse } = this.#app.state.values;
     this.sort.value = sort;
     this.reverse.checked = reverse;
     this.ofMeasure.hidden = sort === "layer";
-    for (const [input, value] of [
-      [this.atLeast, atLeast],
-      [this.atMost, atMost],
-    ]) {
-      if (document.activeElement !== input) input.value = value ?? "";
-    }
     this.meaning.textContent = this.#measure ? `${this.#measure.name}: ${this.#measure.meaning}` : "";
   }
 
@@ -131,22 +98,11 @@ export class OverviewView {
     const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
     const { maps } = this.#app.contents;
     const chosen = maps.filter((map) => map.isBeside(this.#app.state.map));
-    const groups = grouped(chosen, groupOf);
-    this.#groups = [...groups.values()];
-    this.list.replaceChildren(
-      ...(this.#measure ? [this.#sorted(chosen)] : this.#groups.map((group) => this.#grid(group))),
-    );
-    const all = chosen.reduce((sum, map) => sum + map.heads.length, 0);
-    this.left.textContent = this.#measure ? this.#countText(all) : "";
-    if (this.#measure) this.#app.say(this.left.textContent);
+    const groups = new Map();
+    for (const map of chosen) groups.set(groupOf(map), [...(groups.get(groupOf(map)) ?? []), map]);
+    const grids = this.#measure ? [this.#sorted(chosen)] : [...groups.values()].map((group) => this.#grid(group));
+    this.list.replaceChildren(...grids);
     if (focused?.isConnected) focused.focus();
-  }
-
-  #countText(all) {
-    const { atLeast, atMost } = this.#app.state.values;
-    const shown = this.list.querySelectorAll(".thumb").length;
-    const isFiltered = atLeast !== null || atMost !== null;
-    return `${isFiltered ? `${shown} of ${all}` : all} ${all === 1 ? "head" : "heads"}`;
   }
 
   #thumb(map, head) {
@@ -194,8 +150,9 @@ export class OverviewView {
       top,
       ...rows,
     );
-    grid.style.setProperty("--heads", String(heads.length));
-    return make("section", { className: "group" }, heading, grid);
+    const group = make("section", { className: "group" }, heading, grid);
+    group.style.setProperty("--heads", String(heads.length));
+    return group;
   }
 
   /** A flat list, in the order of the maps. */
@@ -204,19 +161,14 @@ export class OverviewView {
     return this.#listbox(thumbs, ({ map }) => `layer ${map.layer}`);
   }
 
-  /** All heads that pass the filter, best first; those without a number last. */
+  /** All heads, best first; those without a number last. */
   #sorted(maps) {
     const measure = this.#measure;
-    const { reverse, atLeast, atMost } = this.#app.state.values;
-    const numberOf = (thumb) => this.#numbers(thumb)?.[measure.name] ?? null;
-    const passes = (number) =>
-      (atLeast === null || (number !== null && number >= atLeast)) &&
-      (atMost === null || (number !== null && number <= atMost));
+    const { reverse } = this.#app.state.values;
     const sign = measure.low_first === reverse ? -1 : 1;
     const thumbs = maps
       .flatMap((map) => map.heads.map((head) => this.#thumb(map, head)))
-      .map((thumb) => ({ thumb, number: numberOf(thumb) }))
-      .filter(({ number }) => passes(number))
+      .map((thumb) => ({ thumb, number: this.#number(thumb, measure.name) ?? null }))
       .sort((a, b) => Number(a.number === null) - Number(b.number === null) || sign * (a.number - b.number));
     const text = (number) => (number === null ? "–" : number.toFixed(measure.decimals));
     const numbers = new Map(thumbs.map(({ thumb, number }) => [thumb, text(number)]));
@@ -282,12 +234,11 @@ export class OverviewView {
     const { map, head } = this.#app.state.values;
     const thumb = this.#pointed ?? this.#thumbs.get(`${map}:${head}`);
     if (!thumb) return;
-    const numbers = this.#numbers(thumb) ?? {};
-    const spreads = this.#app.spreads.get(thumb.key) ?? {};
-    const known = this.#app.contents.measures.filter(({ name }) => typeof numbers[name] === "number");
+    const known = this.#app.contents.measures.filter(({ name }) => typeof this.#number(thumb, name) === "number");
     const text = ({ name, decimals }) => {
-      const spread = typeof spreads[name] === "number" ? ` ± ${spreads[name].toFixed(decimals)}` : "";
-      return `${name} ${numbers[name].toFixed(decimals)}${spread}`;
+      const spread = this.#number(thumb, name, "spreads");
+      const around = typeof spread === "number" ? ` ± ${spread.toFixed(decimals)}` : "";
+      return `${name} ${this.#number(thumb, name).toFixed(decimals)}${around}`;
     };
     const averages = this.#app.contents.statistics?.find((one) => one.kind === thumb.map.kind);
     const separator = thumb.map.module && known.length ? "· " : "";
@@ -303,27 +254,7 @@ export class OverviewView {
     );
   }
 
-  // Sizes and pictures.
-
-  #resize() {
-    const width = this.list.clientWidth;
-    const counts = this.#groups.map((maps) => new Set(maps.flatMap((map) => map.heads)).size);
-    const [side, gap] = width < 500 ? [16, 2] : [28, 4]; // the numbers of the layers; between thumbs
-    const size = (count, groups) =>
-      Math.floor((width - groups * side - (groups - 1) * GROUP_GAP) / count) - gap;
-    const beside = size(
-      counts.reduce((sum, count) => sum + count, 0),
-      counts.length,
-    );
-    const isBeside = counts.length > 1 && beside >= LEAST_BESIDE;
-    const wanted = isBeside ? beside : size(Math.max(...counts), 1);
-    const inGrid = Math.min(Math.max(wanted, LEAST_THUMB), MOST_THUMB);
-    this.list.classList.toggle("beside", isBeside);
-    const listed = Math.min(Math.max(width / 12 - gap, LEAST_LISTED), MOST_LISTED);
-    const lengths = { "--side": side, "--gap": gap, "--thumb": inGrid, "--listed": Math.floor(listed) };
-    for (const [name, length] of Object.entries(lengths)) this.list.style.setProperty(name, `${length}px`);
-    this.#paintSoon();
-  }
+  // Pictures.
 
   #see(entries) {
     for (const { target, isIntersecting } of entries) {
@@ -334,81 +265,51 @@ export class OverviewView {
     this.#paintSoon();
   }
 
-  /** Beside another view after that: what was painted for another size is there until then. */
   #paintSoon() {
-    const { view } = this.#app.state.values;
-    const soon = view === "overview" ? requestAnimationFrame : (paint) => setTimeout(paint, BESIDE_DELAY);
-    this.#frameRequest ||= soon(() => {
+    this.#frameRequest ||= requestAnimationFrame(() => {
       this.#frameRequest = 0;
-      if (!this.#isShown) return;
-      const sizes = [...this.#inSight].map((thumb) => [
-        thumb,
-        thumb.canvas.clientWidth,
-        thumb.canvas.clientHeight,
-      ]);
-      for (const [thumb, width, height] of sizes) {
-        if (width > 0) thumb.paint(this.#app.colours, this.#part(thumb.map), width, height);
-      }
+      for (const thumb of this.#isShown ? this.#inSight : []) thumb.paint(this.#app.colours, this.#part(thumb.map));
     });
   }
 }
 
 /** A head in small, to be clicked. */
 export class Thumb {
+  static #canvases = [make("canvas"), make("canvas")]; // of all: to make others for each takes longer than to draw it
   #painted;
-  #image;
-  #imageKey;
-  #lines;
 
   constructor(map, head, key) {
     Object.assign(this, { map, head, key });
-    this.canvas = make("canvas");
+    this.image = make("img", { alt: "" });
     this.caption = make("span", { className: "caption" });
     this.button = make(
       "button",
       { type: "button", className: "thumb", tabIndex: -1, "aria-selected": false },
-      this.canvas,
+      this.image,
       this.caption,
     );
     this.button.dataset.key = key;
     const shape = Math.min(Math.max(map.columns.tokens / map.rows.tokens, 0.5), 2);
-    this.canvas.style.aspectRatio = String(shape);
+    this.image.style.aspectRatio = String(shape);
   }
 
-  paint(colours, part, width, height) {
-    const look = `${colours.key} ${part.name} ${width} ${height} ${window.devicePixelRatio}`;
+  /** A picture in the colours of now, and the lines around what is not hidden; as an image it has any size. */
+  paint(colours, part) {
+    const look = `${colours.key} ${part.name}`;
     if (look === this.#painted) return;
     this.#painted = look;
-    this.draw(sizedContext(this.canvas, width, height), colours, part, width, height);
-  }
-
-  /** Draws it in the top left corner of a context. */
-  draw(context, colours, part, width, height) {
     const { map } = this;
-    const { rows, columns } = this.#paintImage(colours, part);
-    drawImage(context, this.#image, [0, 0, columns, rows], { x: 0, y: 0, width, height });
+    const { rows, columns, values } = map.thumb(part.name, map.placeOf(this.head));
+    const [width, height] = [columns, rows].map((count) => count * Math.ceil(PICTURE / count));
+    const [cells, canvas] = Thumb.#canvases;
+    const context = sizedContext(canvas, width, height, 1);
+    const picture = matrixImage(colours, values, part, { rows, columns, least: colours.least }, cells);
+    drawImage(context, picture, [0, 0, columns, rows], { x: 0, y: 0, width, height });
     context.fillStyle = colours.line;
-    const shrink = (length) => length - 1; // the last line is inside too
-    drawLines(
-      context,
-      this.#lines,
-      (column) => (column / columns) * shrink(width),
-      (row) => (row / rows) * shrink(height),
-    );
-  }
-
-  /** A pixel a cell in the colours of now, and the lines around what is not hidden: kept, as sizes change more often. */
-  #paintImage(colours, part) {
-    const { map } = this;
-    const key = `${colours.key} ${part.name}`;
-    const [, rows, columns] = part.thumbs.shape;
-    if (key !== this.#imageKey) {
-      this.#imageKey = key;
-      const { values } = map.thumb(part.name, map.placeOf(this.head));
-      this.#image = matrixImage(colours, values, part, { rows, columns, least: colours.least });
-      this.#lines ??= outlineOf(this.#hidden(rows, columns), rows, columns);
-    }
-    return { rows, columns };
+    const lines = outlineOf(this.#hidden(rows, columns), rows, columns);
+    const along = (length, count) => (cell) => (cell / count) * (length - 1); // the last line is inside too
+    drawLines(context, lines, along(width, columns), along(height, rows));
+    this.image.src = canvas.toDataURL();
   }
 
   /** 1 for each of its cells whose middle a mask hides. */
@@ -432,11 +333,4 @@ function groupOf(map) {
 /** The layers that one goes through. */
 export function kindOf(map) {
   return `${map.kind} ${map.quantity.key}`;
-}
-
-/** Map.groupBy, which some browsers do not have yet. */
-function grouped(items, nameOf) {
-  const groups = new Map();
-  for (const item of items) groups.set(nameOf(item), [...(groups.get(nameOf(item)) ?? []), item]);
-  return groups;
 }

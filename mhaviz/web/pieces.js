@@ -28,6 +28,29 @@ export function weakestRows(values, count, allowed, rowOf) {
   return places.sort((one, other) => Math.abs(values[one]) - Math.abs(values[other])).slice(0, count);
 }
 
+/**
+ * Places of the numbers of largest size, the largest first; zeros and missing ones are left out.
+ *
+ * @param {ArrayLike<number>} values
+ * @param {number} count how many at most
+ * @param {(a: number) => boolean} allowed which places count
+ * @returns {number[]}
+ */
+export function largestPlaces(values, count, allowed = () => true) {
+  const places = [];
+  let least = 0;
+  for (let place = 0; place < values.length; place++) {
+    const size = Math.abs(values[place]);
+    if (!(size > least) || !allowed(place)) continue;
+    if (places.length === count) places.pop();
+    let at = places.length;
+    while (at > 0 && Math.abs(values[places[at - 1]]) < size) at--;
+    places.splice(at, 0, place);
+    if (places.length === count) least = Math.abs(values[places.at(-1)]);
+  }
+  return places;
+}
+
 /** The part of a map that a view of one map shows: the state's, or of a difference's three the change. */
 export function partShown(map, state) {
   return map.parts.some((part) => part.name === state.part) ? state.part : map.mainPart;

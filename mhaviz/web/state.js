@@ -74,8 +74,6 @@ export class State {
       sort: sort?.by ?? "layer",
       reverse: sort?.reverse ?? false,
       list: "strongest",
-      atLeast: null,
-      atMost: null,
     };
   }
 
@@ -152,8 +150,6 @@ export class State {
       theme: one("theme", ["auto", "light", "dark"]),
       sort: one("sort", ["layer", ...measures.map((measure) => measure.name)]),
       reverse: wanted.reverse === true,
-      atLeast: number("atLeast", -Infinity, Infinity),
-      atMost: number("atMost", -Infinity, Infinity),
       list: one("list", ["strongest", "weakest"]),
     });
   }

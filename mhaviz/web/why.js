@@ -2,8 +2,7 @@
 
 import { largestSize } from "./colours.js";
 import { Choice, isolated, make, numberCell, numberText, precisionText, rowOf, shortened, tableOf } from "./dom.js";
-import { hasOneKeyFirst, headName, titled } from "./pieces.js";
-import { largestPlaces } from "./worker.js";
+import { hasOneKeyFirst, headName, largestPlaces, titled } from "./pieces.js";
 /** @import { Side } from "./contents.js" */
 /** @import { Page } from "./main.js" */
 
@@ -60,10 +59,7 @@ export class WhyView {
     this.parts.classList.add("stale");
     try {
       const [query, key, isFound] = await this.#pair(map, head);
-      const [products, row] = await Promise.all([
-        this.#app.asking.products(map, head, query, key),
-        this.#app.asking.scores(map, head, query),
-      ]);
+      const [products, row] = await this.#app.asking.score(map, head, query, key);
       if (asked === this.#asked) this.#draw(map, query, key, products, row, isFound);
     } catch (problem) {
       if (problem.cancelled || asked !== this.#asked) return;

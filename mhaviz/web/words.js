@@ -1,7 +1,7 @@
 // One text as words to point at, shaded by what they weigh; a running text, or a column beside the lines.
 
 import { isolated, make, numberText, rove, shortened } from "./dom.js";
-import { largestPlaces } from "./worker.js";
+import { largestPlaces } from "./pieces.js";
 /** @import { Colours } from "./colours.js" */
 /** @import { Pieces } from "./pieces.js" */
 

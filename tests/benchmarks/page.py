@@ -100,14 +100,14 @@ def tab_memory() -> int:
 
 OVERVIEW = """(() => {
     const look = () => {
-        const inSight = [...document.querySelectorAll(".thumb canvas")].filter(
-            canvas => canvas.getBoundingClientRect().top < innerHeight);
-        if (inSight.length && inSight.every(canvas => canvas.width !== 300)) window.painted = performance.now();
+        const inSight = [...document.querySelectorAll(".thumb img")].filter(
+            image => image.getBoundingClientRect().top < innerHeight);
+        if (inSight.length && inSight.every(image => image.src && image.complete)) window.painted = performance.now();
         else requestAnimationFrame(look);
     };
     requestAnimationFrame(look);
 })()"""
-"""Remembers when all thumbnails in sight are painted: a canvas that nobody has painted is 300 pixels wide."""
+"""Remembers when all thumbnails in sight are painted."""
 
 HEAD = """([map, head]) => new Promise(resolve => {
     const start = performance.now();

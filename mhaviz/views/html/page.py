@@ -33,8 +33,7 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
             "default-src 'none'",
             f"script-src {_hash(script)}",
             f"style-src {_hash(styles)}",
-            "worker-src blob:",
-            "img-src data: blob:",
+            "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
         )
