@@ -31,7 +31,6 @@ const THEMES = {
 };
 
 export class Colours {
-  #contents;
   #state;
   #prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
   #palettes;
@@ -41,7 +40,6 @@ export class Colours {
    * @param {State} state its theme and scale are followed
    */
   constructor(contents, state) {
-    this.#contents = contents;
     this.#state = state;
     const read = ([light, dark]) => ({ light: bytesOfBase64(light), dark: bytesOfBase64(dark) });
     this.#palettes = { weights: read(contents.palettes.weights), changes: read(contents.palettes.changes) };
@@ -68,15 +66,9 @@ export class Colours {
     }
   }
 
-  /** Weights below it are not shown. */
-  get least() {
-    return this.#state.values.least;
-  }
-
   /** What tells one look of colours from another: pictures are kept as long as it is the same. */
   get key() {
-    const { scale, least } = this.#state.values;
-    return `${this.dark} ${scale} ${least}`;
+    return `${this.dark} ${this.#state.values.scale}`;
   }
 
   /**
@@ -107,12 +99,8 @@ export class Colours {
     return [palette[place], palette[place + 1], palette[place + 2]];
   }
 
-  css(value, scale, rowLargest = 1) {
-    return `rgb(${this.rgb(value, scale, rowLargest).join(" ")})`;
-  }
-
   /**
-   * A colour by its place in the palette, whatever the scale and threshold of weights.
+   * A colour by its place in the palette, whatever the scale of weights.
    *
    * @param {number} share 0 to 1; signed: −1 to 1
    * @param {boolean} signed
@@ -138,23 +126,15 @@ export class Colours {
    *
    * @param {ImageData} imageData columns wide, rows high
    * @param {Float32Array} values rows × columns
-   * @param {any} part of a map: it names its scale
+   * @param {any} scale one of the document's
    * @param {object} options
    * @param {number} options.rows
    * @param {number} options.columns
    * @param {Uint8Array} [options.hidden] rows × columns, 1: hidden
-   * @param {number} [options.least] weights below are paper
-   * @param {any} [options.scale] in place of the part's
-   * @param {Float32Array} [options.rowLargest] the largest of each row; else that of its values here
    */
-  fill(
-    imageData,
-    values,
-    part,
-    { rows, columns, hidden = null, least = 0, rowLargest = null, scale = this.#contents.scales[part.scale] },
-  ) {
+  fill(imageData, values, scale, { rows, columns, hidden = null }) {
     const palette = this.#palette(scale);
-    const placeOf = this.#placing(scale, least);
+    const placeOf = this.#placing(scale);
     const pixels = new Uint32Array(imageData.data.buffer);
     const colours = Uint32Array.from(
       { length: 256 },
@@ -162,7 +142,7 @@ export class Colours {
     );
     const perRow = this.range(scale).perRow;
     for (let row = 0, at = 0; row < rows; row++) {
-      const largest = perRow ? (rowLargest?.[row] ?? largestSize(values.subarray(at, at + columns))) : 1;
+      const largest = perRow ? largestSize(values.subarray(at, at + columns)) : 1;
       for (const end = at + columns; at < end; at++) {
         const value = values[at];
         pixels[at] =
@@ -177,21 +157,15 @@ export class Colours {
   }
 
   /** A function from a number, and the largest of its row, to one of the 256 colours. */
-  #placing(scale, least = this.#state.values.least) {
+  #placing(scale) {
     const { low, high, log, perRow } = this.range(scale);
-    const zero = scale.signed ? 128 : 0;
-    let placeOf;
     if (log) {
       const start = Math.log(low);
       const length = Math.log(high) - start || 1;
-      placeOf = (value) => (value > low ? paletteIndex((Math.log(value) - start) / length) : 0);
-    } else {
-      const length = high - low || 1;
-      placeOf = perRow
-        ? (value, largest) => paletteIndex((value / (largest || 1) - low) / length)
-        : (value) => paletteIndex((value - low) / length);
+      return (value) => (value > low ? paletteIndex((Math.log(value) - start) / length) : 0);
     }
-    return (value, largest) => (Math.abs(value) >= least ? placeOf(value, largest) : zero);
+    const length = high - low || 1;
+    return (value, largest) => paletteIndex((value / (perRow ? largest || 1 : 1) - low) / length);
   }
 }
 

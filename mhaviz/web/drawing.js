@@ -31,16 +31,16 @@ export function sizedContext(canvas, width, height, scale = window.devicePixelRa
  *
  * @param {Colours} colours
  * @param {Float32Array} values rows × columns
- * @param {any} part of a map
+ * @param {any} scale
  * @param {any} options as of `Colours.fill`
  * @param {HTMLCanvasElement} canvas that becomes it
  */
-export function matrixImage(colours, values, part, options, canvas = document.createElement("canvas")) {
+export function matrixImage(colours, values, scale, options, canvas = document.createElement("canvas")) {
   canvas.width = options.columns;
   canvas.height = options.rows;
   const context = canvas.getContext("2d");
   const imageData = context.createImageData(options.columns, options.rows);
-  colours.fill(imageData, values, part, options);
+  colours.fill(imageData, values, scale, options);
   context.putImageData(imageData, 0, 0);
   return canvas;
 }

@@ -226,10 +226,9 @@ export class MapFigure {
     context.font = `${Math.min(11, view.cellWidth / 3.2)}px ${FONT}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const { least } = this.colours;
     const isNumber = (row, column) => {
       const size = Math.abs(layer.value(row, column));
-      return size >= Math.max(least, 0.005) && !layer.isHidden(row, column);
+      return size >= 0.005 && !layer.isHidden(row, column);
     };
     for (const [{ x, y, width, height }, row, column] of view.cells(isNumber)) {
       const value = layer.value(row, column);

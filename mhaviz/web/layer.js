@@ -70,12 +70,10 @@ export class Layer {
     if (this.#imageKey !== colours.key) {
       this.#imageKey = colours.key;
       const { height, width } = this;
-      this.#image = matrixImage(colours, this.values, this.part, {
+      this.#image = matrixImage(colours, this.values, this.scale, {
         rows: height,
         columns: width,
         hidden: this.isMasked ? this.#hiddenOf() : null,
-        least: colours.least,
-        scale: this.scale,
       });
     }
     return this.#image;

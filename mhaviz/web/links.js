@@ -1,21 +1,17 @@
-// The strongest weights of what the map shows, or the queries that are least sure, as a table: for those who cannot see
-// a map, and for all others.
+// The strongest weights of what the map shows, as a table: for those who cannot see a map, and for all others.
 
-import { Choice, make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
-import { chosenHeads, chosenName, hasOneKeyFirst, largestPlaces, regionInSight, weakestRows } from "./pieces.js";
+import { make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
+import { chosenHeads, chosenName, hasOneKeyFirst, largestPlaces, regionInSight } from "./pieces.js";
 /** @import { Page } from "./main.js" */
 
 const LINKS = 12;
 const LIST_DELAY = 100; // ms
-const LISTS = { strongest: "strongest weights", weakest: "queries with the lowest largest weight" };
-
 export class LinksView {
   /** @param {Page} app */
   constructor(app) {
     this.app = app;
-    this.list = new Choice("list", (list) => app.state.set({ list }), Object.entries(LISTS));
     this.table = make("div", { onclick: (event) => this.pin(event.target.closest("tbody tr")) });
-    this.element = make("div", { className: "links" }, this.list.element, this.table);
+    this.element = make("div", { className: "links" }, this.table);
     rove(this.table, "button");
   }
 
@@ -37,24 +33,19 @@ export class LinksView {
   }
 
   draw({ map, part, values, queries, keys, placeOf, isInSight }) {
-    const { query: pinnedQuery, key: pinnedKey, special, list, window } = this.app.state.values;
-    this.list.value = list;
+    const { query: pinnedQuery, key: pinnedKey, special, window } = this.app.state.values;
     const isFirstLeftOut = hasOneKeyFirst(map) && queries.edges[1] === 1;
     const isListed = (place) => {
       const [row, column] = placeOf(place);
       if (isFirstLeftOut && row === 0) return false;
       return isInSight(row, column) && (special || !(queries.isSpecial(row) || keys.isSpecial(column)));
     };
-    const places =
-      list === "weakest"
-        ? weakestRows(values, LINKS, isListed, (place) => placeOf(place)[0])
-        : largestPlaces(values, LINKS, isListed);
+    const places = largestPlaces(values, LINKS, isListed);
     const name = part === "change" ? "change" : map.quantity.name;
-    const [of, what] = queries.areCells || keys.areCells ? ["rows", "cells"] : ["queries", `${name}s`];
-    const told = list === "weakest" ? `The lowest of the ${of}' largest ${what}` : `The strongest ${what}`;
+    const what = queries.areCells || keys.areCells ? "cells" : `${name}s`;
     const without = isFirstLeftOut ? ", without the first query, which sees one key alone" : "";
     const caption = places.length
-      ? `${told}${window ? " in sight" : ""}${without}: ${chosenName(map, chosenHeads(this.app.state.values))}`
+      ? `The strongest ${what}${window ? " in sight" : ""}${without}: ${chosenName(map, chosenHeads(this.app.state.values))}`
       : `There is no ${name} above zero${without}.`;
     const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
     this.links = places.map(placeOf);

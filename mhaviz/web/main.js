@@ -4,8 +4,7 @@ import { offerApi } from "./api.js";
 import { Asking } from "./asking.js";
 import { Colours } from "./colours.js";
 import { Contents } from "./contents.js";
-import { Choice, make, precisionText, rove, shortened } from "./dom.js";
-import { Exporter } from "./export.js";
+import { Choice, make, precisionText, rove, rowOf, shortened, tableOf } from "./dom.js";
 import { LinksView } from "./links.js";
 import { MapView } from "./map.js";
 import { kindOf, OverviewView } from "./overview.js";
@@ -16,7 +15,6 @@ import { TextView } from "./text.js";
 import { WhyView } from "./why.js";
 
 const TABS = { overview: "Overview", map: "Map", text: "Text", why: "Why", tables: "Tables" };
-const THRESHOLD_STEPS = 100; // of the slider, from 1/10,000 of the scale's end up to it
 
 const KEYS = [
   ["arrow keys", "from head to head, from cell to cell, from word to word"],
@@ -50,7 +48,6 @@ export class Page {
       tables: new TablesView(this),
       links: new LinksView(this),
     };
-    this.exporter = new Exporter(this);
   }
 
   /** Builds all there is, into the element, and shows it. */
@@ -59,39 +56,14 @@ export class Page {
     this.help = this.#makeHelp();
     const names = viewsOf(this.contents);
     this.tabs = new Map(names.map((name) => [name, this.#makeTab(name)]));
-    this.tabList = make(
-      "div",
-      { className: "tabs", role: "tablist", "aria-label": "views" },
-      ...this.tabs.values(),
-    );
-    this.panels = new Map(
-      names.map((name) => [
-        name,
-        make(
-          "div",
-          {
-            className: `panel ${name}-panel`,
-            role: "tabpanel",
-            id: `panel-${name}`,
-            "aria-labelledby": `tab-${name}`,
-          },
-          this.views[name].element,
-        ),
-      ]),
-    );
+    this.tabList = make("div", { className: "tabs", role: "tablist", "aria-label": "views" }, ...this.tabs.values());
+    this.panels = new Map(names.map((name) => [name, this.#makePanel(name)]));
     this.content = make("div", { className: "content" }, ...this.panels.values(), this.views.links.element);
     const { title, footnote, notices } = this.contents;
     this.reading = make("p");
+    const told = notices.map((notice) => make("p", { className: "notice quiet" }, notice));
     element.replaceChildren(
-      make(
-        "header",
-        {},
-        make("h1", {}, title),
-        this.controls.element,
-        this.exporter.element,
-        this.problem,
-        ...notices.map((notice) => make("p", { className: "notice quiet" }, notice)),
-      ),
+      make("header", {}, make("h1", {}, title), this.controls.element, this.problem, ...told),
       this.tabList,
       this.content,
       make("footer", { className: "quiet" }, this.reading, make("p", {}, footnote)),
@@ -158,17 +130,14 @@ export class Page {
   }
 
   #makeTab(name) {
-    return make(
-      "button",
-      {
-        type: "button",
-        role: "tab",
-        id: `tab-${name}`,
-        "aria-controls": `panel-${name}`,
-        onclick: () => this.state.set({ view: name }),
-      },
-      TABS[name],
-    );
+    const onclick = () => this.state.set({ view: name });
+    const names = { id: `tab-${name}`, "aria-controls": `panel-${name}` };
+    return make("button", { type: "button", role: "tab", ...names, onclick }, TABS[name]);
+  }
+
+  #makePanel(name) {
+    const names = { id: `panel-${name}`, "aria-labelledby": `tab-${name}` };
+    return make("div", { className: `panel ${name}-panel`, role: "tabpanel", ...names }, this.views[name].element);
   }
 
   #isOverviewBeside() {
@@ -223,8 +192,7 @@ export class Page {
   #tellReading() {
     const { map, values } = this.state;
     const texts = [this.contents.reading];
-    if (!values.special)
-      texts.push("special tokens are hidden: what goes to them is missing, and rows sum to less");
+    if (!values.special) texts.push("special tokens are hidden: what goes to them is missing, and rows sum to less");
     if (map?.precision) texts.push(`numbers are exact to ${precisionText(map.precision)}`);
     this.reading.textContent = texts.filter(Boolean).join("; ");
   }
@@ -244,19 +212,11 @@ export class Page {
 
   #makeHelp() {
     const close = make("button", { type: "button", onclick: () => this.help.close() }, "close");
-    return make(
-      "dialog",
-      { "aria-labelledby": "help-heading" },
-      make("h2", { id: "help-heading" }, "Keys"),
-      make("dl", {}, ...KEYS.flatMap(([keys, meaning]) => [make("dt", {}, keys), make("dd", {}, meaning)])),
-      make(
-        "p",
-        {},
-        "With the mouse: point at anything to read its number; scroll over the map to zoom, drag to move, " +
-          "click to pin, click twice to see all. The address holds what is shown: copy it to come back.",
-      ),
-      close,
-    );
+    const text =
+      "With the mouse: point at anything to read its number; scroll over the map to zoom, drag to move, " +
+      "click to pin. The address holds what is shown: copy it to come back.";
+    const table = tableOf("Keys", [], KEYS.map(([keys, meaning]) => rowOf("", keys, meaning)));
+    return make("dialog", { "aria-label": "help" }, table, make("p", {}, text), close);
   }
 }
 
@@ -275,55 +235,21 @@ class Controls {
     this.map = new Choice("map", (value) => state.set({ map: Number(value) }));
     this.head = new Choice("head", (value) => state.set({ head: Number(value) }));
     this.part = new Choice("show", (part) => state.set({ part }));
-    this.scale = new Choice("scale", (scale) => state.set({ scale }), [
-      "linear",
-      ["log", "logarithmic"],
-      ["rows", "per row"],
-    ]);
+    const scales = ["linear", ["log", "logarithmic"], ["rows", "per row"]];
+    this.scale = new Choice("scale", (scale) => state.set({ scale }), scales);
     this.theme = new Choice("theme", (theme) => state.set({ theme }), ["auto", "light", "dark"]);
-    this.least = make("input", {
-      type: "range",
-      min: 0,
-      max: THRESHOLD_STEPS,
-      oninput: () => state.set({ least: this.#leastOf(this.least.valueAsNumber) }),
-    });
-    this.leastNumber = make("input", {
-      type: "number",
-      min: 0,
-      max: state.most,
-      step: "any",
-      "aria-label": "hide weights below",
-      onchange: () => state.set({ least: Math.min(Math.max(this.leastNumber.valueAsNumber || 0, 0), state.most) }),
-    });
-    this.special = make("input", {
-      type: "checkbox",
-      onchange: () => state.set({ special: this.special.checked }),
-    });
+    const onchange = () => state.set({ special: this.special.checked });
+    this.special = make("input", { type: "checkbox", onchange });
     const special = make("label", {}, this.special, " show special tokens");
-    this.ofMaps = [
-      this.pass.element,
-      this.sentence.element,
-      this.map.element,
-      this.head.element,
-      this.part.element,
-      this.scale.element,
-      make("span", {}, make("label", {}, "hide below ", this.least), this.leastNumber),
-      special,
-    ];
-    const button = (text, title, onclick) => make("button", { type: "button", title, onclick }, text);
-    const buttons = make(
-      "span",
-      { className: "buttons" },
-      button("Copy link", "copy a link to what is shown", () => page.exporter.link()),
-      button("Copy PNG", "copy the picture, or save it", () => page.exporter.png()),
-      button("?", "help: all keys", () => page.help.showModal()),
-    );
+    const choices = [this.pass, this.sentence, this.map, this.head, this.part, this.scale];
+    this.ofMaps = [...choices.map((choice) => choice.element), special];
+    const ask = { type: "button", title: "help: all keys", onclick: () => page.help.showModal() };
     this.element = make(
       "div",
       { className: "controls of-all", role: "group", "aria-label": "what is shown, and how" },
       ...this.ofMaps,
       this.theme.element,
-      buttons,
+      make("button", ask, "?"),
       this.#makeMore(),
     );
     const { maps } = contents;
@@ -332,13 +258,9 @@ class Controls {
       choice.element.hidden = options.length < 2;
     };
     const sentences = [...new Set(maps.map((map) => map.sentence))];
-    several(
-      this.sentence,
-      sentences.map((sentence) => [String(sentence), this.#sentenceText(sentence)]),
-    );
+    several(this.sentence, sentences.map((sentence) => [String(sentence), this.#sentenceText(sentence)]));
     several(this.pass, [...new Set(maps.map((map) => String(map.pass)))]);
     special.hidden = maps.every((map) => map.rows.special.size + map.columns.special.size === 0);
-    this.element.classList.toggle("no-maps", maps.length === 0);
   }
 
   /** On a phone there is one row: the map, the head, and a button for all others. */
@@ -372,9 +294,6 @@ class Controls {
     this.part.value = values.part;
     this.scale.value = values.scale;
     this.special.checked = values.special;
-    this.least.valueAsNumber = this.#stepOf(values.least);
-    if (document.activeElement !== this.leastNumber) this.leastNumber.value = values.least;
-    this.least.setAttribute("aria-valuetext", `weights below ${values.least} are not shown`);
   }
 
   /** The same layer of another sentence, or in another pass. */
@@ -403,19 +322,6 @@ class Controls {
     return `${sentence}: ${shortened(words.join("").trim(), 48)}`;
   }
 
-  get #largest() {
-    return Math.max(...this.#page.contents.scales.map((scale) => scale.high));
-  }
-
-  #leastOf(step) {
-    const least = step === 0 ? 0 : this.#largest * 10 ** ((4 * (step - THRESHOLD_STEPS)) / THRESHOLD_STEPS);
-    return Math.min(Number(least.toPrecision(3)), this.#state.most);
-  }
-
-  #stepOf(least) {
-    const step = least === 0 ? 0 : THRESHOLD_STEPS * (1 + Math.log10(least / this.#largest) / 4);
-    return Math.round(Math.min(Math.max(step, 0), THRESHOLD_STEPS));
-  }
 }
 
 /** Says in one sentence, in place of the page, why there is none. */

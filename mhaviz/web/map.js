@@ -3,6 +3,7 @@
 import { Axis } from "./axis.js";
 import { make, numberText } from "./dom.js";
 import { matrixImage, sizedContext } from "./drawing.js";
+import { copyPicture } from "./export.js";
 import { MapFigure } from "./figure.js";
 import { Layer, scaleOfTokens } from "./layer.js";
 import { headName, MOST_TOKENS_IN_SIGHT, titled } from "./pieces.js";
@@ -26,7 +27,6 @@ export class MapView {
   #sight = null; // [q0, q1, k0, k1] in positions and their fractions; null: all
   #pointers = new Map(); // id → {x, y} of what is pressed
   #drag = null; // {x, y, hasMoved} of the last press
-  #pinnedBefore = {};
   #frameRequest = 0;
   #windowTimer = 0;
   #stateTimer = 0;
@@ -36,6 +36,7 @@ export class MapView {
     this.#figure = new MapFigure(app.colours);
     this.heading = make("h2", { className: "unseen" });
     this.resolution = make("span", { className: "quiet" });
+    this.copied = make("span", { className: "quiet", role: "status" });
     this.canvas = make("canvas", {
       className: "map",
       tabIndex: 0,
@@ -48,7 +49,7 @@ export class MapView {
     this.element = make(
       "section",
       { className: "map-view" },
-      make("div", { className: "view-head" }, this.heading, this.#makeTools(), this.resolution),
+      make("div", { className: "controls view-head" }, this.heading, this.#makeTools(), this.copied, this.resolution),
       this.stage,
       this.readout,
     );
@@ -239,7 +240,7 @@ export class MapView {
 
   #thumb(part, place) {
     const { rows, columns, values } = this.#map.thumb(part.name, place);
-    return matrixImage(this.#app.colours, values, part, { rows, columns, least: this.#app.colours.least });
+    return matrixImage(this.#app.colours, values, this.#app.contents.scales[part.scale], { rows, columns });
   }
 
   /** Single tokens where all in sight are there, else the map's own pieces. */
@@ -449,7 +450,13 @@ export class MapView {
       button("−", "show more (−)", () => this.zoom(ZOOM_STEP)),
       button("+", "show less, larger (+)", () => this.zoom(1 / ZOOM_STEP)),
       button("all", "show all (0)", () => this.showAll()),
+      button("Copy PNG", "copy the picture, or save it", () => this.#copy()),
     );
+  }
+
+  async #copy() {
+    const name = headName(this.#map, this.#app.state.values.head).toLowerCase().replace(/[^a-z0-9]+/g, "-");
+    this.copied.textContent = await copyPicture(this.canvas, this.#app.colours.paper, `mhaviz-${name}.png`);
   }
 
   #listen() {
@@ -462,10 +469,6 @@ export class MapView {
       if (this.#pointers.size === 0) this.#point(null, null);
     });
     canvas.addEventListener("click", (event) => this.#click(event));
-    canvas.addEventListener("dblclick", () => {
-      this.#app.state.set(this.#pinnedBefore); // its first click has pinned something
-      this.showAll();
-    });
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     canvas.addEventListener("keydown", (event) => this.#pressKey(event));
     canvas.addEventListener("blur", () => this.#point(null, null));
@@ -512,8 +515,6 @@ export class MapView {
 
   #click(event) {
     if (event.detail > 1) return;
-    const { query, key } = this.#app.state.values;
-    this.#pinnedBefore = { query, key };
     const cell = this.#drag?.hasMoved ? null : this.#cellAt(event);
     if (cell) this.#pin(cell);
   }

@@ -53,10 +53,6 @@ export class OverviewView {
     this.#paintSoon();
   }
 
-  #part(map) {
-    return map.part(partShown(map, this.#app.state.values));
-  }
-
   get #measure() {
     return this.#app.contents.measures.find((measure) => measure.name === this.#app.state.values.sort);
   }
@@ -174,7 +170,7 @@ export class OverviewView {
     const numbers = new Map(thumbs.map(({ thumb, number }) => [thumb, text(number)]));
     return this.#listbox(
       [...numbers.keys()],
-      (thumb) => `${thumb.map.layer}·${thumb.head}  ${numbers.get(thumb)}`,
+      (thumb) => `L${thumb.map.layer} H${thumb.head}  ${numbers.get(thumb)}`,
       (thumb) => `${headName(thumb.map, thumb.head)}: ${measure.name} ${numbers.get(thumb)}`,
     );
   }
@@ -268,8 +264,14 @@ export class OverviewView {
   #paintSoon() {
     this.#frameRequest ||= requestAnimationFrame(() => {
       this.#frameRequest = 0;
-      for (const thumb of this.#isShown ? this.#inSight : []) thumb.paint(this.#app.colours, this.#part(thumb.map));
+      for (const thumb of this.#isShown ? this.#inSight : []) this.#paint(thumb);
     });
+  }
+
+  #paint(thumb) {
+    const { colours, contents, state } = this.#app;
+    const part = thumb.map.part(partShown(thumb.map, state.values));
+    thumb.paint(colours, part, contents.scales[part.scale]);
   }
 }
 
@@ -294,7 +296,7 @@ export class Thumb {
   }
 
   /** A picture in the colours of now, and the lines around what is not hidden; as an image it has any size. */
-  paint(colours, part) {
+  paint(colours, part, scale) {
     const look = `${colours.key} ${part.name}`;
     if (look === this.#painted) return;
     this.#painted = look;
@@ -303,7 +305,7 @@ export class Thumb {
     const [width, height] = [columns, rows].map((count) => count * Math.ceil(PICTURE / count));
     const [cells, canvas] = Thumb.#canvases;
     const context = sizedContext(canvas, width, height, 1);
-    const picture = matrixImage(colours, values, part, { rows, columns, least: colours.least }, cells);
+    const picture = matrixImage(colours, values, scale, { rows, columns }, cells);
     drawImage(context, picture, [0, 0, columns, rows], { x: 0, y: 0, width, height });
     context.fillStyle = colours.line;
     const lines = outlineOf(this.#hidden(rows, columns), rows, columns);

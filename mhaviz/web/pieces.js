@@ -8,27 +8,6 @@ import { isolated, make, rowOf, shortened } from "./dom.js";
 export const MOST_TOKENS_IN_SIGHT = 1e6; // queries × keys that are asked for as single tokens
 
 /**
- * Of each row the place of its largest number, the row with the lowest first; rows of zeros are left out.
- *
- * @param {ArrayLike<number>} values
- * @param {number} count how many at most
- * @param {(a: number) => boolean} allowed which places count
- * @param {(a: number) => number} rowOf the row that a place is in
- * @returns {number[]}
- */
-export function weakestRows(values, count, allowed, rowOf) {
-  const largest = new Map();
-  for (let place = 0; place < values.length; place++) {
-    const size = Math.abs(values[place]);
-    if (!(size > 0) || !allowed(place)) continue;
-    const row = rowOf(place);
-    if (!largest.has(row) || size > Math.abs(values[largest.get(row)])) largest.set(row, place);
-  }
-  const places = [...largest.values()];
-  return places.sort((one, other) => Math.abs(values[one]) - Math.abs(values[other])).slice(0, count);
-}
-
-/**
  * Places of the numbers of largest size, the largest first; zeros and missing ones are left out.
  *
  * @param {ArrayLike<number>} values
@@ -135,10 +114,10 @@ export function chosenHeads({ view, heads, head }) {
 }
 
 /** "layer 2, self, mean of heads 1, 4"; of one head its name. */
-export function chosenName(map, heads, several = "mean of ") {
+export function chosenName(map, heads) {
   if (heads.length === 1) return headName(map, heads[0]);
   const which = heads.length === map.heads.length ? `all ${heads.length} heads` : `heads ${heads.join(", ")}`;
-  return `${map.name}, ${several}${which}`;
+  return `${map.name}, mean of ${which}`;
 }
 
 /** The mean of arrays of equal length; of one, that array itself. */

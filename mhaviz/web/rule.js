@@ -102,9 +102,8 @@ export class Call {
   /**
    * One score, taken apart into the products of features.
    *
-   * @returns {{query: Float32Array, key: Float32Array, products: Float32Array, dot: number, scaled: number,
-   *   capped: number, bias: number, score: number, hidden: boolean}} products, (d_key,), have the scale in
-   *   them and sum to `scaled`; without a cap, `capped` is `scaled`
+   * @returns {{query: Float32Array, key: Float32Array, dot: number, scaled: number, capped: number, bias: number,
+   *   score: number, hidden: boolean}} the features of both, (d_key,); without a cap, `capped` is `scaled`
    */
   products(head, query, key) {
     const { scale, softcap } = this.#described;
@@ -118,8 +117,7 @@ export class Call {
     const row = this.#newRow();
     this.#scoreRow(side, query, row);
     const score = row[key];
-    const products = q.map((feature, f) => scale * feature * k[f]);
-    return { query: q, key: k, products, dot, scaled, capped, bias, score, hidden: score === -Infinity };
+    return { query: q, key: k, dot, scaled, capped, bias, score, hidden: score === -Infinity };
   }
 
   /** The score that takes part in the softmax of a head and is no key's, or null. */

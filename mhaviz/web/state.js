@@ -65,15 +65,12 @@ export class State {
       key: null,
       window: null,
       heads: [],
-      combine: "average",
       textLayout: "text",
       scale: scales.some((scale) => scale.log) ? "log" : "linear",
-      least: 0,
       special: true,
       theme: "auto",
       sort: sort?.by ?? "layer",
       reverse: sort?.reverse ?? false,
-      list: "strongest",
     };
   }
 
@@ -123,34 +120,22 @@ export class State {
     if (!(sameRows && sameColumns)) this.hover = { query: null, key: null };
   }
 
-  /** What is below a number from 0 to this can be hidden: weights are at most 1, norms may be larger. */
-  get most() {
-    return Math.max(1, ...this.#contents.scales.map((scale) => scale.high));
-  }
-
   #valid(wanted) {
     const { maps, measures } = this.#contents;
     const defaults = this.#defaults;
     const one = (name, choices) => (choices.includes(wanted[name]) ? wanted[name] : defaults[name]);
-    const number = (name, low, high) =>
-      typeof wanted[name] === "number" && wanted[name] >= low && wanted[name] <= high
-        ? wanted[name]
-        : defaults[name];
     const map = maps[wanted.map] ?? maps[0];
     return Object.freeze({
       view: one("view", this.#views),
       ...(map
         ? placeIn(map, wanted)
         : { map: 0, head: 0, part: "all", query: null, key: null, window: null, heads: [] }),
-      combine: one("combine", ["average", "compare"]),
       textLayout: one("textLayout", ["text", "lines"]),
       scale: one("scale", ["linear", "log", "rows"]),
-      least: number("least", 0, this.most),
       special: wanted.special !== false,
       theme: one("theme", ["auto", "light", "dark"]),
       sort: one("sort", ["layer", ...measures.map((measure) => measure.name)]),
       reverse: wanted.reverse === true,
-      list: one("list", ["strongest", "weakest"]),
     });
   }
 

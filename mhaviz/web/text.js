@@ -2,39 +2,19 @@
 
 import { largestSize } from "./colours.js";
 import { Choice, make, rove } from "./dom.js";
+import { sizedContext } from "./drawing.js";
 import { scaleOfTokens } from "./layer.js";
-import { chosenName, hasOneKeyFirst, meanOf, partShown, Pieces, titled } from "./pieces.js";
-import { HEAD_COLOURS, TOKENS_SHOWN, Words } from "./words.js";
+import { chosenHeads, chosenName, hasOneKeyFirst, meanOf, partShown, Pieces, titled } from "./pieces.js";
+import { TOKENS_SHOWN, Words } from "./words.js";
 /** @import { Page } from "./main.js" */
 
 const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger ones
-
-/** Weights of some queries on all keys, of one head or the mean of some. */
-export class Rows {
-  constructor(values, first, columns) {
-    Object.assign(this, { values, first, columns, count: values.length / columns });
-  }
-
-  /** The weights of a query, null if they are not among these. */
-  of(query) {
-    const at = query - this.first;
-    return at >= 0 && at < this.count
-      ? this.values.subarray(at * this.columns, (at + 1) * this.columns)
-      : null;
-  }
-
-  /** @param {Rows[]} blocks of the same queries, a head each */
-  static mean(blocks) {
-    return new Rows(meanOf(blocks.map((block) => block.values)), blocks[0].first, blocks[0].columns);
-  }
-}
 
 export class TextView {
   #app;
   #pointed = { query: null, key: null }; // positions
   #question = ""; // what was asked for last
-  #rows = null; // of each head, the rows that came
-  #meanRows = null; // the means of all heads, once they are wanted
+  #rows = new Map(); // query, as a piece → its weights on all keys, of one head or the mean of some
   #strongest = -1; // the query whose weights are shown before one is pointed at, as a piece
   #isShown = false;
 
@@ -48,15 +28,8 @@ export class TextView {
     this.texts = make("div", { className: "texts" });
     this.title = make("h2");
     this.message = make("p", { className: "quiet", role: "status" });
-    this.#makeControls();
-    this.element = make(
-      "div",
-      { className: "text-view" },
-      this.controls,
-      this.title,
-      this.message,
-      this.texts,
-    );
+    const parts = [this.#makeControls(), this.title, this.message, this.texts];
+    this.element = make("div", { className: "text-view" }, ...parts);
     new ResizeObserver(() => this.#drawLines()).observe(this.texts);
   }
 
@@ -70,13 +43,11 @@ export class TextView {
 
   #makeControls() {
     this.layout = new Choice("show as", (textLayout) => this.#set({ textLayout }), ["text", "lines"]);
-    this.combine = new Choice("several heads", (combine) => this.#set({ combine }), ["average", "compare"]);
     this.heads = make("fieldset");
     rove(this.heads, "input");
-    const takeAll = () => this.#set({ heads: this.#values.heads.length === this.#map.heads.length ? [] : this.#map.heads });
+    const takeAll = () => this.#set({ heads: this.#isOfAll ? [] : this.#map.heads });
     this.all = make("button", { type: "button", onclick: takeAll }, "all heads of this layer");
-    const controls = [this.layout.element, this.heads, this.all, this.combine.element];
-    this.controls = make("div", { className: "controls" }, ...controls);
+    return make("div", { className: "controls" }, this.layout.element, this.heads, this.all);
   }
 
   #set(changes) {
@@ -88,7 +59,7 @@ export class TextView {
   }
 
   get #map() {
-    return this.#app.contents.maps[this.#values.map];
+    return this.#app.state.map;
   }
 
   get #part() {
@@ -101,14 +72,8 @@ export class TextView {
     return map.isPooled && map.exact ? scaleOfTokens(scale, map) : scale;
   }
 
-  get #isCompared() {
-    return this.#values.combine === "compare" && this.#values.heads.length > 1;
-  }
-
-  get #chosenHeads() {
-    const { heads, head } = this.#values;
-    if (heads.length === 0) return [head];
-    return this.#isCompared ? heads.slice(0, HEAD_COLOURS.length) : heads;
+  get #isOfAll() {
+    return chosenHeads(this.#values).length === this.#map.heads.length;
   }
 
   get #isLines() {
@@ -125,16 +90,19 @@ export class TextView {
     return this.#hasSameTokens && !this.#isLines;
   }
 
+  /** The pieces of positions; −1 for none. */
+  #piecesOf({ query, key }) {
+    return { query: this.queries.pieces.of(query), key: this.keys.pieces.of(key) };
+  }
+
   /** The query and the key whose weights are shown, as pieces; −1 for none. */
   get #active() {
     const { query, key } = this.#values;
     const pointed = this.#pointed;
     const one = pointed.query ?? pointed.key ?? query;
     if (one === null && key === null && !this.#isLines) return { query: this.#strongest, key: -1 };
-    return {
-      query: this.queries.pieces.of(this.#isOneText ? one : (pointed.query ?? query)),
-      key: this.keys.pieces.of(this.#isOneText ? one : (pointed.key ?? key)),
-    };
+    if (this.#isOneText) return this.#piecesOf({ query: one, key: one });
+    return this.#piecesOf({ query: pointed.query ?? query, key: pointed.key ?? key });
   }
 
   #point(role, position, byKeyboard) {
@@ -185,33 +153,20 @@ export class TextView {
 
   #showControls() {
     const map = this.#map;
-    const heads = this.#chosenHeads;
+    const heads = chosenHeads(this.#values);
     this.layout.value = this.#values.textLayout;
-    this.combine.value = this.#values.combine;
-    this.combine.element.hidden = heads.length < 2;
-    this.heads.hidden = map.heads.length < 2;
+    this.heads.hidden = this.all.hidden = map.heads.length < 2;
     const isFocused = this.heads.contains(document.activeElement) ? document.activeElement.value : null;
-    this.heads.replaceChildren(
-      make("legend", {}, "heads"),
-      ...map.heads.map((head) => {
-        const box = make("input", {
-          type: "checkbox",
-          value: head,
-          checked: heads.includes(head),
-          tabIndex: head === heads[0] ? 0 : -1,
-          onchange: () => this.#toggle(head),
-        });
-        const swatch = make("span", { className: "swatch" });
-        if (this.#isCompared && box.checked) swatch.style.backgroundColor = HEAD_COLOURS[heads.indexOf(head)];
-        return make("label", {}, box, swatch, String(head));
-      }),
-    );
+    const boxes = map.heads.map((head) => {
+      const [checked, tabIndex] = [heads.includes(head), head === heads[0] ? 0 : -1];
+      const onchange = () => this.#toggle(head);
+      return make("label", {}, make("input", { type: "checkbox", value: head, checked, tabIndex, onchange }), String(head));
+    });
+    this.heads.replaceChildren(make("legend", {}, "heads"), ...boxes);
     if (isFocused !== null) this.heads.querySelector(`input[value="${isFocused}"]`)?.focus();
     const part = map.parts.length > 1 ? `, ${this.#part}` : "";
-    const name = chosenName(map, heads, this.#isCompared ? "" : "mean of ");
-    this.title.replaceChildren(...titled(name + part, map));
-    this.all.hidden = map.heads.length < 2;
-    this.all.setAttribute("aria-pressed", heads.length === map.heads.length);
+    this.title.replaceChildren(...titled(chosenName(map, heads) + part, map));
+    this.all.setAttribute("aria-pressed", this.#isOfAll);
   }
 
   #toggle(head) {
@@ -259,32 +214,26 @@ export class TextView {
     return at < 0 ? 0 : within(at - TOKENS_SHOWN / 2);
   }
 
+  /** Asks for the rows of weights: of single tokens only those in sight, of a short input all. */
   async #load() {
     const map = this.#map;
-    const heads = this.#chosenHeads;
+    const heads = chosenHeads(this.#values);
     const { pieces, start, end } = this.queries;
-    const pinned = pieces.of(this.#values.query);
     const ranges = [[start, end]];
+    const pinned = pieces.of(this.#values.query);
     if (pinned >= 0 && (pinned < start || pinned >= end)) ranges.push([pinned, pinned + 1]);
-    const question = JSON.stringify([
-      map.index,
-      this.#part,
-      heads,
-      map.isPooled && map.exact ? ranges : "all",
-    ]);
+    const isSingle = map.isPooled && map.exact;
+    const question = JSON.stringify([map.index, this.#part, heads, isSingle ? ranges : "all"]);
     if (question === this.#question) return;
     this.#question = question;
-    this.#rows = this.#meanRows = null;
+    this.#rows = new Map();
     this.#strongest = -1;
+    this.message.textContent = "";
     try {
-      const rows = await Promise.all(heads.map((head) => this.#ask(map, head, ranges)));
+      const blocks = await Promise.all((isSingle ? ranges : [null]).map((range, at) => this.#block(map, heads, range, at)));
       if (question !== this.#question) return;
-      this.#rows = rows;
+      this.#rows = new Map(blocks.flat());
       this.#strongest = this.#findStrongest();
-      const left = this.#values.heads.slice(heads.length);
-      this.message.textContent = left.length
-        ? `${heads.length} heads are compared; left out: ${left.join(", ")}.`
-        : "";
     } catch (problem) {
       if (problem.cancelled || question !== this.#question) return;
       this.#question = "";
@@ -293,34 +242,22 @@ export class TextView {
     this.#shade();
   }
 
-  /** Rows of weights of a head: of single tokens only those in sight, of a short input all. */
-  async #ask(map, head, ranges) {
-    if (!(map.isPooled && map.exact)) {
-      const { values, columns } = await this.#app.asking.values(map, this.#part, head);
-      return [new Rows(values, 0, columns)];
-    }
+  /** Of each query of a range of single tokens, else of all. @returns {Promise<[number, Float32Array][]>} with weights */
+  async #block(map, heads, range, at) {
+    const { asking } = this.#app;
     const { pieces } = this.queries;
     const keys = this.keys.pieces;
-    return Promise.all(
-      ranges.map(async ([start, end], at) => {
-        const window = [pieces.first(start), pieces.edges[end], keys.first(0), keys.end];
-        const { values, columns } = await this.#app.asking.window(
-          map,
-          head,
-          window,
-          `text ${head} ${at}`,
-          this.#part,
-        );
-        return new Rows(values, start, columns);
-      }),
+    const window = range && [pieces.first(range[0]), pieces.edges[range[1]], keys.first(0), keys.end];
+    const answers = await Promise.all(
+      heads.map((head) =>
+        window
+          ? asking.window(map, head, window, `text ${head} ${at}`, this.#part)
+          : asking.values(map, this.#part, head),
+      ),
     );
-  }
-
-  /** The weights of a query on all keys: one row, or one of each head that is compared; null until they are there. */
-  #rowsOf(query) {
-    if (query < 0 || !this.#rows) return null;
-    const rows = this.#strands.map((blocks) => blocks.map((block) => block.of(query)).find(Boolean));
-    return rows.every(Boolean) ? rows : null;
+    const [{ rows, columns }, values] = [answers[0], meanOf(answers.map((answer) => answer.values))];
+    const first = range?.[0] ?? 0;
+    return Array.from({ length: rows }, (_, row) => [first + row, values.subarray(row * columns, (row + 1) * columns)]);
   }
 
   /** Of the queries in sight the one with the largest weight between two tokens of the text; −1 if there is none. */
@@ -329,63 +266,30 @@ export class TextView {
     let [strongest, most] = [-1, 0];
     for (let query = this.queries.start + Number(hasOneKeyFirst(this.#map)); query < this.queries.end; query++) {
       if (queries.isSpecial(query)) continue;
-      for (const row of this.#rowsOf(query) ?? []) {
-        const largest = largestSize(row.filter((_, key) => !keys.isSpecial(key)));
-        if (largest > most) [strongest, most] = [query, largest];
-      }
+      const largest = largestSize(this.#rows.get(query)?.filter((_, key) => !keys.isSpecial(key)) ?? []);
+      if (largest > most) [strongest, most] = [query, largest];
     }
     return strongest;
   }
 
-  /** The rows of each head that is compared, or those of the mean of all heads. */
-  get #strands() {
-    if (this.#isCompared || this.#rows.length === 1) return this.#rows;
-    this.#meanRows ??= [this.#rows[0].map((_, at) => Rows.mean(this.#rows.map((blocks) => blocks[at])))];
-    return this.#meanRows;
-  }
-
-  /** The weights of a key from all queries in sight, as #rowsOf. */
-  #columnsOf(key) {
-    if (key < 0 || !this.#rowsOf(this.queries.start)) return null;
-    const columns = this.#chosenHeads
-      .slice(0, this.#isCompared ? undefined : 1)
-      .map(() => new Float32Array(this.queries.pieces.count));
-    for (let query = this.queries.start; query < this.queries.end; query++) {
-      this.#rowsOf(query).forEach((row, at) => {
-        columns[at][query] = row[key];
-      });
-    }
-    return columns;
+  /** The weights of a key from all queries in sight; undefined until they are there. */
+  #columnOf(key) {
+    if (key < 0 || !this.#rows.has(this.queries.start)) return undefined;
+    const column = new Float32Array(this.queries.pieces.count);
+    for (let query = this.queries.start; query < this.queries.end; query++) column[query] = this.#rows.get(query)[key];
+    return column;
   }
 
   #shade() {
     if (!this.#isShown || !this.queries.pieces) return;
     const { query, key } = this.#active;
-    const pinned = {
-      query: this.queries.pieces.of(this.#values.query),
-      key: this.keys.pieces.of(this.#values.key),
-    };
-    this.queries.mark(this.#isOneText ? query : this.queries.pieces.of(this.#pointed.query), pinned.query);
-    this.keys.mark(
-      this.#isOneText ? key : this.keys.pieces.of(this.#pointed.key),
-      this.#isOneText ? pinned.query : pinned.key,
-    );
-    const rows = this.#rowsOf(query);
-    const columns = this.#columnsOf(key);
-    this.#shadeOne(
-      this.keys,
-      rows,
-      () => rows,
-      (piece) => this.#isHidden(query, piece),
-    );
-    this.#shadeOne(
-      this.queries,
-      columns,
-      (piece) => this.#rowsOf(piece),
-      (piece) => this.#isHidden(piece, key),
-    );
-    const haveSum = this.#map.exact || this.#map.quantity.reduction !== "max";
-    this.keys.tellElsewhere(rows && !this.#isCompared ? rows[0] : null, haveSum);
+    const [pinned, pointed] = [this.#piecesOf(this.#values), this.#piecesOf(this.#pointed)];
+    this.queries.mark(this.#isOneText ? query : pointed.query, pinned.query);
+    this.keys.mark(this.#isOneText ? key : pointed.key, this.#isOneText ? pinned.query : pinned.key);
+    const row = this.#rows.get(query);
+    this.#shadeOne(this.keys, row, () => query, (piece) => this.#isHidden(query, piece));
+    this.#shadeOne(this.queries, this.#columnOf(key), (piece) => piece, (piece) => this.#isHidden(piece, key));
+    this.keys.tellElsewhere(row, this.#map.exact || this.#map.quantity.reduction !== "max");
     this.keys.title = query < 0 ? this.#heading("key") : `${this.queries.pieces.name(query)} looks at`;
     this.queries.title = key < 0 ? this.#heading("query") : `${this.keys.pieces.name(key)} is looked at by`;
     this.#drawLines();
@@ -398,27 +302,17 @@ export class TextView {
 
   /**
    * @param {Words} words
-   * @param {Float32Array[]|null} strands their weights
-   * @param {(a: number) => Float32Array[]} rowsOf the rows that a piece's weights are of
+   * @param {Float32Array|undefined} weights of all of them
+   * @param {(a: number) => number} queryOf whose row the weight of a piece is in
    * @param {(a: number) => boolean} isHidden
    */
-  #shadeOne(words, strands, rowsOf, isHidden) {
-    const { least } = this.#values;
+  #shadeOne(words, weights, queryOf, isHidden) {
     const { colours } = this.#app;
     const scale = this.#scale;
     const { perRow } = colours.range(scale);
-    const isDrawn = (value) => Math.abs(value) >= least && value !== 0;
-    if (this.#isCompared) {
-      const size = (value, piece, at) =>
-        isDrawn(value) ? this.#share(value, perRow ? largestSize(rowsOf(piece)[at]) : 1) : 0;
-      words.compare(strands, this.#chosenHeads, size, isHidden);
-      return;
-    }
-    const colour = (value, piece) =>
-      isDrawn(value) && !isHidden(piece)
-        ? colours.rgb(value, scale, perRow ? largestSize(rowsOf(piece)[0]) : 1)
-        : null;
-    words.shade(strands?.[0] ?? null, colour, colours, isHidden);
+    const largest = (piece) => (perRow ? largestSize(this.#rows.get(queryOf(piece))) : 1);
+    const rgb = (value, piece) => (value && !isHidden(piece) ? colours.rgb(value, scale, largest(piece)) : null);
+    words.shade(weights, rgb, colours, isHidden);
   }
 
   /** How far up its scale a weight is, 0 to 1. */
@@ -430,30 +324,18 @@ export class TextView {
   }
 
   #isHidden(query, key) {
-    return (
-      query >= 0 &&
-      key >= 0 &&
-      this.#map.hiddenToken(this.queries.pieces.first(query), this.keys.pieces.first(key))
-    );
+    const [queries, keys] = [this.queries.pieces, this.keys.pieces];
+    return query >= 0 && key >= 0 && this.#map.hiddenToken(queries.first(query), keys.first(key));
   }
 
   /** What a token looks at and what looks at it, for the ear. */
   #summary(role) {
     const { query, key } = this.#active;
-    const told = (words, strands) =>
-      strands
-        .map(
-          (weights, at) => (this.#isCompared ? `head ${this.#chosenHeads[at]}: ` : "") + words.told(weights),
-        )
-        .join("; ");
-    const rows = (role === "query" || this.#isOneText) && this.#rowsOf(query);
-    const columns = (role === "key" || this.#isOneText) && this.#columnsOf(key);
+    const row = (role === "query" || this.#isOneText) && this.#rows.get(query);
+    const column = (role === "key" || this.#isOneText) && this.#columnOf(key);
     const name = role === "query" ? this.queries.pieces.name(query) : this.keys.pieces.name(key);
-    return (
-      name +
-      (rows ? ` looks at ${told(this.keys, rows)}.` : "") +
-      (columns ? ` Is looked at by ${told(this.queries, columns)}.` : "")
-    );
+    const to = row ? ` looks at ${this.keys.told(row)}.` : "";
+    return name + to + (column ? ` Is looked at by ${this.queries.told(column)}.` : "");
   }
 
   #drawLines() {
@@ -461,66 +343,39 @@ export class TextView {
     const { clientWidth: width, clientHeight: height } = this.lines;
     if (!width || !height) return;
     const density = Math.min(devicePixelRatio, Math.sqrt(LARGEST_CANVAS / (width * height)));
-    this.canvas.width = Math.round(width * density);
-    this.canvas.height = Math.round(height * density);
-    const context = this.canvas.getContext("2d");
-    context.scale(density, density);
-    const middles = (words) =>
-      new Map(
-        words.words.map((word) => [
-          Number(word.dataset.piece),
-          word.offsetTop + word.offsetHeight / 2 - this.lines.offsetTop,
-        ]),
-      );
+    const context = sizedContext(this.canvas, width, height, density);
+    context.lineWidth = 1.5;
+    const middles = ({ words }) => {
+      const middle = (word) => word.offsetTop + word.offsetHeight / 2 - this.lines.offsetTop;
+      return new Map(words.map((word) => [Number(word.dataset.piece), middle(word)]));
+    };
     const [left, right] = [middles(this.queries), middles(this.keys)];
-    const spread = this.#isCompared ? 2 : 0; // lines of several heads beside each other
-    const heads = this.#chosenHeads.length;
-    for (const { query, key, at, share, colour } of this.#linesShown(left, right)) {
-      const shift = (at - (heads - 1) / 2) * spread;
+    for (const { query, key, share, colour } of this.#linesShown([...left.keys()], [...right.keys()])) {
       context.globalAlpha = share;
       context.strokeStyle = colour;
-      context.lineWidth = 1.5;
       context.beginPath();
-      context.moveTo(0, left.get(query) + shift);
-      context.lineTo(width, right.get(key) + shift);
+      context.moveTo(0, left.get(query));
+      context.lineTo(width, right.get(key));
       context.stroke();
     }
   }
 
   /** Lines of the token pointed at, else of the pinned one, else of all. */
-  *#linesShown(left, right) {
-    const { least } = this.#values;
+  *#linesShown(queries, keys) {
     const { colours } = this.#app;
     const scale = this.#scale;
-    const only = this.#lineFilter();
-    const signs = scale.signed ? [colours.css(-scale.high, scale), colours.css(scale.high, scale)] : null;
-    for (const query of left.keys()) {
-      if (only.query >= 0 && query !== only.query) continue;
-      const rows = this.#rowsOf(query) ?? [];
-      for (const [at, row] of rows.entries()) {
-        const ink = this.#isCompared ? HEAD_COLOURS[at].replace("currentColor", colours.ink) : colours.accent;
-        const largest = largestSize(row);
-        for (const key of right.keys()) {
-          if (only.key >= 0 && key !== only.key) continue;
-          const value = row[key];
-          const share = Math.abs(value) >= least ? this.#share(value, largest) : 0;
-          if (!(share >= 0.02)) continue; // too faint to be seen, or no number
-          yield {
-            query,
-            key,
-            at,
-            share,
-            colour: signs && !this.#isCompared ? signs[Number(value > 0)] : ink,
-          };
-        }
+    const pointed = this.#piecesOf(this.#pointed);
+    const only = pointed.query >= 0 || pointed.key >= 0 ? pointed : this.#piecesOf(this.#values);
+    const chosen = (pieces, one) => (one < 0 ? pieces : pieces.filter((piece) => piece === one));
+    for (const query of chosen(queries, only.query)) {
+      const row = this.#rows.get(query) ?? [];
+      const largest = largestSize(row);
+      for (const key of chosen(keys, only.key)) {
+        const share = this.#share(row[key], largest);
+        if (!(share >= 0.02)) continue; // too faint to be seen, or no number
+        const rgb = scale.signed && colours.rgb(Math.sign(row[key]) * scale.high, scale);
+        yield { query, key, share, colour: rgb ? `rgb(${rgb.join(" ")})` : colours.accent };
       }
     }
-  }
-
-  #lineFilter() {
-    const of = ({ query, key }) => ({ query: this.queries.pieces.of(query), key: this.keys.pieces.of(key) });
-    const pointed = of(this.#pointed);
-    if (pointed.query >= 0 || pointed.key >= 0) return pointed;
-    return of(this.#values);
   }
 }

@@ -35,9 +35,6 @@ declare module "./rule.js" {
 declare module "./words.js" {
   interface Words { pieces: import("./pieces.js").Pieces; start: number; end: number; special: boolean; words: HTMLElement[] }
 }
-declare module "./text.js" {
-  interface Rows { values: Float32Array; first: number; columns: number; count: number }
-}
 declare module "./overview.js" {
   interface Thumb { map: import("./contents.js").PageMap; head: number; key: string }
 }

@@ -3,13 +3,11 @@
 import { largestSize } from "./colours.js";
 import { Choice, isolated, make, numberCell, numberText, precisionText, rowOf, shortened, tableOf } from "./dom.js";
 import { hasOneKeyFirst, headName, largestPlaces, titled } from "./pieces.js";
-/** @import { Side } from "./contents.js" */
 /** @import { Page } from "./main.js" */
 
 const STRONGEST_FEATURES = 12;
 const STRONGEST_KEYS = 10;
 const SHOWN_VALUES = ["map", "head", "query", "key", "theme"]; // of the state: others change nothing here
-const OPTIONS = 600; // tokens offered in a list; of longer inputs one gives the position
 
 export class WhyView {
   #app;
@@ -19,12 +17,12 @@ export class WhyView {
   /** @param {Page} app */
   constructor(app) {
     this.#app = app;
-    this.query = new TokenField("query", (query) => app.state.set({ query }));
-    this.key = new TokenField("key", (key) => app.state.set({ key }));
+    this.query = new Choice("query", (query) => app.state.set({ query: Number(query) }));
+    this.key = new Choice("key", (key) => app.state.set({ key: Number(key) }));
     const strongest = make(
       "button",
       { type: "button", onclick: () => app.state.set({ query: null, key: null }) },
-      "strongest",
+      "strongest link",
     );
     this.choice = make("div", { className: "controls" }, this.query.element, this.key.element, strongest);
     this.title = make("h2");
@@ -82,8 +80,13 @@ export class WhyView {
 
   #draw(map, query, key, products, row, isFound) {
     const { head, query: pinnedQuery, key: pinnedKey } = this.#app.state.values;
-    this.query.show(map.rows, query);
-    this.key.show(map.columns, key);
+    for (const [choice, side, position] of [
+      [this.query, map.rows, query],
+      [this.key, map.columns, key],
+    ]) {
+      choice.options = side.labels.map((label, at) => [String(side.start + at), `${side.start + at} ${shortened(label, 30)}`]);
+      choice.value = position;
+    }
     const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
     const weight = row.weights[key];
     this.title.textContent = `${headName(map, head)}: ${name(map.rows, query)} → ${name(map.columns, key)}, weight ${numberText(weight)}`;
@@ -219,35 +222,6 @@ export class WhyView {
       details.append(tableOf("features of the query and the key", ["feature", "q", "k", "q × k"], rows));
     });
     return details;
-  }
-}
-
-/** Chooses a token: from a list, or of a long input by its position. */
-class TokenField {
-  /** @param {string} name @param {(a: number) => void} onChoose of its position */
-  constructor(name, onChoose) {
-    const choose = (value) => value !== "" && onChoose(Number(value));
-    this.list = new Choice(name, choose);
-    this.number = make("input", { type: "number", onchange: () => choose(this.number.value) });
-    this.token = make("bdi", { className: "quiet" });
-    this.element = this.list.element;
-    this.element.append(this.number, this.token);
-  }
-
-  /** @param {Side} side @param {number} position the one chosen */
-  show(side, position) {
-    const isList = side.tokens <= OPTIONS;
-    this.list.list.hidden = !isList;
-    this.number.hidden = this.token.hidden = isList;
-    if (isList) {
-      this.list.options = side.labels.map((label, at) => [
-        String(side.start + at),
-        `${side.start + at} ${shortened(label, 30)}`,
-      ]);
-    }
-    this.list.value = position;
-    Object.assign(this.number, { min: side.start, max: side.end - 1, value: position });
-    this.token.textContent = ` ${shortened(side.label(position), 30)}`;
   }
 }
 

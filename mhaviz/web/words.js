@@ -10,18 +10,6 @@ const NAMED = 5; // words whose weights stand beside them as numbers
 const LEAST_NAMED = 0.02; // of the strongest's weight
 const NUMBER_WIDTH = 26; // pixels of such a number
 
-/** Told apart by those who do not see all colours too (Okabe and Ito); the eighth is the ink. */
-export const HEAD_COLOURS = [
-  "#0072b2",
-  "#e69f00",
-  "#009e73",
-  "#d55e00",
-  "#56b4e9",
-  "#cc79a7",
-  "#808080",
-  "currentColor",
-];
-
 export class Words {
   /**
    * @param {string} role "query" or "key"
@@ -33,7 +21,6 @@ export class Words {
     this.listener = { onPoint, onPin, onGo };
     this.heading = make("h3");
     this.list = make("div", { className: "words", role: "listbox" });
-    this.strands = make("ul", { className: "strands" });
     this.elsewhere = make("p", { className: "elsewhere quiet" });
     this.pager = this.makePager();
     this.element = make(
@@ -42,7 +29,6 @@ export class Words {
       this.heading,
       this.pager,
       this.list,
-      this.strands,
       this.elsewhere,
     );
     this.listen();
@@ -171,13 +157,12 @@ export class Words {
   /**
    * Shades the words by the weights of one head (or the mean of some).
    *
-   * @param {Float32Array|null} weights of all pieces; null: none
+   * @param {Float32Array|undefined} weights of all pieces, if there are any
    * @param {(a: number, b: number) => number[]|null} rgb of a weight and its piece; null where it is not shown
    * @param {Colours} colours
    * @param {(a: number) => boolean} isHidden whether a piece can have no weight
    */
   shade(weights, rgb, colours, isHidden) {
-    this.strands.replaceChildren();
     const named = new Set(weights ? this.strongest(weights) : []);
     for (const word of this.words) {
       const piece = Number(word.dataset.piece);
@@ -186,9 +171,8 @@ export class Words {
       word.style.backgroundColor = colour ? `rgb(${colour.join(" ")})` : "";
       word.style.color = colour ? colours.inkOn(colour) : "";
       word.classList.toggle("missing", Number.isNaN(value));
-      word.classList.toggle("masked", weights !== null && isHidden(piece));
+      word.classList.toggle("masked", weights !== undefined && isHidden(piece));
       word.lastChild.textContent = named.has(piece) ? shortWeight(value) : "";
-      if (word.childNodes.length > 2) word.replaceChildren(word.firstChild, word.lastChild);
     }
     this.#separate(this.words.filter((word) => word.lastChild.textContent));
   }
@@ -205,52 +189,6 @@ export class Words {
       isLower = isClose && !isLower;
       word.lastChild.classList.toggle("lower", isLower);
     }
-  }
-
-  /**
-   * Small bars under the words, one for each of the heads that are compared.
-   *
-   * @param {Float32Array[]|null} strands the weights of all pieces, head by head
-   * @param {number[]} heads
-   * @param {(a: number, b: number, c: number) => number} size of a weight, its piece and its strand, 0 to 1
-   * @param {(a: number) => boolean} isHidden
-   */
-  compare(strands, heads, size, isHidden) {
-    this.strands.replaceChildren(
-      ...heads.map((head, at) => {
-        const swatch = make("span", { className: "swatch" });
-        swatch.style.backgroundColor = HEAD_COLOURS[at];
-        return make("li", {}, swatch, `head ${head}: ${strands ? this.told(strands[at]) : "–"}`);
-      }),
-    );
-    for (const word of this.words) {
-      const piece = Number(word.dataset.piece);
-      word.style.backgroundColor = word.style.color = "";
-      word.classList.remove("missing");
-      word.classList.toggle("masked", strands !== null && isHidden(piece));
-      word.lastChild.textContent = "";
-      for (const [at, { firstChild: number, lastChild: bar }] of this.#slotsOf(word, heads).entries()) {
-        const share = strands ? size(strands[at][piece], piece, at) : 0;
-        const text = share >= 0.05 ? String(heads[at]) : "";
-        if (number.textContent !== text) number.textContent = text; // what has changed would be laid out anew
-        bar.style.setProperty("--size", share);
-      }
-    }
-  }
-
-  /** The places of the heads' bars in a word, each a number and a bar; made once for the same heads. */
-  #slotsOf(word, heads) {
-    const names = heads.join(" ");
-    if (word.children[1].dataset.heads === names) return [...word.children[1].children];
-    const slots = heads.map((_, at) => {
-      const bar = make("span", { className: "bar" });
-      bar.style.backgroundColor = HEAD_COLOURS[at];
-      return make("span", { className: "slot" }, make("span"), bar);
-    });
-    const bars = make("span", { className: "bars", "aria-hidden": "true" }, ...slots);
-    bars.dataset.heads = names;
-    word.replaceChildren(word.firstChild, bars, word.lastChild);
-    return slots;
   }
 
   /** "it 0.42, animal 0.21": the words shown that weigh most. */
@@ -274,7 +212,7 @@ export class Words {
   /**
    * Says what part of a row is not among the words: outside the tokens shown, where one can go.
    *
-   * @param {Float32Array|null} weights of all pieces
+   * @param {Float32Array|undefined} weights of all pieces, if there are any
    * @param {boolean} haveSum whether the weights add up: the largest of cells do not
    */
   tellElsewhere(weights, haveSum) {

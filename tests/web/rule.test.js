@@ -66,8 +66,8 @@ test("cells hold the mean of sums, or the largest", () => {
 });
 
 test("one score is taken apart into its products", () => {
-  const { products, dot: whole, scaled, score, hidden } = call({ causal: true }).products(0, 2, 1);
-  near(products, [[0.5 * 2 * 0, 0.5 * 1 * 2]]);
+  const { query, key, dot: whole, scaled, score, hidden } = call({ causal: true }).products(0, 2, 1);
+  near(query.map((feature, f) => feature * key[f]), [[2 * 0, 1 * 2]]);
   assert.deepEqual([whole, scaled, score, hidden], [2, 1, 1, false]);
   assert.equal(call({ causal: true }).products(0, 0, 1).hidden, true);
 });

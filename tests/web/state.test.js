@@ -18,15 +18,15 @@ function stateOf(hash) {
 }
 
 test("a link comes back as it was", () => {
-  const hash = "#view=text&map=1&head=2&query=3&window=1-4-0-5&heads=0-2&least=0.25&special=no&sort=entropy&reverse=yes";
+  const hash = "#view=text&map=1&head=2&query=3&window=1-4-0-5&heads=0-2&special=no&sort=entropy&reverse=yes";
   const [state] = stateOf(hash);
-  const { view, map, head, query, window, heads, least, special, sort, reverse } = state.values;
+  const { view, map, head, query, window, heads, special, sort, reverse } = state.values;
   assert.deepEqual([view, map, head, query, window, heads], ["text", 1, 2, 3, [1, 4, 0, 5], [0, 2]]);
-  assert.deepEqual([least, special, sort, reverse], [0.25, false, "entropy", true]);
+  assert.deepEqual([special, sort, reverse], [false, "entropy", true]);
   assert.deepEqual(new URLSearchParams(state.link.split("#")[1]), new URLSearchParams(hash.slice(1)));
 });
 
-for (const hash of ["#map=9&head=-3&query=99", "#view=<b>&least=2", "#window=3-2-0-5&heads=7-8", "#%%%", "#special=maybe"]) {
+for (const hash of ["#map=9&head=-3&query=99", "#view=<b>&theme=2", "#window=3-2-0-5&heads=7-8", "#%%%", "#special=maybe"]) {
   test(`what the page has not is not taken over: ${hash}`, () => {
     const [state] = stateOf(hash);
     assert.equal(state.link, "file:///page.html");

@@ -70,7 +70,8 @@ def test_a_thumb_is_painted_in_the_colours_of_the_png(opened, minilm):
     page = opened(path).ready()
     page.until("document.querySelectorAll('.thumb img')[2].naturalWidth > 0")
     script = """() => {
-        const image = document.querySelectorAll('.thumb img')[2], context = new OffscreenCanvas(600, 600).getContext('2d');
+        const image = document.querySelectorAll('.thumb img')[2];
+        const context = new OffscreenCanvas(600, 600).getContext('2d');
         context.drawImage(image, 0, 0);
         const { naturalWidth: width, naturalHeight: height } = image, n = SIZE;
         const at = (row, column) => [...context.getImageData(
@@ -166,14 +167,6 @@ def test_text_shades_what_a_word_looks_at(opened, minilm):
     page.until(f"document.getElementById('panel-text').innerText.includes('{weights[4, strongest]:.2f}')")
 
 
-def test_heads_are_compared_in_the_text(opened, minilm):
-    path, attention = minilm
-    page = opened(path, "#view=text&map=0&head=2&heads=2-3-4-5&combine=compare&query=4", width=1000).ready()
-    weights = attention[0].weights[2:6, 4]
-    for head in weights:  # the largest weight of each stands in its list
-        page.until(f"document.getElementById('panel-text').innerText.includes('{head.max():.2f}'.replace(/^0/, ''))")
-
-
 def test_all_heads_of_a_layer_are_one_button(opened, minilm):
     path, attention = minilm
     page = opened(path, "#view=text&map=4&head=3&query=4", width=1000).ready()
@@ -196,10 +189,9 @@ def test_the_strongest_query_is_shown_before_a_word_is_pointed_at(opened, minilm
     page.until("document.querySelector('.text.key .word[style*=background]')")
 
 
-@pytest.mark.parametrize("combine", ["average", "compare"])
 @pytest.mark.parametrize("layout", ["text", "lines"])
-def test_a_word_keeps_its_place_when_it_is_pointed_at(opened, minilm, combine, layout):
-    page = opened(minilm[0], f"#view=text&map=1&heads=2-5-8&combine={combine}&textLayout={layout}", width=700).ready()
+def test_a_word_keeps_its_place_when_it_is_pointed_at(opened, minilm, layout):
+    page = opened(minilm[0], f"#view=text&map=1&heads=2-5-8&textLayout={layout}", width=700).ready()
     page.until("document.querySelectorAll('.word').length > 8")
     page.tab.wait_for_timeout(200)
     for role in ("key", "query"):
@@ -214,7 +206,7 @@ def test_on_a_phone_the_controls_are_one_row(opened, minilm):
     page = opened(minilm[0], "#view=map&map=1&head=8", width=390).ready()
     assert page.box(".of-all")["height"] < 40
     page.ask("document.querySelector('.more').click()")
-    assert page.box(".of-all")["height"] > 100
+    assert page.box(".of-all")["height"] > 80
     assert page.ask("document.documentElement.scrollWidth") <= 390
 
 
@@ -232,7 +224,7 @@ def test_why_adds_up_to_the_weight(opened, minilm):
 
 
 def test_the_link_holds_what_is_shown(opened, minilm):
-    page = opened(minilm[0], "#view=map&map=3&head=7&scale=log&least=0.05&special=no&theme=dark", width=900).ready()
+    page = opened(minilm[0], "#view=map&map=3&head=7&scale=log&special=no&theme=dark", width=900).ready()
     assert page.ask("document.documentElement.dataset.theme") == "dark"
     selects = page.ask("[...document.querySelectorAll('.controls select')].map(select => select.value)")
     assert {"3", "7", "log", "dark"} <= set(selects)
@@ -425,18 +417,6 @@ def test_back_goes_back(opened, minilm):
         )
 
 
-def test_the_queries_that_are_least_sure_are_listed(opened, minilm):
-    path, attention = minilm
-    page = opened(path, "#view=map&map=0&head=2&list=weakest", width=900).ready()
-    largest = attention[0].weights[2].max(axis=-1)
-    first = int(largest.argmin())
-    page.until(
-        f"document.querySelector('.links tbody tr')?.innerText.includes('{attention[0].queries[first].strip()}')"
-    )
-    weight = float(page.ask("document.querySelector('.links tbody td.number').textContent"))
-    assert abs(weight - largest[first]) < 1e-4
-
-
 def test_a_page_of_heads_opens_in_the_order_of_the_command(mhaviz, opened, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ("--model", MINILM, "--file", SAMPLES / "text.txt", "--sort", "previous", "-q", "-o", "heads.html")
@@ -565,7 +545,7 @@ def test_the_map_is_copied_as_it_is_on_the_screen(opened, minilm):
         const [own, other] = [context, shown.getContext('2d')].map(one => [...one.getImageData(...at).data].join());
         window.copied = [[copy.width, copy.height], [...context.getImageData(2, 2, 1, 1).data], own === other];
     }; }""")
-    page.ask("[...document.querySelectorAll('.controls button')].find(one => one.innerText === 'Copy PNG').click()")
+    page.ask("[...document.querySelectorAll('.view-head button')].find(one => one.innerText === 'Copy PNG').click()")
     size, paper, same = page.until("window.copied")
     assert size == page.ask("(({ width, height }) => [width, height])(document.querySelector('canvas.map'))")
     assert (paper, same) == ([255] * 4, True)

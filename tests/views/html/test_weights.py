@@ -224,12 +224,3 @@ def test_what_is_not_there_is_said(opened, tmp_path, call, message):
     page = opened(tmp_path / "page.html").ready()
     said = page.ask(f"() => {{ try {{ window.mhaviz.{call}; return ''; }} catch (error) {{ return error.message; }} }}")
     assert message in said
-
-
-@pytest.mark.parametrize(("show", "kept"), [("norms", True), ("weights", False)])
-def test_norms_above_1_can_be_hidden(opened, tmp_path, show, kept):
-    mhaviz.load("random").attend("a b c", show=show).save(tmp_path / "page.html")
-    page = opened(tmp_path / "page.html", "#view=map&least=2").ready()
-    field = "document.querySelector('[aria-label=\"hide weights below\"]')"
-    assert page.ask(f"{field}.value") == ("2" if kept else "0")
-    assert (float(page.ask(f"{field}.max")) > 2) == kept
