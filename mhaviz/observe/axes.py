@@ -267,8 +267,7 @@ def fitted(axis: Axis, size: int) -> Axis:
 
 
 def first_tokens(axis: Axis, size: int) -> Axis:
-    """Return the axis of the first ``size`` tokens: those that were read, and what was put behind them, or a part of
-    both."""
+    """Return the axis of the first ``size`` tokens: those that were read, those put behind them, or a part of both."""
     ((origin, n),) = axis if len(axis) == 1 else lost(size)
     return ((origin, size),) if origin.reads and min(n, size) >= origin.size else fitted(axis, size)
 
@@ -284,8 +283,7 @@ _MOST_ADDED = 16
 
 
 def sum_of(layout: Layout, other: Layout) -> Layout:
-    """Return the layout of a sum, such as of embeddings of tokens and of their types, or of the outputs of two
-    layers."""
+    """Return the layout of a sum, such as of embeddings of tokens and types, or of the outputs of two layers."""
     if layout.axes is other.axes:
         return layout
     axes, first = list(layout.axes), len(layout.axes) - len(other.axes)  # which may lack the axis of examples
@@ -308,8 +306,7 @@ def sum_of(layout: Layout, other: Layout) -> Layout:
 
 
 def with_others(axis: Axis, others: Mapping[Origin, Origin]) -> Axis:
-    """Return the axis after other tokens were written among its own; ``others``: by the axes that they were written
-    to."""
+    """Return the axis after other tokens were written among its own; ``others``: these, by the axes written to."""
     new = {one: others[one].replace(made_of=()) for one, _ in axis if one in others and others[one] not in one.sources}
     return tuple(
         (one.replace(made_of=(*one.made_of[-_MOST_ADDED:], Piece(((new[one], n),)))) if one in new else one, n)

@@ -52,12 +52,12 @@ AxisRule = Callable[["Layouts", Done], Layout | None]
 
 def _reshape(axes: "Layouts", done: Done) -> Layout:
     source, shape = axes.of(done.first), done.result.shape
-    if len(source.shape) == 1 < sum(n > 1 for n in shape) and source.scores is None and _is_of_numbers(source.axes[0]):
+    if len(source.shape) == 1 < sum(n > 1 for n in shape) and source.scores is None and _is_given(source.axes[0]):
         return given_layout(shape)  # rows and features, one behind the other
     return regrouped(source, shape)
 
 
-def _is_of_numbers(axis: Axis) -> bool:
+def _is_given(axis: Axis) -> bool:
     """Return whether an axis comes from a given tensor, and holds no features that a layer has made."""
     return len(axis) == 1 and axis[0][0].given is not None and axis[0][0].maker is None
 
@@ -106,8 +106,7 @@ def _keep(axes: "Layouts", done: Done) -> Layout:
 
 
 def _pad(axes: "Layouts", done: Done) -> Layout:
-    """Return the layout after padding. Along axes before the features, other tokens may take their places, as in a
-    shift."""
+    """Return the layout after padding, by which tokens may take the places of others, as in a shift."""
     layout = _resize(axes, done)
     widths = done.argument(1, "pad")
     if len(widths) < 3:
@@ -282,11 +281,11 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
         if len(layout.axes[dim]) == 1:
             n, starts = done.result.shape[dim], accumulate(sizes, initial=0)
             there = [(axes.of(x).axes[dim] or lost(1), at) for x, at in zip(parts, starts, strict=False) if x.numel()]
-            pieces = [Piece(_of_added(axis), at, n) for axis, at in there]
-            pieces += [Piece(of, at + own, n) for axis, at in there for of, own, _ in axis[0][0].joined[:_MOST_WITHIN]]
-            ((origin, _),) = _of_added(layout.axes[dim])
+            pieces = [Piece(_without_joined(axis), at, n) for axis, at in there]
+            pieces += [Piece(of, at + own, n) for axis, at in there for of, own, _ in axis[0][0].joined[:_MOST_PIECES]]
+            ((origin, _),) = _without_joined(layout.axes[dim])
             whole = origin.replace(made_of=(*origin.made_of, *pieces))
-            if _are_parted(sizes, along):
+            if _are_interrupted(sizes, along):
                 whole = Origin(n, patches=origin.patches, made_of=tuple(pieces))
             layout = layout.with_axis(dim, ((whole, n),))
         in_order = _are_in_order(sizes, along)
@@ -332,7 +331,7 @@ def _parts_at(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Iterator[tu
             yield start, size, part
 
 
-def _are_parted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
+def _are_interrupted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
     """Return whether others were put between tokens of one sequence, as registers between [cls] and patches."""
     offsets = dict[Origin, set[int]]()
     for start, _, part in _parts_at(sizes, parts):
@@ -341,7 +340,7 @@ def _are_parted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
     return any(len(several) > 1 for several in offsets.values())
 
 
-def _of_added(axis: Axis) -> Axis:
+def _without_joined(axis: Axis) -> Axis:
     """Return the axis without its joined pieces, which become pieces of the whole."""
     return tuple((o.replace(made_of=tuple(one for one in o.made_of if not one.n)), n) for o, n in axis)
 
@@ -359,8 +358,7 @@ def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layo
 
 
 def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
-    """Return the axis of joined tokens if some are patches, or of the patches of several images; None: there are
-    none."""
+    """Return the axis of joined tokens if some are patches, or of the patches of several images; else None."""
     found = [(place, axis, one) for place, axis in enumerate(parts) if axis and (one := patches_along(axis))]
     if not found:
         return None
@@ -371,7 +369,7 @@ def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis |
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
-    """Return the tensors that are joined, the layout of each, and the first that is known, of scores rather than of
+    """Return the tensors that are joined, the layout of each, and the first known one, of scores rather than of
     sinks."""
     parts = done.argument(0, "tensors")
     layouts = [axes.get(x) for x in parts]
@@ -404,7 +402,7 @@ def _cut_from(
 def _linear(axes: "Layouts", done: Done) -> Layout:
     x, weight = done.given("input", "weight")[:2]
     source = axes.of(x)
-    if _mixes(source, done.result):
+    if _mixes_heads(source, done.result):
         return source
     if axes.are_made(weight):
         return _multiply(axes, done)
@@ -415,7 +413,7 @@ def _linear(axes: "Layouts", done: Done) -> Layout:
 def _convolve(axes: "Layouts", done: Done) -> Layout:
     x, weight = done.given("input", "weight")[:2]
     source, place = axes.of(x), x.ndim - weight.ndim + 1
-    if _mixes(source, done.result):
+    if _mixes_heads(source, done.result):
         return source
     made = features_made(done.result.shape[place], weight, source.axes[place : place + 1])
     kept = tuple(map(fitted, source.axes, done.result.shape))
@@ -427,8 +425,7 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
 
 
 def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
-    """Return the rows and columns of the patches that a convolution cuts an image into, by a stride of its kernel's
-    size."""
+    """Return the rows and columns of the patches that a convolution with a stride of its kernel's size makes."""
     rows, columns = (
         replace(axis[0][0], size=n, made_of=(Piece(axis),), is_input=True)
         if len(axis) == 1
@@ -439,7 +436,7 @@ def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
     return ((rows, sizes[0]),), ((columns, sizes[1]),)
 
 
-def _mixes(source: Layout, result: Tensor) -> bool:
+def _mixes_heads(source: Layout, result: Tensor) -> bool:
     """Return whether a layer mixes scores or weights of heads, whose other axes stay in their places."""
     return source.are_scores and result.ndim > 3 and result.shape == source.shape
 
@@ -559,7 +556,7 @@ def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:
     return not is_shared and (is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1)))
 
 
-_MOST_WITHIN = 16
+_MOST_PIECES = 16
 """Number of pieces of a piece that are known: a cache is joined anew in each step."""
 
 _ROLLS = frozenset(functions("roll"))

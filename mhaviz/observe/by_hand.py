@@ -1,7 +1,7 @@
-"""Recognises attention that is written by hand: product → scale, mask, bias → softmax → product with values.
+"""Recognise attention that is written out: product → scale, mask, bias → softmax → product with values.
 
-Each tensor on this way is marked, and what is computed from a marked tensor is marked in its turn. ``WeightsByHand``
-follows the weights.
+Each tensor on this way is marked, and so is what is computed from a marked tensor. ``WeightsByHand`` follows the
+weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ from mhaviz.observe.weights import WeightsByHand
 
 
 class ByHand:
-    """Follows the tensors of a program, function by function.
+    """Follows the tensors of a program to a softmax, function by function.
 
     Args:
         weights: follows them from there on.
-        on_sums: is called with sums of exponentials of scores, or their logarithms.
-        on_error: takes what is raised here.
+        on_sums: called with sums of exponentials of scores, or their logarithms.
+        on_error: called with exceptions that are raised here.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ByHand:
         self._products = Marks[tuple[Product, Callable[[], Tensor]]]()
 
     def handlers(self) -> dict[Any, Handler]:
-        """Of each function that is looked at, what runs it."""
+        """Return the handler of each function that is observed."""
         handlers: dict[Any, Handler] = {}
         for several, follow in (
             (_ELEMENTWISE, self._if_marked(self._elementwise)),
@@ -66,14 +66,15 @@ class ByHand:
         return handlers
 
     def handler_for(self, func: Any) -> Handler | None:
-        """What runs a function that is not in ``handlers``: it may change weights. None: it does not."""
+        """Return the handler of a function that is not in ``handlers``, as it may change weights; None: it does not."""
         name = getattr(func, "__name__", "")
         if func not in COPIES and (name in ("__get__", "__set__") or name.startswith("new_") or name.endswith("_like")):
             return None
         return guarded(self._if_marked(lambda done: None), self._on_error)
 
     def _if_marked(self, follow: Follow) -> Follow:
-        """What follows functions of weights, and by ``follow`` those of scores; most are of neither."""
+        """Return a follower that leaves weights to ``WeightsByHand`` and scores to ``follow``; most calls have
+        neither."""
 
         def see(done: Done) -> None:
             found = self._marked(done) if done.kwargs or self._marks.may_hold(done.args) else None
@@ -99,7 +100,7 @@ class ByHand:
                 return
             if mark is None:
                 continue
-            mixed = product.axis_mixed(which)  # of heads, which queries and keys have alike
+            mixed = product.axis_mixed(which)  # heads are an axis of both queries and keys
             if mark.stage == "scores" and mixed is not None and len(mark.axes.factors.get(mixed, ())) > 1:
                 self._marks.set(done.result, mark)
                 return
@@ -112,7 +113,7 @@ class ByHand:
         self._marks.set(done.result, Scores(axes))
 
     def _is_weighed_by_layer(self, product: Product) -> bool:
-        """Whether each token is multiplied by the one feature that a layer has made of it, and all are summed.
+        """Return whether each token is multiplied by the one feature that a layer has made of it, and all are summed.
 
         Zhou et al. 2018, "Deep Interest Network" (arXiv 1706.06978, section 4.3).
         """
@@ -124,7 +125,7 @@ class ByHand:
         return False
 
     def _is_whole_attention(self, product: Product) -> bool:
-        """Whether one product sums over features of two factors, and over tokens of one of these and of a third."""
+        """Return whether a product sums over features of two factors, and over tokens of one of these and a third."""
         features, tokens = list[set[int]](), list[set[int]]()
         for letter in {*"".join(product.axes)} - {*product.result}:
             there = {which: axes.index(letter) - len(axes) for which, axes in enumerate(product.axes) if letter in axes}
@@ -134,7 +135,7 @@ class ByHand:
         return any(one & other and one - other and other - one for one in features for other in tokens)
 
     def _multiply(self, done: Done) -> None:
-        """Weights times values, element by element: summed over the keys, they are a product of matrices."""
+        """Follow weights times values, element by element. Once summed over the keys, this is a product of matrices."""
         self._if_marked(self._elementwise)(done)
         marks = [self._weights.of(x) for x in done.args]
         mark = next(filter(None, marks), None)
@@ -145,7 +146,7 @@ class ByHand:
         if isinstance(V, Tensor) and isinstance(done.result, Tensor):
             product = product_by_elements(done.result, (A, V), mark.query, self._squeeze)
             is_each = A.shape == V.shape and mark.made.scores == UNKNOWN and self._layouts.are_made(A)
-            if is_each or not set(product.axes[1]) <= set(product.axes[0]):  # else a mask, or what scales weights
+            if is_each or not set(product.axes[1]) <= set(product.axes[0]):  # otherwise it masks or scales the weights
                 self._products.set(done.result, (product, partial(done.func, *done.args)))
 
     def _squeeze(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -158,7 +159,7 @@ class ByHand:
         return squeezed
 
     def _sum(self, done: Done) -> None:
-        """A step of a softmax that is written out, or what completes a product of weights and values."""
+        """Follow a step of a softmax that is written out, or the sum that completes a product of weights and values."""
         found, axis = self._products.get(done.first), _axis((done.first, *done.args[1:]), done.kwargs)
         if found is None or axis is None or not done.args:
             self._if_marked(self._step)(done)
@@ -166,7 +167,7 @@ class ByHand:
         product, multiply = found
         self._products.forget(done.first)
         with unseen():
-            if not torch.equal(multiply(), done.first):  # the program has changed it, or what it was made of
+            if not torch.equal(multiply(), done.first):  # the program has changed it, or its factors
                 return
         rest, keeps = done.args[1:], done.result.ndim == done.first.ndim
         product = replace(product, result=product.result[:axis] + product.result[len(product.result) + axis + 1 :])
@@ -180,7 +181,7 @@ class ByHand:
         self._weights.meet(product, 0, result, again)
 
     def _linear(self, done: Done) -> None:
-        """A layer, or a product of activations by the function of one."""
+        """Follow a layer, or a product of activations that the function of a layer computes."""
         x, weight = done.given("input", "weight")[:2]
         is_layer = type(weight) is not Tensor or self._fixed.root(weight) is not None
         if not is_layer and (self._layouts.are_made(weight) or self._weights.of(x) or self._weights.of(weight)):
@@ -189,7 +190,7 @@ class ByHand:
             self._if_marked(self._elementwise)(done)
 
     def _sample(self, done: Done) -> None:
-        """What was read at points that a program has chosen, as deformable attention does."""
+        """Mark what was read at points that a program has chosen, as deformable attention does."""
         self._marks.set(done.result, Scores(UNKNOWN, mapped=SAMPLED))
 
     def _softmax(self, done: Done) -> None:
@@ -204,7 +205,7 @@ class ByHand:
             self._mark_weights(done.result, axis, scores, visible)
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
-        """``of``: the mark of what the softmax is of."""
+        """Mark the weights that a softmax has made; ``of``: the mark of what it was applied to."""
         if isinstance(of, Scores) and of.has_own:
             self._on_unseen("a softmax of scores of keys of each query's own, joined with those of keys that all share")
             return
@@ -219,20 +220,20 @@ class ByHand:
             self._weights.begin(result, axis, Scores(UNKNOWN), None)
 
     def _exp(self, done: Done) -> None:
-        """The first step of a softmax that is written out, of whatever scores."""
+        """Follow the first step of a softmax that is written out, of any scores."""
         if done.args and self._marks.get(done.args[0]) is None and isinstance(done.result, Tensor):
             self._marks.set(done.result, Scores(UNKNOWN, mapped="exp", stage="exp"))
         else:
             self._if_marked(self._step)(done)
 
     def _scatter(self, done: Done) -> None:
-        """Sums of exponentials for each of several groups, as of the edges to each node of a graph."""
+        """Mark sums of exponentials over each of several groups, such as the edges to each node of a graph."""
         found = [mark for x in done.each() if isinstance(mark := self._marks.get(x), Scores) and mark.stage == "exp"]
         if found:
             self._marks.set(done.result, replace(found[0], stage="sums", over=()))
 
     def _step(self, done: Done) -> None:
-        """A step of a softmax that is written out."""
+        """Follow a step of a softmax that is written out."""
         marks = [mark for x in done.args[:2] if isinstance(mark := self._marks.get(x), Scores)]
         step = _STEPS[done.func]
         if step == "div" and len(marks) == 2 and marks[1].stage == "sums" and not marks[1].over:
@@ -243,7 +244,7 @@ class ByHand:
         are_sums = step == "div" and [mark.stage for mark in marks] == ["sums", "sums"]
         if are_sums and not marks[0].axes.are_fixed and done.result.numel() > done.args[1].numel():  # it has features
             self._on_unseen("values are multiplied by exponentials, and divided by the sums of these afterwards")
-        stage = _NEXT.get((step, *(mark.stage for mark in marks)))
+        stage = _STAGE_AFTER.get((step, *(mark.stage for mark in marks)))
         over = () if step in ("sum", "logsumexp") else tuple(axis for mark in marks for axis in mark.over)
         if step in ("sum", "logsumexp", "log_softmax") and (axis := _axis(done.args, done.kwargs)) is not None:
             over = (*over, axis)
@@ -259,37 +260,38 @@ class ByHand:
             self._on_sums(done.result)
 
     def _map(self, done: Done) -> None:
-        """What maps scores as another attention than that of a softmax does, or before one."""
+        """Follow a function that maps scores, in place of a softmax or before one."""
         mark = self._scores(done.args[0]) if done.args else None
         if mark is not None and isinstance(done.result, Tensor):
-            self._marks.set(done.result, replace(mark, mapped=_then(mark.mapped, done.func.__name__.strip("_"))))
+            self._marks.set(done.result, replace(mark, mapped=_both_names(mark.mapped, done.func.__name__.strip("_"))))
         else:
             self._elementwise(done)
 
     def _scores(self, x: object) -> Scores | None:
-        """The mark of scores, before any step of a softmax."""
+        """Return the mark of scores before any step of a softmax; None of other tensors."""
         mark = self._marks.get(x)
         return mark if isinstance(mark, Scores) and mark.stage == "scores" else None
 
     def _greater(self, done: Done) -> None:
-        """The greater of two tensors, or the lesser; the greatest element of one is no score in its place."""
+        """Follow the elementwise maximum or minimum of two tensors, as that of a single one leaves no score in
+        place."""
         if len(done.args) > 1 and isinstance(done.args[1], Tensor):
             self._elementwise(done)
 
     def _largest(self, done: Done) -> None:
-        """The largest scores, of other keys for each query."""
+        """Mark the largest scores, which are of other keys for each query."""
         mark = self._scores(done.args[0]) if done.args else None
         if mark is not None and not mark.axes.are_fixed:
             self._marks.set(done.result[0], replace(mark, mapped=_LARGEST))
 
     def _elementwise(self, done: Done) -> None:
-        """Whatever keeps each score or weight in its place."""
+        """Follow a function that leaves each score or weight in its place."""
         found = self._marked(done)
         if found is None:
             return
         source, mark = found
         if isinstance(mark, Scores) and mark.stage == "exp" and mark.axes == UNKNOWN and done.func not in MULTIPLIES:
-            return  # exponentials serve for much else
+            return  # exponentials have many other uses
         if isinstance(mark, Scores) and not mark.are_sums:
             mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
         if isinstance(done.result, Tensor):
@@ -307,7 +309,7 @@ class ByHand:
             self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
 
     def _has_own(self, done: Done) -> bool:
-        """Whether scores are joined with others, and the keys of some alone have the axis of the queries."""
+        """Return whether scores are joined, now or before, of which only some have keys of each query's own."""
         scores = [(x, mark) for x in done.each() if isinstance(mark := self._marks.get(x), Scores)]
         queries = {axis for _, mark in scores if (axis := mark.axes.query(-1)) is not None}
         is_own = done.func in _JOINTS and any(
@@ -316,7 +318,7 @@ class ByHand:
         return is_own or any(mark.has_own for _, mark in scores)
 
     def _sinks(self, done: Done, source: Tensor, mark: Scores) -> int:
-        """How many numbers of the last axis are of no product, once scores may have been joined with others."""
+        """Return how many numbers of the last axis come from no product, as scores may have been joined with others."""
         args, result = done.args, done.result
         if (
             done.func not in _JOINTS
@@ -341,7 +343,7 @@ class ByHand:
         self._marks.set(done.result, mark)
 
     def _marked(self, done: Done) -> tuple[Tensor, Mark] | None:
-        """The first argument that is marked, with its mark: weights before scores."""
+        """Return the first argument that is marked, with its mark: weights before scores."""
         found = None
         for x in done.each():
             mark = self._marks.get(x)
@@ -353,7 +355,7 @@ class ByHand:
 
 
 def _axis(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
-    """That over which a function runs, counted from the end; None: not one alone."""
+    """Return the axis over which a function runs, counted from the end; None: not a single one, or not known."""
     dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
     if isinstance(dim, list | tuple) and len(dim) == 1:
         (dim,) = dim
@@ -362,7 +364,7 @@ def _axis(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
     return dim if dim < 0 else dim - args[0].ndim
 
 
-def _then(*names: str) -> str:
+def _both_names(*names: str) -> str:
     return " and ".join(dict.fromkeys(filter(None, names)))
 
 
@@ -371,7 +373,7 @@ def _is_fixed(mark: Mark) -> bool:
 
 
 def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
-    """Whether a linear layer may have mixed the scores of heads: of hidden states, with three axes, it makes others."""
+    """Return whether a linear layer may have mixed the scores of heads. Of three axes it makes hidden states."""
     return scores.ndim > 3 and result.shape == scores.shape
 
 
@@ -391,7 +393,7 @@ _STEPS = {
     )
     for func in several
 }
-_NEXT: dict[tuple[str, ...], Any] = {
+_STAGE_AFTER: dict[tuple[str, ...], Any] = {
     ("exp", "scores"): "exp",
     ("sum", "exp"): "sums",
     ("div", "exp", "sums"): "weights",
@@ -403,7 +405,7 @@ _NEXT: dict[tuple[str, ...], Any] = {
     ("sub", "log weights", "log sums"): "log weights",
     ("exp", "log weights"): "weights",
 }
-"""What a step makes of tensors in these stages."""
+"""The stage of a step's result, by the stages of its arguments."""
 _GREATER = functions("max min")
 _LARGESTS = functions("topk")
 _JOINTS = functions("cat concat concatenate pad")
@@ -417,4 +419,4 @@ _ELEMENTWISE = [
     F.one_hot,  # of an argmax
 ]
 _MAPS = functions("sigmoid exp2 relu tanh clamp clip clamp_min clamp_max softplus elu pow square gumbel_softmax argmax")
-"""Those that map scores one by one, or draw weights by them."""
+"""Functions that map scores one by one, or draw weights by them."""

@@ -95,7 +95,7 @@ class Compared:
         in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
         if in_order or (self.query and cuts_along(self.query) == cuts_along(self.key)):
             texts = [{text for text, _ in several} for several in reads]
-            is_one = not self.are_pairs and _are_of_one(self.query, self.key)
+            is_one = not self.are_pairs and _are_of_one_sequence(self.query, self.key)
             return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
         sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (self.query, self.key))
         is_known = sources and others and all(one.is_known for one in sources | others)
@@ -134,7 +134,7 @@ def is_first(axis: Axis) -> bool:
     return bool(own) and all(origin.given is not None and not origin.given[0] for origin in own)
 
 
-def _of_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
+def _examples_of(axis: Axis) -> set[tuple[Origin, Cut]]:
     """Return which examples of a batch tokens are of, where some were taken, or put in another order.
 
     One of three that the program has stacked, or reshaped, may be the queries, the keys or the values, as of
@@ -144,7 +144,7 @@ def _of_examples(axis: Axis) -> set[tuple[Origin, Cut]]:
     return {(of, cut) for of, cut in examples if cut.n != 1 or (of.given and (cut.size != 3 or of.size == 3))}
 
 
-def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
+def _joined_to(axis: Axis) -> dict[Origin, frozenset[Origin]]:
     """Return what was joined to tokens along an axis, each with what was added to it."""
     found: dict[Origin, frozenset[Origin]] = {}
     for origin, n in axis:
@@ -153,13 +153,13 @@ def _made_of(axis: Axis) -> dict[Origin, frozenset[Origin]]:
     return found
 
 
-def _are_of_one(query: Axis, key: Axis) -> bool:
+def _are_of_one_sequence(query: Axis, key: Axis) -> bool:
     """Return whether no other tokens are known to be among queries or keys.
 
     These would be tokens of other examples, joined from another input, or added to those of one side alone, where
     either may be the tokens and the other their positions.
     """
-    own, others = _made_of(query), _made_of(key)
+    own, others = _joined_to(query), _joined_to(key)
     apart = own.keys() ^ others.keys()
-    is_one = _of_examples(query) == _of_examples(key) and not any(one.is_known and not one.is_fixed for one in apart)
+    is_one = _examples_of(query) == _examples_of(key) and not any(one.is_known and not one.is_fixed for one in apart)
     return is_one and all(own[one] == others[one] for one in own.keys() & others.keys())

@@ -11,7 +11,7 @@ import torch
 from mhaviz.observe.replacing import held_once, replaced
 
 _OF_HOOKS = "Using `torch.compile.module.` when there are global hooks"
-"""Beginning of PyTorch's warning that compiled code ignores global hooks. Here nothing is compiled, and the hooks are
+"""Beginning of PyTorch's warning that compiled code ignores global hooks. Nothing is compiled here, and they are
 ours."""
 
 

@@ -113,11 +113,11 @@ class FixedRows:
         if done.func in MAKERS and type(done.result) is Tensor and self.is_within():
             # Integers may be ids of tokens, unless they are consecutive. Arrays of NumPy may be the program's input.
             is_number = not _is_integer(done.result) or done.func is torch.arange
-            if not is_number or done.func not in _TAKERS or _is_plain(done.args):
+            if not is_number or done.func not in _MAY_TAKE_INPUT or _is_plain(done.args):
                 self._roots.set(done.result, Constant(None if not is_number or done.func.__name__ in _UNSET else True))
                 return
         name = getattr(done.func, "__name__", "")
-        tensors = list(filter(_is_tensor, done.args[:1] if name in _OF_THE_FIRST else done.each()))
+        tensors = list(filter(_is_tensor, done.args[:1] if name in _READ_FIRST_ALONE else done.each()))
         roots = [self._root(x) for x in tensors]
         first = tensors[0] if tensors else None
         written = done.kwargs.get("out", first if done.result is None or _writes(name) else None)
@@ -237,10 +237,10 @@ MAKERS = frozenset(
 )
 """Functions that make tensors of no others."""
 
-_TAKERS = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor]
+_MAY_TAKE_INPUT = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor]
 """Functions that may be given the program's input."""
 
-_OF_THE_FIRST = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
+_READ_FIRST_ALONE = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
 """Functions whose result holds no numbers of their other arguments."""
 
 _WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
@@ -251,8 +251,7 @@ _RANDOM = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cau
 
 
 def why_none(keys: bool | None, values: bool | None) -> str:
-    """Return why weights are no attention, by whether keys and values are fixed rows (None: not known); "" if they
-    are."""
+    """Return why weights are no attention, or "", by whether keys and values are fixed rows; None: not known."""
     if keys is None or (values is None and not keys):
         return "weighs rows of which it is not known whether they are tokens"
     if keys:
@@ -289,14 +288,13 @@ class Axes:
         return None if holders is None else are_rows_fixed([self.roots[number] for number in holders])
 
     def are_fixed_beside(self, axis: int) -> bool | None:
-        """Return whether all factors without this axis are fixed, such as the queries for an axis of keys; None: not
+        """Return whether all factors without this axis, such as queries for an axis of keys, are fixed; None: not
         known."""
         holders = self.factors.get(axis, frozenset())
         return are_rows_fixed([root for number, root in enumerate(self.roots) if number not in holders])
 
     def query(self, axis: int) -> int | None:
-        """Return the axis of the queries for an axis of keys: the last one whose factors all lack it; None: not
-        known."""
+        """Return the axis of queries for one of keys, the last one whose factors all lack it; None: not known."""
         holders = self.factors.get(axis, frozenset(range(len(self.roots))))
         return max((one for one, factors in self.factors.items() if not factors & holders), default=None)
 

@@ -52,15 +52,15 @@ def call_of_flex(
     batch_size, n_heads, q_length, _ = query.shape
     k_length = key.shape[2]
     indices = [torch.arange(n, device=query.device) for n in (batch_size, n_heads, q_length, k_length)]
-    seen = _over(mask_mod, indices)  # batch_size n_heads q_length k_length
+    seen = _at_all(mask_mod, indices)  # batch_size n_heads q_length k_length
     shape = seen.shape
-    bias = _over(score_mod, indices, torch.zeros(shape, device=query.device)).float()
+    bias = _at_all(score_mod, indices, torch.zeros(shape, device=query.device)).float()
     call = AttentionCall(query, key, value, float(scale))
     blocks = [slice(start, start + BLOCK) for start in range(0, q_length, BLOCK)]
 
     def changed(rows: slice) -> Tensor:
         own = [*indices[:2], indices[2][rows], indices[3]]
-        return _over(score_mod, own, call.scores(rows.start, rows.stop)).float()
+        return _at_all(score_mod, own, call.scores(rows.start, rows.stop)).float()
 
     def is_biased(rows: slice) -> bool:
         S = call.scores(rows.start, rows.stop) + bias[:, :, rows]
@@ -75,7 +75,7 @@ def call_of_flex(
     return replace(call, mask=mask), seen
 
 
-def _over(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Tensor | None = None) -> Tensor:
+def _at_all(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Tensor | None = None) -> Tensor:
     """Evaluate a function of single positions at all of them, (batch_size, n_heads, q_length, k_length)."""
     first = () if scores is None else (0,)
     for place in range(3, -1, -1):

@@ -86,8 +86,7 @@ class Layouts:
         return layout is not None and -axis <= len(layout.axes) and are_tokens(layout.axes[axis])
 
     def are_one_feature(self, x: Tensor, tokens: int) -> bool:
-        """Return whether a tensor is known to hold one feature, made by a layer, for each of the tokens along an
-        axis."""
+        """Return whether a tensor is known to hold one feature, made by a layer, for each token along an axis."""
         layout = self.get(x)
         if layout is None or not self.are_tokens(x, tokens):
             return False
@@ -95,8 +94,7 @@ class Layouts:
         return makers == {(1, 1)} and not layout.scores
 
     def sum_tokens_and_features(self, x: Tensor, places: Sequence[int]) -> bool:
-        """Return whether one of two products sums over features that layers have made, and the other over axes of
-        tokens.
+        """Return whether one of two products sums over features that layers have made, and the other over tokens.
 
         The first product is ``x``. The second is of ``x``, and sums over its axes ``places``.
         """
@@ -179,7 +177,7 @@ class Layouts:
             if dim < len(source.shape) - 1:
                 source = cut_layout(source, done.result[0].shape)
                 self._layouts.set(done.result[0], unnamed(source, {dim}))
-        elif done.func in _SEVERAL and type(done.result) is tuple and self.get(done.args[0]) is not None:
+        elif done.func in _RETURN_SEVERAL and type(done.result) is tuple and self.get(done.args[0]) is not None:
             self._layouts.set(done.result[0], cut_layout(self.of(done.args[0]), done.result[0].shape))
         elif done.result is None and done.func is _SET_ITEM:
             is_known = self.write(*done.args)
@@ -210,7 +208,7 @@ class Layouts:
         ]
         if view.ndim == x.ndim and all(own is not None and own.step and own == written for own, written in pairs):
             return True
-        moved = {own.of for own, written in pairs if own and written and not _stays(own, written)}
+        moved = {own.of for own, written in pairs if own and written and not _stay_in_place(own, written)}
         others = {own.of: written.of for own, written in pairs if own and written and own.of != written.of}
         named = any(origin.reads or origin.patches or origin.rows for axis in self.of(x).axes for origin, _ in axis)
         for one, layout in self._layouts.of_memory(x) if moved or others or named or x._is_view() else ():
@@ -276,8 +274,7 @@ class Layouts:
 
 
 def _may_be_features(origin: Origin, is_made: bool) -> bool:
-    """Return whether an axis may be features: the last of a given tensor, unless that is an image with other
-    features."""
+    """Return whether an axis may be features: the last of a given tensor that is no image with other features."""
     return origin.given is not None and origin.given[0] == origin.given[1] - 1 and not (is_made and origin.given[1] > 3)
 
 
@@ -358,9 +355,8 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
     return layout._replace(axes=tuple(axes), scores=scores)
 
 
-def _stays(own: Part, written: Part) -> bool:
-    """Return whether tokens are written to where they come from, or a whole sequence to consecutive places of
-    another."""
+def _stay_in_place(own: Part, written: Part) -> bool:
+    """Return whether tokens are written to where they come from, or a whole sequence to one run of places."""
     if not written.step or not own.step:
         return False
     return own.step == 1 if written.n == written.of.size else own[1:] == written[1:]
@@ -377,5 +373,5 @@ _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _STARTS = {*AXIS_RULES, *_CUTS}
-_SEVERAL = {F.multi_head_attention_forward, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
+_RETURN_SEVERAL = {F.multi_head_attention_forward, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
 """Functions that return several tensors, the first of which has the tokens of their first argument."""

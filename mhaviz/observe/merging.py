@@ -1,8 +1,8 @@
-"""Tells which attentions are parts of one softmax: their outputs are joined by the sums of their exponentials.
+"""Find attentions that are parts of one softmax: their outputs are joined by the sums of their exponentials.
 
 Flash-decoding and ring attention take a softmax over a part of the keys at a time, and weigh its output by its share of
-all exponentials (Milakov and Gimelshein 2018, arXiv 1805.02867). Two attentions whose outputs are added, such as those
-to two memories, have their own rows that sum to 1.
+all exponentials (Milakov and Gimelshein 2018, arXiv 1805.02867). Attentions whose outputs are only added, such as those
+to two memories, are no parts: the rows of each sum to 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +21,23 @@ from mhaviz.observe.products import PRODUCTS
 
 
 class _Made(NamedTuple):
-    """What a tensor is made of: the outputs of these attentions, or sums of exponentials alone, of these numbers."""
+    """The numbers of the attentions, or of the sums of exponentials, that a tensor is made of."""
 
     of: frozenset[int] = frozenset()
     sums: frozenset[int] = frozenset()
 
 
 class Merging:
-    """Follows outputs of attentions, and sums of exponentials. ``on_merged`` takes the outputs that are of parts.
+    """Follows outputs of attentions, and sums of exponentials.
 
-    It is a part that several sums weigh at once: an output that its own sums weigh, as a gate does, is a whole.
-    ``on_weighed`` takes outputs that are multiplied so, or by a number for each head: their rows sum to that.
+    An attention is a part if several sums weigh its output at once. If its own sums alone weigh it, as a gate does, it
+    is whole.
+
+    Args:
+        on_merged: called with the attentions that are parts of one softmax.
+        on_weighed: called with an attention whose output is multiplied by its own sums, or by a number for each head.
+            The rows of its weights then sum to that.
+        layouts: of the program's tensors.
     """
 
     def __init__(
@@ -41,18 +47,18 @@ class Merging:
         self._on_merged, self._on_weighed, self._layouts = on_merged, on_weighed, layouts
 
     def add_sums(self, x: Tensor) -> None:
-        """Note sums of exponentials of scores, or their logarithms, which the function that runs has made."""
+        """Note sums of exponentials of scores, or their logarithms, made by the call that runs."""
         self._marks.set(x, _Made(sums=frozenset([next(self._numbers)])))
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Whether a function of these may join outputs of attentions."""
+        """Return whether a call may join outputs of attentions."""
         return len(self._marks) > 0 and self._marks.may_hold(args)
 
     def follow(self, done: Done) -> None:
-        """Follow a function that has run."""
+        """Follow a finished call."""
         result, several = done.result, list(done.each())
         results = several[:1] if result is None else result if isinstance(result, list | tuple) else [result]
-        # Losses of several may be multiplied.
+        # Single numbers do not count, as losses may be multiplied.
         tensors = [x for x in results if isinstance(x, Tensor) and x.is_floating_point() and x.ndim]
         if done.attention is not None and done.func is not F.multi_head_attention_forward:  # its output is a layer's
             self._marks.set(tensors[0], _Made(frozenset([done.attention])))
@@ -64,7 +70,7 @@ class Merging:
         if has_sums or not found or not tensors:
             return
         of, sums = (frozenset[int]().union(*sets) for sets in zip(*found, strict=True))
-        if done.func in _NORMALISE and not of:  # parts that stand along an axis
+        if done.func in _NORMALISE and not of:  # parts along an axis
             sums |= {next(self._numbers)}
         if of and len(sums) > 1 and done.func in _WEIGH:
             self._on_merged(of)
@@ -76,7 +82,7 @@ class Merging:
                 self._marks.set(x, _Made(of) if of else _Made(sums=sums))
 
     def _is_for_each_head(self, factors: Sequence[Any]) -> bool:
-        """Whether one of two factors has a number for each head of the other, and none for each of its features."""
+        """Return whether one of two factors has a number for each head of the other, but none for each feature."""
         tensors = [x for x in factors if isinstance(x, Tensor)]
         for x, other in (tensors, tensors[::-1]) if len(tensors) == 2 else ():
             sizes = (1,) * (x.ndim - other.ndim) + tuple(other.shape)
@@ -87,7 +93,7 @@ class Merging:
 
 
 _LAYERS = {*PRODUCTS, *functions("linear bilinear conv1d conv2d conv3d")}
-"""Functions that make something else of outputs."""
+"""Functions that compute something else from outputs."""
 
 _WEIGH = {*PRODUCTS, *MULTIPLIES, *functions("div divide true_divide truediv lerp addcmul addcdiv")}
 """Functions by which sums may weigh outputs."""

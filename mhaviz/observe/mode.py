@@ -107,8 +107,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Observe what runs within, in this thread and in those that it starts. The block may be entered again within
-        itself."""
+        """Observe what runs within, in this thread and in those that it starts. The block may be nested."""
         with self._lock:
             if not self._n_active:
                 self._begin()
@@ -193,8 +192,7 @@ class Watch:
             self.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
 
     def _note_thread(self, module: nn.Module) -> None:
-        """Note once that an unseen thread runs a module that may hold attention: one of the model, or one with
-        parameters."""
+        """Note once that an unseen thread runs a module that may hold attention: of the model, or with parameters."""
         place = self._modules.place()
         if place is not None and (self._has_model or next(module.parameters(), None) is not None):
             self.miss(f"{place.name}: runs in a thread that was there before the recording, and is not seen")
@@ -350,8 +348,7 @@ _NO_TENSORS = frozenset({torch.Size, int, bool, float, str, torch.device, torch.
 """Types of results that hold no tensor to follow, such as a tensor's shape."""
 
 _OPTIMIZERS = f"{Path(torch.optim.__file__).parent}/"
-"""Where optimizers call functions, which take no part in a forward pass. Skipping these halves the time of recorded
-training."""
+"""Where optimizers call functions, outside of any forward pass. Skipping them halves the time of recorded training."""
 
 _watches: WeakSet[Watch] = WeakSet()
 

@@ -1,4 +1,4 @@
-"""Knows which module of a program runs, what it is called, and which forward pass this is."""
+"""Follow which module of a program runs, what it is called, and in which forward pass."""
 
 import inspect
 import math
@@ -20,10 +20,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from mhaviz.observe.marks import Marks
 
 _NOT_OF_PROGRAMS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent.parent}/", "<")
-"""Where files begin that are not a program's own."""
+"""Beginnings of the paths of files that are not a program's own."""
 
 _MOST_NAMES = 4096
-"""So many names of modules are told apart."""
+"""Number of module names that are told apart."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,15 @@ class Place:
     """Where in a program an attention runs.
 
     Attributes:
-        name: the module's qualified name, "blocks.0.attn", or "model 2.blocks.0.attn", as two models may have modules
-            of the same name; of no module, "train.py:12, attend".
-        module: the innermost one that has a name; None: no module runs.
-        root: what the name begins at.
-        forward: counts the forward passes of outermost modules; 0: no module runs.
-        batch_size: of the first tensor that a module around it was called with; None: not known.
-        length: of what the innermost module was called with: of the axes between the first and the last.
-        call: counts the calls of all modules: that of the innermost one; 0: no module runs.
+        name: the module's qualified name, "blocks.0.attn", or "model 2.blocks.0.attn" if two models have modules of the
+            same name; without a module, the line, "train.py:12, attend".
+        module: the innermost module that has a name; None: no module runs.
+        root: number of the module at which the name begins.
+        forward: number of the forward pass, counted over all outermost modules; 0: no module runs.
+        batch_size: first length of the first tensor that a module around it was called with; None: not known.
+        length: number of positions in the input of the innermost module, along all axes between the first and the last;
+            None: not known.
+        call: number of the innermost module's call, counted over all modules; 0: no module runs.
         read: the tensor that the innermost module was called with, and its version; None: not known.
     """
 
@@ -53,11 +54,11 @@ class Place:
 
     @property
     def is_module(self) -> bool:
-        """Whether the name is a module's."""
+        """Whether ``name`` is a module's."""
         return self.module is not None
 
 
-class _Running(NamedTuple):  # one is made whenever a module begins: of a frozen dataclass it takes thrice as long
+class _Running(NamedTuple):  # made for each call of a module: a frozen dataclass would take thrice as long
     module: nn.Module
     read: Tensor | None
     call: int
@@ -71,9 +72,10 @@ class RunningModules:
     """The modules that run in each thread, the outermost first, while ``followed``.
 
     Args:
-        model: what names begin at; places outside it are None. None: names begin at the outermost module.
-        on_input: is called with each tensor that the outermost module is called with.
-        on_begin: is called with each module that begins.
+        model: the module at which names begin; outside of it there are no places. None: names begin at the outermost
+            module.
+        on_input: called with each tensor that an outermost module is called with.
+        on_begin: called with each module that begins.
     """
 
     def __init__(
@@ -86,13 +88,13 @@ class RunningModules:
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
         self._names = Marks[_Names]()
-        self._wholes = Marks[ref[nn.Module]]()
+        self._models = Marks[ref[nn.Module]]()
         self._serials, self._names_called = count(), dict[tuple[str, int], str]()
         self._naming = threading.Lock()
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Follow all modules of all threads: no module is changed."""
+        """Follow all modules in all threads, without changing them."""
         hooks = (
             register_module_forward_pre_hook(self._begins),
             register_module_forward_hook(self._ends, always_call=True),
@@ -109,15 +111,15 @@ class RunningModules:
         return bool(self._stack())
 
     def running(self) -> tuple[tuple[_Running, ...], int]:
-        """What runs in this thread, for one that it starts: see ``go_on``."""
+        """Return what runs in this thread, for the ``go_on`` of a thread that it starts."""
         return tuple(self._stack()), getattr(self._local, "forward", 0)
 
     def go_on(self, running: tuple[tuple[_Running, ...], int]) -> None:
-        """Let this thread run within what ran where it was started."""
+        """Let this thread run within the modules that ran where it was started."""
         self._local.stack, self._local.forward = list(running[0]), running[1]
 
     def place(self) -> Place | None:
-        """Where the program is; None: outside the model that is looked at."""
+        """Return where the program is; None: outside the model that is observed."""
         stack = self._stack()
         if not stack:
             return None if self._model is not None else Place(self.line())
@@ -138,7 +140,7 @@ class RunningModules:
         )
 
     def line(self) -> str:
-        """The line of the program that runs, "train.py:12, attend"."""
+        """Return the line of the program that runs, "train.py:12, attend"."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_NOT_OF_PROGRAMS):
             frame = frame.f_back
@@ -161,11 +163,11 @@ class RunningModules:
             self._local.forward = next(self._forwards)
         read = None
         if torch._C._get_tracing_state() is None:
-            with torch._C.DisableTorchFunction():  # no recording need see this
+            with torch._C.DisableTorchFunction():  # recordings need not see this
                 if args and isinstance(args[0], Tensor) and not args[0].is_nested:
                     read = args[0]
                 if not stack:
-                    named = sys._getframe(1).f_locals.get("kwargs")  # which PyTorch gives to no hook of all modules
+                    named = sys._getframe(1).f_locals.get("kwargs")  # PyTorch does not pass them to global hooks
                     for x in (*args, *(named.values() if type(named) is dict else ())):
                         if type(x) is Tensor and not x.is_nested:
                             self._on_input(x)
@@ -174,17 +176,17 @@ class RunningModules:
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         stack = self._stack()
-        for place in range(len(stack) - 1, -1, -1):  # those above it that raised something have not ended by themselves
+        for place in range(len(stack) - 1, -1, -1):  # those above it that raised an error have not ended by themselves
             if stack[place].module is module:
                 del stack[place:]
                 return
 
     def _known(self, stack: Sequence[_Running]) -> tuple[str, nn.Module, int] | None:
-        """The name of the innermost module that has one, the module, and a number for what the name begins at."""
+        """Return the name of the innermost module that has one, this module, and the number of the root of the name."""
         if self._model is not None:
             roots, modules = [self._model], [one.module for one in reversed(stack)]
         else:
-            roots, modules = [self._whole_of(stack[0].module), *(one.module for one in stack)], [stack[-1].module]
+            roots, modules = [self._model_of(stack[0].module), *(one.module for one in stack)], [stack[-1].module]
         for root in roots:
             names = self._names_of(root)
             for module in modules:
@@ -193,21 +195,24 @@ class RunningModules:
         return None
 
     def _called(self, name: str, root: int) -> str:
-        """The name, with the number of what it begins at if modules of several have one name, this or another."""
+        """Return the name, after the number of its root if modules of several roots have one name, this or another."""
         if (called := self._names_called.get((name, root))) is None:
-            several = list(self._names_called.items())  # other threads may name more
+            several = list(self._names_called.items())  # other threads may add names
             roots = [*dict.fromkeys([*(one for (_, one), _ in several), root])]
             own = [text != one for (one, of), text in several if of == root]  # a model keeps its number, or none
             is_told = any(own) or any((text if own else one) == name for (one, _), text in several)
             called = f"model {roots.index(root) + 1}.{name}" if is_told else name
-            if len(several) < _MOST_NAMES:  # others may be made anew in each pass
+            if len(several) < _MOST_NAMES:  # modules may be made anew in each pass
                 self._names_called[name, root] = called
         return called
 
-    def _whole_of(self, outermost: nn.Module) -> nn.Module:
-        """The model that the outermost module is a part of: one whose method calls it, as the encoder in ``generate``,
-        or a variable of a script, as of ``model.encoder(x)``."""
-        known = self._wholes.get(outermost)
+    def _model_of(self, outermost: nn.Module) -> nn.Module:
+        """Return the model that the outermost module is a part of.
+
+        Its method calls the module, as ``generate`` calls the encoder, or it is a variable of a script, as in
+        ``model.encoder(x)``.
+        """
+        known = self._models.get(outermost)
         if known is not None and (found := known()) is not None:
             return found
         whole = outermost
@@ -220,15 +225,15 @@ class RunningModules:
                 if one is not whole and self._names_of(one).of(whole) is not None:
                     whole = one
             frame = frame.f_back
-        self._wholes.set(outermost, ref(whole))
+        self._models.set(outermost, ref(whole))
         return whole
 
     def _names_of(self, root: nn.Module) -> "_Names":
         if (names := self._names.get(root)) is not None:
             return names
-        with self._naming:  # threads that meet a model at once would give it a number each
+        with self._naming:  # threads that meet a model at once would each give it a number
             if (names := self._names.get(root)) is None:
-                # Copies that DataParallel makes for each pass are one model.
+                # Copies that DataParallel makes for each pass count as one model.
                 serial = -2 if getattr(root, "_is_replica", False) else next(self._serials)
                 names = _Names(root, serial)
                 self._names.set(root, names)
@@ -236,7 +241,10 @@ class RunningModules:
 
 
 def _owners(frame: FrameType) -> list[Any]:
-    """What a method is of, or the variables of a script. Other functions' are not read: they would be kept alive."""
+    """Return the object of a method, or the variables of a script.
+
+    The variables of other functions are not read, as this would keep them alive.
+    """
     code = frame.f_code
     if not code.co_flags & inspect.CO_OPTIMIZED:
         return list(frame.f_locals.values())
@@ -249,14 +257,14 @@ class _Names:
 
     def __init__(self, root: nn.Module, serial: int) -> None:
         self._root, self.serial = ref(root), serial
-        self._names, self._strangers = Marks[str](), Marks[bool]()
+        self._names, self._foreign = Marks[str](), Marks[bool]()
         self._read()
 
     def of(self, module: nn.Module) -> str | None:
-        """None: it is none of them."""
-        if self._names.get(module) is None and not self._strangers.get(module):
-            self._read()  # it may have come since
-            self._strangers.set(module, self._names.get(module) is None)
+        """Return the name of a module; None: it is not within the root."""
+        if self._names.get(module) is None and not self._foreign.get(module):
+            self._read()  # it may have been added since
+            self._foreign.set(module, self._names.get(module) is None)
         return self._names.get(module)
 
     def _read(self) -> None:

@@ -1,9 +1,9 @@
-"""Reads the attention operators of flash-attn 2 and 3, of xformers, and PyTorch's own below its functions.
+"""Read the inputs of attention operators: of flash-attn 2 and 3, of xformers, and PyTorch's own below its functions.
 
-They are known by their names, and their arguments by what their schemas call them, so that none of these libraries is
-imported, and a version that adds an argument is read as well. Operators that only look like attention are named in a
-line, once each: what they weigh is not seen. ``flash_attn_with_kvcache`` and flash-attn before 2.7 and from 4 on call
-their kernels past PyTorch, and are not seen at all.
+Operators are known by their names, and their arguments by the names in their schemas. So none of these libraries is
+imported, and a version with further arguments is read as well. Operators that only look like attention are reported,
+once each, as their weights are not seen. ``flash_attn_with_kvcache``, and flash-attn before 2.7 and from 4 on, call
+their kernels past PyTorch and are not seen at all.
 """
 
 import re
@@ -22,13 +22,13 @@ from mhaviz.observe.observed import ObservedCall, OnRan
 
 
 class Operators:
-    """Runs the operators that are attention, shows those that are known, and says of the others that they are not.
+    """Runs attention operators, shows those that are known, and reports the others.
 
     Args:
         on_ran: see ``OnRan``.
-        miss: takes a message of what is not seen.
-        on_unseen: takes a message of what looks like attention where it runs, and is not shown.
-        on_error: takes what is raised here.
+        miss: called with a message about what is not seen.
+        on_unseen: called with a message about what looks like attention where it runs, and is not shown.
+        on_error: called with exceptions that are raised here.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Operators:
         self._on_ran, self._miss, self._on_unseen, self._on_error = on_ran, miss, on_unseen, on_error
 
     def handler_for(self, func: Any) -> Handler | None:
-        """What runs this function; None: it is no such operator."""
+        """Return the handler of a function; None: it is no such operator."""
         name, schema = _name_and_schema(func)
         if name in _SOFTMAXES:
             return guarded(lambda done: self._on_unseen(f"a softmax by the operator {name}"), self._on_error)
-        if not _LOOKS_LIKE.search(name) or _IS_OTHER.search(name):
+        if not _LOOKS_LIKE.search(name) or _IS_AUXILIARY.search(name):
             return None
         form = next((form for pattern, form in _FORMS if re.fullmatch(pattern, name)), None)
         named = {argument.name for argument in schema.arguments} if schema is not None else set()
@@ -67,7 +67,7 @@ class Operators:
         return guarded(follow, self._on_error)
 
     def _read(self, name: str, form: "_Form", given: "_Given", output: Tensor, place: str) -> ObservedCall:
-        unread = [argument for argument in _UNREAD if isinstance(x := given(argument), Tensor) or x]
+        unread = [argument for argument in _UNSUPPORTED if isinstance(x := given(argument), Tensor) or x]
         if unread:
             raise MhavizError(f"{name} runs with {', '.join(unread)}, and is not recorded so")
         tensors = [given(*_QUERY), given(*_KEY), given(*_VALUE), output]
@@ -102,8 +102,12 @@ class Operators:
 
 @dataclass(frozen=True)
 class _Form:
-    """How an operator's tensors are laid out: (batch, heads, length, features) if ``heads_first``, else (batch, length,
-    heads, features); and whether its causal mask begins in the top left corner, or ends in the bottom right one."""
+    """How an operator lays out its tensors and its causal mask.
+
+    Attributes:
+        heads_first: whether tensors are (batch, heads, length, features), and not (batch, length, heads, features).
+        from_top_left: whether the causal mask begins in the top left corner, and does not end in the bottom right one.
+    """
 
     heads_first: bool
     from_top_left: bool
@@ -119,31 +123,31 @@ _FORMS = tuple(
         (r"xformers_flash\d?::flash_fwd|\w*flash_?attn\w*::(\w*_)?(fwd|forward)(_\w+)?", False, False),
     )
 )
-"""What names the operators that are known, the first that fits."""
+"""Patterns for the names of operators that are known, of which the first that matches counts."""
 
 _LOOKS_LIKE = re.compile(r"attention|attn|sdpa|(^|[_:])f?mha(_|$)|flash_(fwd|forward|mla)|paged", re.IGNORECASE)
-_IS_OTHER = re.compile(
+_IS_AUXILIARY = re.compile(
     r"backward|bwd|mask|rope|rotary|norm|merge|combine|metadata|schedul|reshape|copy|cache_kernel|choice", re.IGNORECASE
 )
-"""In the names of operators that attention needs beside itself."""
+"""Words in the names of operators that attention needs beside itself."""
 
 _SOFTMAXES = {"aten::softmax", "aten::_softmax"}
-"""As in what ``torch.export`` has made; the products beside them are not followed."""
+"""Softmax operators, as in a program from ``torch.export``. The products around them are not followed."""
 
 _QUERY, _KEY, _VALUE = ("query", "q"), ("key", "k"), ("value", "v")
 _STARTS_Q = ("cu_seqlens_q", "cum_seq_q", "cu_seq_q", "seqstart_q")
 _STARTS_K = ("cu_seqlens_k", "cum_seq_k", "cu_seq_k", "seqstart_k")
 
-_UNREAD = (
+_UNSUPPORTED = (
     *("block_table", "block_tables", "page_table", "kv_batch_idx", "leftpad_k", "k_new", "v_new", "q_v", "qv"),
     *("seqused_q", "rotary_cos", "q_descale", "k_descale", "v_descale", "descale_q", "descale_k", "descale_v"),
     *("attention_chunk", "causal_diagonal"),
 )
-"""Arguments that change what an operator computes, in ways that are not read here: caches in pages, float8."""
+"""Arguments that change what an operator computes in ways that are not read here, such as paged caches and float8."""
 
 
 class _Given:
-    """The arguments of an operator by their names in its schema, or by other names for the same."""
+    """The arguments of a call of an operator, by their names in its schema."""
 
     def __init__(self, schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         arguments = schema.arguments
@@ -151,16 +155,16 @@ class _Given:
         self._given |= {argument.name: x for argument, x in zip(arguments, args, strict=False)} | kwargs
 
     def __call__(self, *names: str) -> Any:
-        """The first that is given; None if none is."""
+        """Return the first argument of these names that is given; None if none is."""
         return next((x for name in names if (x := self._given.get(name)) is not None), None)
 
 
 class _Packed:
-    """Sequences that stand one behind the other, without padding, where others have a batch.
+    """Sequences that are packed one behind the other, without padding, in place of a batch.
 
     Args:
-        q_starts, k_starts: where each begins, and the end.
-        used: how many keys each has that are used; None: all.
+        q_starts, k_starts: where each sequence begins, and where the last one ends.
+        used: how many keys of each sequence are used; None: all.
     """
 
     def __init__(self, q_starts: list[int], k_starts: list[int], used: list[int] | None) -> None:
@@ -172,16 +176,20 @@ class _Packed:
 
     @property
     def line(self) -> str:
-        """What is left out."""
+        """Message about the sequences that are left out."""
         lengths = self._q_lengths
         sizes = f"{min(lengths):,} to {max(lengths):,}" if min(lengths) < max(lengths) else f"{lengths[0]:,}"
         return f"packs {len(lengths):,} sequences of {sizes} tokens into one; the first is recorded"
 
     def unpack(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], int | None]:
-        """Queries, keys, values, outputs, each ([1,] all tokens, heads, features) → (batch, length, heads, features).
+        """Unpack queries, keys, values and outputs.
 
-        Sequences of one length are a batch; else the first that holds something is, alone, and its number is the
-        second result. Raises MhavizError if there is none.
+        Each is ([1,] all tokens, heads, features), and becomes (batch, length, heads, features). Sequences of one
+        length become a batch. Otherwise the first that holds something is returned alone; the second result is its
+        number, None if it is the only one.
+
+        Raises:
+            MhavizError: no sequence holds anything.
         """
         tensors = [x.reshape(-1, *x.shape[-2:]) for x in tensors]
         sides = (self._q_starts, self._q_lengths), (self._k_starts, self._k_lengths)
@@ -205,13 +213,14 @@ class _Packed:
 def _masked(
     query: Tensor, key: Tensor, form: _Form, given: _Given, slopes: Tensor | None
 ) -> tuple[bool, Tensor | None]:
-    """Whether a call is causal, from the bottom right corner, and what its mask is.
+    """Return whether a call is causal, from the bottom right corner, and its mask.
 
-    Windows, ALiBi's bias (Press et al. 2021, arXiv 2108.12409) and a causal mask from the top left corner are masks.
+    The mask includes windows, ALiBi's bias (Press et al. 2021, arXiv 2108.12409) and a causal mask from the top left
+    corner.
     """
     q_length, k_length = query.shape[-2], key.shape[-2]
     causal, from_top_left = bool(given("is_causal", "causal")), form.from_top_left
-    if (number := given("custom_mask_type")) is not None:  # of xformers: 1 is the top left corner, 2 the bottom right
+    if (number := given("custom_mask_type")) is not None:  # xformers: 1 is the top left corner, 2 the bottom right
         causal, from_top_left = number > 0, number == 1
     window = given("window_size")
     left, right = _window(given) if window is None or not isinstance(window, int) else (window - 1, None)
@@ -221,7 +230,7 @@ def _masked(
     bias: Tensor | None = given("attn_mask", "attn_bias", "bias")
     corner = 0 if from_top_left else k_length - q_length
     places = torch.arange(k_length, device=query.device)
-    last = torch.arange(q_length, device=query.device)[:, None] + corner  # key that each query is lined up with
+    last = torch.arange(q_length, device=query.device)[:, None] + corner  # the key that each query is lined up with
     seen: Tensor | None = None
     if causal and corner != k_length - q_length:
         seen, causal = places <= last, False
@@ -238,7 +247,7 @@ def _masked(
 
 
 def _window(given: _Given) -> tuple[int | None, int | None]:
-    """How many keys a query sees to its left and to its right; None: all."""
+    """Return how many keys a query sees to its left and to its right; None: all."""
     pair = given("window_size")
     left, right = pair if pair is not None else (given(f"window_size_{side}", f"window_{side}") for side in _SIDES)
     return (*(None if x is None or x < 0 else int(x) for x in (left, right)),)  # type: ignore[return-value]
@@ -248,7 +257,7 @@ _SIDES = ("left", "right")
 
 
 def _name_and_schema(func: Any) -> tuple[str, Any]:
-    """ "aten::_flash_attention_forward" and its schema; of what is no operator, "" and None."""
+    """Return the name and schema of an operator, "aten::_flash_attention_forward"; "" and None for other functions."""
     packet = getattr(func, "overloadpacket", func)
     name = getattr(packet, "_qualified_op_name", None)
     if not isinstance(name, str):

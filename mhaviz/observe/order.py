@@ -92,8 +92,7 @@ class Order:
         return self._arranged(x, self.query or ((x.shape[-2], False),))
 
     def arrange_keys(self, x: Tensor) -> Tensor:
-        """Return x, (…, k_length, columns), as (batch_size, n_heads, k_length, columns), with the heads that keys
-        have."""
+        """Return x, (…, k_length, columns), as (batch_size, n_heads, k_length, columns), with the heads of the keys."""
         return self._arranged(x, ((x.shape[-2], False),))
 
     def _arranged(self, x: Tensor, rows: tuple[tuple[int, bool], ...]) -> Tensor:
@@ -115,8 +114,7 @@ NO_ORDER = Order(())
 
 
 def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) -> int:
-    """Return the axis of the queries in a product whose keys lack several axes, such as that of heads that share their
-    keys.
+    """Return the axis of the queries in a product whose keys lack several axes, as where heads share their keys.
 
     Args:
         layout: of the product.

@@ -1,4 +1,4 @@
-"""Joins weights that meet values part by part: a head, a block of keys, or some queries at a time."""
+"""Join weights that meet values part by part: a head, a block of keys, or some queries at a time."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,13 +11,13 @@ class Parts:
 
     Args:
         shape: of all weights, in the program's own axes.
-        axes: of the keys, counted from the end; the parts tell which of several it is.
-        sinks: so many columns of the softmax are no keys, and meet no values.
-        device: where the weights are.
-        on_complete: is to be called once all have met values.
+        axes: the axes of the keys, counted from the end. The parts tell which of several it is.
+        sinks: how many columns of the softmax are no keys, and meet no values.
+        device: of the weights.
+        on_complete: called once all weights have met values.
 
     Attributes:
-        numbers: of all weights, in the program's own axes.
+        numbers: numbers all weights, in the program's own axes.
     """
 
     def __init__(
@@ -36,18 +36,19 @@ class Parts:
         self._weights: Tensor | None = None
 
     def add(self, A: Tensor, places: Tensor) -> None:
-        """Add weights; ``places``: which of all they are. Both are (…, queries, keys)."""
+        """Add weights, (…, queries, keys), that have met values; ``places``: their numbers among all weights."""
         if self._weights is None:
             self._weights = A.new_zeros(len(self._has_met))
         varying = [self._varying(places, axis) for axis in (-2, -1)]
         if self._has_met[places].any() or not varying[1] <= set(self._axes):
-            return  # what meets values twice is never whole
+            return  # weights that meet values twice never become whole
         self._axes = [axis for axis in self._axes if axis in varying[1]] or self._axes
         self._queries |= varying[0]
         self._has_met[places], self._weights[places] = True, A
 
     def joined(self) -> Tensor | None:
-        """All weights, (…, q_length, k_length), once all have met values, and if it is known which are whose."""
+        """Return all weights, (…, q_length, k_length), once all have met values; None: not yet, or axes are not
+        known."""
         n_keys = self._shape[self._axes[0]]
         n_met = len(self._has_met) // n_keys * (n_keys - self._sinks)
         if int(self._has_met.sum()) != n_met or len(self._queries) != 1 or self._weights is None:
@@ -57,16 +58,16 @@ class Parts:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Of the axes of all weights as (…, q_length, k_length), once they are known."""
+        """Where all weights have the axes of (…, q_length, k_length), once that is known."""
         ((query,), key) = self._queries, self._axes[0]
         return (*(axis for axis in range(len(self._shape)) if axis not in (query, key)), query, key)
 
     def arranged(self, x: Tensor) -> Tensor:
-        """What has the axes of all weights as (…, q_length, k_length), once they are known."""
+        """Return x, with the axes of all weights, as (…, q_length, k_length) without sinks, once these are known."""
         x, has_met = (one.permute(*self.places) for one in (x, self._has_met.view(self._shape)))
         return x[..., has_met.flatten(0, -2)[0]]
 
     def _varying(self, places: Tensor, axis: int) -> set[int]:
-        """The axes of all weights that an axis of a part runs along."""
+        """Return the axes of all weights that an axis of a part runs along."""
         coordinates = torch.unravel_index(places, self._shape)
         return {number for number, x in enumerate(coordinates) if bool((x != x.narrow(axis, 0, 1)).any())}

@@ -1,4 +1,4 @@
-"""Products of matrices, however they are written: which axes of their factors are summed over, and which are not."""
+"""Products of matrices, however they are written, and which axes of their factors they sum over."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ from mhaviz.observe.handlers import Done
 
 @dataclass(frozen=True)
 class Product:
-    """A product of two tensors or more as letters for their axes, as in ``torch.einsum``: "bhqd,bhkd->bhqk".
+    """A product of two tensors or more, with letters for their axes as in ``torch.einsum``: "bhqd,bhkd->bhqk".
 
     Attributes:
         factors: the tensors.
-        axes: the letters of each.
-        result: those of what it makes.
-        query: that of the queries, where other factors have it as well; "": no other has it.
+        axes: the letters of each factor.
+        result: the letters of the result.
+        query: the letter of the queries, where other factors have it as well; "": none has.
     """
 
     factors: tuple[Tensor, ...]
@@ -30,11 +30,11 @@ class Product:
     query: str = ""
 
     def others(self, which: int) -> str:
-        """The letters of the other factors, once each."""
+        """Return the letters of the other factors, once each."""
         return "".join(dict.fromkeys("".join(self.axes[:which] + self.axes[which + 1 :])))
 
     def holders(self) -> dict[int, frozenset[int]]:
-        """Of each axis of the result, counted from the end, the numbers of the factors that have it."""
+        """Return, for each axis of the result, counted from the end, the numbers of the factors that have it."""
         numbers = range(len(self.axes))
         return {
             place - len(self.result): frozenset(number for number in numbers if letter in self.axes[number])
@@ -42,14 +42,15 @@ class Product:
         }
 
     def summed_over(self, axis: int, which: int) -> bool:
-        """Whether this axis of this factor, counted from 0, is what is summed over."""
+        """Return whether the product sums over this axis of this factor, counted from 0."""
         letter = self.axes[which][axis]
         return letter in self.others(which) and letter not in self.result
 
     def axis_mixed(self, which: int) -> int | None:
-        """The axis of this factor, counted from the end, that a matrix alone sums over and puts another in its place.
+        """Return the axis of a factor that a matrix alone sums over, and replaces by another; it is counted from the
+        end.
 
-        None: there is none. Of three axes, which are hidden states or become some, none is said to be mixed.
+        None: there is none. No axis of a tensor of three axes counts, as it may hold hidden states.
         """
         letters, ndim = self.axes[which], len(self.axes[which])
         others = [len(axes) for number, axes in enumerate(self.axes) if number != which]
@@ -61,13 +62,13 @@ class Product:
 
 @dataclass(frozen=True)
 class Weighing:
-    """A product as one of weights and values.
+    """A product of weights and values.
 
     Attributes:
-        product: of the two.
-        which: factor the weights are.
-        axis: of the keys in the weights, counted from 0.
-        query: of the queries in the weights, where the letters do not tell; None: they do.
+        product: the product.
+        which: the number of the factor that is the weights.
+        axis: the axis of the keys in the weights, counted from 0.
+        query: the axis of the queries in the weights, where the letters do not tell; None: they do.
     """
 
     product: Product
@@ -77,24 +78,26 @@ class Weighing:
 
     @property
     def weights(self) -> Tensor:
-        """What was multiplied by the values, in the program's own axes."""
+        """The factor that was multiplied by the values, in the program's own axes."""
         return self.product.factors[self.which]
 
     def as_weights(self, x: Tensor) -> Tensor:
-        """What has the axes of the weights as (…, q_length, k_length): in their order, but for queries and keys."""
+        """Return x, which has the axes of the weights, as (…, q_length, k_length), with other axes in their order."""
         rest, query, key = self._roles
         return _in_order(x, self._letters, rest, query, key)
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Of the axes of ``as_weights`` in those of the weights; −1: they have no queries."""
+        """Where the weights have the axes of ``as_weights``; −1: they have no queries."""
         rest, query, _ = self._roles
         return (*map(self._letters.index, rest), self._letters.index(query) if query else -1, self.axis)
 
     @property
     def alone(self) -> list[int]:
-        """The axes of the weights that the values do not have, in their order: of queries, and of heads that share
-        their values. Values that are 1 long there, or repeated by ``expand``, do not have them."""
+        """The axes of the weights that the values lack, in order: of queries, and of heads that share their values.
+
+        Values lack an axis along which they have length 1, or were repeated by ``expand``.
+        """
         there = {
             letter
             for number, (names, x) in enumerate(zip(self.product.axes, self.product.factors, strict=True))
@@ -108,12 +111,12 @@ class Weighing:
         ]
 
     def keeps(self, axis: int) -> bool:
-        """Whether this axis of the weights, if it is longer than 1, is one of what came of them."""
+        """Return whether an axis of the weights is an axis of the result, or has length 1."""
         return self.weights.shape[axis] == 1 or self._letters[axis] in self.product.result
 
     @property
     def is_mixing(self) -> bool:
-        """Whether a factor without the keys is summed with the weights over an axis that the values do not have."""
+        """Whether weights are summed over an axis that the values lack, together with a factor that lacks the keys."""
         key = self._letters[self.axis]
         of_values = "".join(
             letters for n, letters in enumerate(self.product.axes) if key in letters and n != self.which
@@ -122,9 +125,9 @@ class Weighing:
         return not summed <= {*of_values}
 
     def values(self) -> Tensor | None:
-        """The other factor, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
+        """Return the values, (…, k_length, d_value), with the axes before the keys that ``as_weights`` has.
 
-        None: the product sums over more than the keys, such as over heads, or there are several.
+        None: the product sums over more than the keys, such as over heads, or has more than two factors.
         """
         if len(self.product.factors) > 2:
             return None
@@ -142,7 +145,7 @@ class Weighing:
         return V.expand(*sizes, *V.shape[-2:]) if fits else None
 
     def as_mixed(self, x: Tensor) -> Tensor:
-        """What has the axes of what came of it as (…, q_length, d_value), where there are values."""
+        """Return x, which has the axes of the result, as (…, q_length, d_value), where there are values."""
         rest, query, _ = self._roles
         return _in_order(x, self.product.result, rest, query, self._features)
 
@@ -152,7 +155,7 @@ class Weighing:
 
     @property
     def _roles(self) -> tuple[str, str, str]:
-        """The letters of the weights before their queries, that of the queries, if they have one, and of the keys."""
+        """The letters of the weights before their queries, that of the queries, or "", and that of the keys."""
         letters, product = self._letters, self.product
         key, other = letters[self.axis], product.others(self.which)
         query = product.query or "".join(one for one in letters if one not in other and one in product.result)[-1:]
@@ -167,8 +170,10 @@ class Weighing:
 
 
 def _in_order(x: Tensor, letters: str, before: str, *joined: str) -> Tensor:
-    """x, whose axes are ``letters``, with those ``before`` first, and then one for each of ``joined``: of several
-    letters, or of none, when it is 1 long."""
+    """Return x, whose axes are ``letters``, with the axes ``before`` first, and then one axis for each of ``joined``.
+
+    Such an axis joins those of its letters. Without letters it has length 1.
+    """
     x = x.permute(*(letters.index(letter) for letter in before + "".join(joined)))
     sizes = dict(zip(before + "".join(joined), x.shape, strict=True))
     return x.reshape(*(sizes[letter] for letter in before), *(math.prod(map(sizes.__getitem__, one)) for one in joined))
@@ -178,8 +183,8 @@ _BATCH = "ABCDEFGHIJKLMNOP"
 _ROW, _SHARED, _COLUMN = "x", "y", "z"
 
 
-def _of_matrices(a: Tensor, b: Tensor) -> Product | None:
-    """A product of matrices, or of one and a vector."""
+def _matrix_product(a: Tensor, b: Tensor) -> Product | None:
+    """Return a product of matrices, or of a matrix and a vector; None: a factor is a single number."""
     if not a.ndim or not b.ndim:
         return None
     batch = _BATCH[: max(a.ndim, b.ndim, 2) - 2]
@@ -188,8 +193,12 @@ def _of_matrices(a: Tensor, b: Tensor) -> Product | None:
     return Product((a, b), (f"{first}{row}{_SHARED}", f"{second}{_SHARED}{column}"), f"{batch}{row}{column}")
 
 
-def _of_tensors(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]]) -> Product | None:
-    """A product that sums over pairs of axes: so many, the last of ``a`` and the first of ``b``, or these."""
+def _tensor_product(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]]) -> Product | None:
+    """Return a product that sums over pairs of axes.
+
+    ``dims``: the number of the last axes of ``a`` and the first of ``b``, or the axes of each, as for
+    ``torch.tensordot``.
+    """
     first, second = list(_DOTS[: a.ndim]), list(_DOTS[a.ndim : a.ndim + b.ndim])
     pairs = (range(a.ndim - dims, a.ndim), range(dims)) if isinstance(dims, int) else dims
     for one, other in zip(*pairs, strict=True):
@@ -199,9 +208,9 @@ def _of_tensors(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[
 
 
 def product_of(done: Done) -> Product | None:
-    """What a function of ``PRODUCTS`` or ``F.linear`` multiplies; None: no matrices, or it is not understood."""
+    """Return the product of a call of one of ``PRODUCTS`` or ``F.linear``; None: there is none, or not understood."""
     if done.func is torch.einsum:
-        return _einsum_of(done.args)
+        return _einsum_product(done.args)
     place = int(done.func in _ADDING)
     factors = done.given(*_NAMES)[place : place + 2]
     if len(factors) < 2 or not all(isinstance(x, Tensor) for x in factors):
@@ -209,18 +218,19 @@ def product_of(done: Done) -> Product | None:
     first, second = factors[::-1] if done.func is Tensor.__rmatmul__ else factors
     if done.func is torch.tensordot:
         dims = done.argument(2, "dims", 2)
-        return None if isinstance(dims, Tensor) else _of_tensors(first, second, dims)
-    if done.func in _OF_LAST and first.ndim and second.ndim:
-        return _of_tensors(first, second, ([-1], [-1]))
-    return _of_matrices(first, second)
+        return None if isinstance(dims, Tensor) else _tensor_product(first, second, dims)
+    if done.func in _SUM_OVER_LAST and first.ndim and second.ndim:
+        return _tensor_product(first, second, ([-1], [-1]))
+    return _matrix_product(first, second)
 
 
 def product_by_elements(
     result: Tensor, factors: Sequence[Tensor], query: int | None, squeeze: Callable[[Tensor, tuple[int, ...]], Tensor]
 ) -> Product:
-    """A product of weights and values, element by element, which has yet to be summed over an axis.
+    """Return an elementwise product of weights and values, which has yet to be summed over an axis.
 
-    Neither has the axes along which it is repeated, nor have values that of one query, ``query`` from the end.
+    A factor lacks the axes along which it is repeated. Values also lack the axis of a single query; ``query``: that
+    axis, counted from the end.
     """
     every = range(-result.ndim, 0)
     there = [[axis >= -x.ndim and (x.shape[axis] > 1 or result.shape[axis] == 1) for axis in every] for x in factors]
@@ -235,8 +245,8 @@ def product_by_elements(
     return Product(tuple(squeezed), tuple(axes), letters)
 
 
-def _einsum_of(args: Sequence[Any]) -> Product | None:
-    """What ``torch.einsum`` computes of these, of one tensor too; None: it takes a diagonal, or is not understood."""
+def _einsum_product(args: Sequence[Any]) -> Product | None:
+    """Return the product that ``torch.einsum`` computes, also of one tensor; None: a diagonal, or not understood."""
     equation, *factors = args
     if len(factors) == 1 and isinstance(factors[0], list | tuple):
         factors = list(factors[0])
@@ -267,13 +277,13 @@ def _einsum_of(args: Sequence[Any]) -> Product | None:
 _DOTS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _ADDING = frozenset(functions("addmm baddbmm"))
-"""Functions that add something, their first argument, to a product."""
+"""Functions that add their first argument to a product."""
 
-_OF_LAST = frozenset([F.linear, *functions("inner")])
-"""Those that sum over the last axis of both factors."""
+_SUM_OVER_LAST = frozenset([F.linear, *functions("inner")])
+"""Functions that sum over the last axis of both factors."""
 
 _NAMES = ["input", "a", "b", "weight", "other", "mat1", "mat2", "batch1", "batch2", "tensor2", "vec"]
-"""What arguments are called, in their order."""
+"""Names of tensor arguments, in their order."""
 
 PRODUCTS = frozenset([*functions("matmul bmm mm mv addmm baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum])
-"""The functions of PyTorch that multiply matrices."""
+"""Functions of PyTorch that multiply matrices."""

@@ -25,7 +25,7 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasa
 """Signals whose default action ends Python at once."""
 
 _INTERRUPTED = 130
-_OURS = str(Path(__file__).parent)
+_OUR_FOLDER = str(Path(__file__).parent)
 _DISPATCH = os.path.join("torch", "overrides.py")  # noqa: PTH118
 
 _ended: list[ModuleType] = []
@@ -86,8 +86,7 @@ class Program:
             self._folder = self._find_script()
 
     def run(self) -> Ending:
-        """Run the program, and wait for the threads that Python would wait for. Exceptions are printed as Python prints
-        them.
+        """Run the program, and wait for its threads as Python would. Exceptions are printed as Python prints them.
 
         ``sys.argv``, ``sys.path`` and ``__main__`` are the program's while it runs. Its ``atexit`` handlers run when
         this process ends.
@@ -182,7 +181,7 @@ def show_error(error: BaseException) -> None:
         raise
     except BaseException as other:
         print("Error in sys.excepthook:", file=sys.stderr)  # noqa: T201
-        _forget_ours(other, set())
+        _remove_our_frames(other, set())
         sys.__excepthook__(type(other), other, other.__traceback__)
         print("\nOriginal exception was:", file=sys.stderr)  # noqa: T201
         sys.__excepthook__(type(error), error, traceback)
@@ -202,7 +201,7 @@ def _ending_of(work: Callable[[], None]) -> Ending:
         raised = error
     else:
         return Ending(0)
-    _forget_ours(raised, set())
+    _remove_our_frames(raised, set())
     try:
         show_error(raised)
     except SystemExit as end:
@@ -246,14 +245,14 @@ def _ended_by_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        _let_signals_be()
+        _restore_signals()
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     raise _Killed(number)
 
 
-def _let_signals_be() -> None:
+def _restore_signals() -> None:
     """Restore the default action of signals for which the program has not set a handler of its own."""
     for number in _SIGNALS:
         if signal.getsignal(number) is _end:
@@ -274,7 +273,7 @@ def _watch_forks() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked.pop())
 
         def begin() -> None:
-            _let_signals_be()
+            _restore_signals()
             let_go()
 
         os.register_at_fork(
@@ -293,7 +292,7 @@ def _begins_with_own_folder() -> bool:
     return bool(sys.path) and (sys.path[0] == "" or Path(sys.path[0]) == own)
 
 
-def _forget_ours(error: BaseException, seen: set[int]) -> None:
+def _remove_our_frames(error: BaseException, seen: set[int]) -> None:
     """Remove our frames from the tracebacks of an error and of the errors that led to it."""
     if id(error) in seen:
         return
@@ -302,7 +301,7 @@ def _forget_ours(error: BaseException, seen: set[int]) -> None:
     grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     for other in (error.__cause__, error.__context__, *grouped):
         if other is not None:
-            _forget_ours(other, seen)
+            _remove_our_frames(other, seen)
 
 
 def _program_part(traceback: TracebackType | None) -> TracebackType | None:
@@ -315,7 +314,7 @@ def _program_part(traceback: TracebackType | None) -> TracebackType | None:
     cut = False
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if code.co_filename.startswith(_OURS):
+        if code.co_filename.startswith(_OUR_FOLDER):
             cut = True
             while kept and kept[-1].tb_frame.f_code.co_filename.endswith(_DISPATCH):
                 kept.pop()

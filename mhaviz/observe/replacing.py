@@ -67,8 +67,8 @@ def _replacement(key: Hashable, owner: Any, name: str, make: Callable[[Any], Any
 
 @contextmanager
 def followed(owner: Any, name: str, make: Callable[[Any, list[Any]], Any], follower: Any) -> Iterator[None]:
-    """Replace an attribute by what ``make`` makes of it and the list of followers, to which each recording adds its
-    own."""
+    """Replace an attribute by what ``make`` makes of it and of a list of followers, to which each recording adds
+    one."""
     followers = _followers.setdefault((id(owner), name), [])
     with replaced(owner, name, lambda before: make(before, followers)):
         followers.append(follower)

@@ -1,8 +1,8 @@
-"""Tells the attentions of a program apart: which one has run, in which of its forward passes, of which kind.
+"""Tell the attentions of a program apart: which one has run, in which of its forward passes, and of which kind.
 
-An attention is known by its module's name; one that runs again within a forward pass, as ALBERT's layers do, counts as
-another. A decoder that writes calls its attentions again for each token, with the keys of all tokens so far: these
-steps are one pass.
+An attention is known by the name of its module. One that runs again within a forward pass, as ALBERT's layers do,
+counts as another. A decoder that generates text calls its attentions again for each token, with the keys of all tokens
+so far: these steps are one pass.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +21,14 @@ from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
 
 MOST_SITES = 4096
-"""So many attentions are told apart."""
+"""Number of attentions that are told apart."""
 
 MOST_REPEATS, MOST_AT_A_LINE = 256, 64
-"""So many runs of one attention within a forward pass, and at one line of a program without modules, count as others:
-what a forward pass is, nothing tells there."""
+"""How many runs of one attention count as different attentions: within a forward pass, and at one line of a program
+without modules, where nothing tells what a forward pass is."""
 
 MOST_PASSES = 64
-"""So many forward passes, of as many threads, may run at once."""
+"""Number of forward passes, in as many threads, that may run at once."""
 
 
 @dataclass
@@ -36,31 +36,31 @@ class SeenSite:
     """An attention of a program.
 
     Attributes:
-        number: its place among all, in the order in which they first ran.
-        name: the module's, or the line's.
+        number: its place among all attentions, in the order in which they first ran.
+        name: of the module, or of the line.
         root: see ``Place``.
-        repeat: how often it had run before within its forward pass.
+        repeat: how often an attention of this name runs before it within a forward pass.
         is_module: whether the name is a module's.
         kind: of its first run; "masked" once steps have joined it.
-        order: its place among those of its kind.
-        passes: how many it has run in.
-        length: tokens that its queries have been of, in the pass that goes on.
-        k_length: the same of its keys.
-        keys: a few numbers of each of these, (batch_size, k_length, numbers), by which they are known again; None: not
-            known.
-        is_followed: whether the pass that goes on is looked at; of others steps are counted by their numbers of keys.
+        order: its place among the attentions of its kind.
+        passes: number of passes that it has run in.
+        length: number of tokens that its queries have been, in the current pass.
+        k_length: number of tokens that its keys have been, in the current pass.
+        keys: a few features of each key, (batch_size, k_length, features), by which it is recognised; None: not known.
+        is_followed: whether the current pass is read. If it is not, steps are counted by their numbers of keys alone.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
-        unplaced: the passes that began with keys of which it is not known which tokens they are, by their numbers.
-        n_step: how many queries its last run had.
+        unplaced: numbers of the passes that began with keys of which it is not known which tokens they are.
+        n_step: number of queries in its last run.
         n_before: how many more keys than queries its first run had, such as learned keys.
-        last: of its last run that was no step.
+        last: order of its last run that was no step.
         may_be_fixed: whether its queries may be constants of the program as well as tokens, and whether its keys may.
-        is_part: whether it is left out: of a part of the keys, or of the examples, and the others in other softmaxes.
-        heads: those of which it was in its first run; none: all, or not known.
-        joins: the attention whose other heads these are, as of a loop over heads; None: it is one of its own.
+        is_part: whether it is left out, as it has only a part of the keys or of the examples, and other softmaxes have
+            the others.
+        heads: the heads of its first run; empty: all, or not known.
+        joins: the attention whose other heads these are, as in a loop over heads; None: it is one of its own.
         heads_of: the list of modules whose attentions are the heads of one; "": none.
-        read: see ``Place``; of its first run.
+        read: of its first run; see ``Place``.
     """
 
     number: int
@@ -91,22 +91,22 @@ class SeenSite:
 
     @property
     def pass_number(self) -> int:
-        """Which of its passes goes on, counted from 0."""
+        """Number of the current pass, counted from 0."""
         return self.passes - 1
 
     @property
     def first_query(self) -> int:
-        """Where the queries of its last run begin: above 0 of a step that has gone on with its pass."""
+        """Where the queries of its last run begin; above 0 for a step that has joined its pass."""
         return self.length - self.n_step
 
     @property
     def full_name(self) -> str:
-        """With the number of its run within a forward pass, from the second on: "attn #2"."""
+        """The name, with the number of its run within a forward pass from the second on: "attn #2"."""
         name = f"{self.heads_of}.*" if self.heads_of else self.name
         return f"{name} #{self.repeat + 1}" if self.repeat else name
 
     def goes_on_from(self, other: "SeenSite") -> bool:
-        """Whether it is known to read what another has made, of the same tokens."""
+        """Return whether it is known to read what another attention has made, of the same tokens."""
         sequence = self.last.tokens.sequence
         return other.number in self.last.tokens.through and bool(sequence) and sequence == other.last.tokens.sequence
 
@@ -117,7 +117,7 @@ class _Pass:
 
     Attributes:
         repeats: how often each attention has run, by its root and name.
-        joined: the queries of its last step, and where they begin.
+        joined: number of queries in its last step, and where they begin; None: it had no step.
     """
 
     repeats: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -127,15 +127,15 @@ class _Pass:
 class Sites:
     """The attentions of a program, found as they run.
 
-    Args:
-        miss: takes a message of what is not kept apart.
-        is_drawn: whether the pass of an attention that goes on is wanted; others have no messages.
-        on_rejected: is called with an attention that has fewer queries in the pass that goes on than it had, as the
-            program has taken drafts back from its cache.
-        on_part: is called with an attention that turns out to have been a part of one; see ``SeenSite.is_part``.
+    A step of a decoder is recognised by its keys: those before its own are the last keys of its pass. If they are
+    others, or fewer, a new pass begins: of another text, after learned keys, or of a copy of a cache.
 
-    A step of a decoder is known by its keys: those before its own are the last keys that its pass has had. Where they
-    are others, such as fewer, a pass begins: of another text, after learned keys, or of a copy of a cache.
+    Args:
+        miss: called with a message about what is not told apart.
+        on_rejected: called with an attention that has lost queries in the current pass, as the program has taken drafts
+            back from its cache.
+        is_drawn: returns whether the current pass of an attention is wanted. There are no messages about others.
+        on_part: called with an attention that turns out to be a part of one; see ``SeenSite.is_part``.
     """
 
     def __init__(
@@ -148,17 +148,17 @@ class Sites:
         self._on_rejected, self._is_drawn, self._on_part = on_rejected, is_drawn, on_part
         self._sites: dict[tuple[int, str, int], SeenSite] = {}
         self._miss = miss
-        self._passes: dict[int, _Pass] = {}  # by ``Place.forward``, the one that ran last at the end
+        self._passes: dict[int, _Pass] = {}  # by ``Place.forward``, the most recent last
 
     @property
     def all(self) -> tuple[SeenSite, ...]:
-        """In the order in which they first ran."""
+        """All attentions, in the order in which they first ran."""
         return tuple(self._sites.values())
 
     def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
-        """Count a run of so many queries and keys that begins a pass that is not wanted; whether it does.
+        """Count a run of so many queries and keys if it begins a pass that is not wanted, and return whether it does.
 
-        A run of fewer queries than keys may be a step of a pass that goes on: that is for ``run`` to tell.
+        A run of fewer queries than keys may be a step of the current pass, which ``run`` finds out.
         """
         q_length, k_length = lengths
         if q_length < k_length or (now := self._pass(place)).joined:
@@ -174,9 +174,9 @@ class Sites:
         return True
 
     def crop(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Take back what a program has taken back from a cache, known by the keys that are left; see ``OnCrop``.
+        """Take back what a program has removed from a cache, recognised by the keys that are left; see ``OnCrop``.
 
-        All layers have to be known: a model that drafts may share some with the one that reads.
+        All layers must be recognised: a model that drafts may share some with the one that reads the drafts.
         """
         decoders: dict[tuple[int, int, Kind, int], list[SeenSite]] = {}
         for site in self.all:
@@ -205,11 +205,11 @@ class Sites:
             self._on_rejected(site)
 
     def _pass(self, place: Place) -> _Pass:
-        """The forward pass that runs there: each thread may run one."""
+        """Return the forward pass that runs there. Each thread may run one."""
         now = self._passes.pop(place.forward, None)
         if now is None:
             now = _Pass()
-            self._passes.pop(0, None)  # with no module around it, one ends where another begins
+            self._passes.pop(0, None)  # outside of modules, a pass ends where another begins
         elif self._passes and place.forward < next(reversed(self._passes)):
             self._miss("forward passes run at once, in several threads: maps of one number may be of several passes")
         self._passes[place.forward] = now
@@ -218,8 +218,9 @@ class Sites:
         return now
 
     def run(self, observed: ObservedCall) -> tuple[SeenSite, ObservedCall] | None:
-        """Which attention this is, and the same without keys that are not there yet, of a cache that is filled bit by
-        bit; None: there are too many, or it is left out.
+        """Return which attention has run, and its call without those keys of a cache that are not filled yet.
+
+        None: there are too many attentions, or this one is left out.
         """
         place = observed.place
         repeats, name = self._pass(place).repeats, (place.root, place.name)
@@ -227,7 +228,7 @@ class Sites:
         sites = [self._sites[key] for key in keys]
         beside = [one for one in sites if (one.call, one.forward) == (place.call, place.forward)]
         repeat = repeats.get(name, 0)
-        for one in sites:  # one module may be the attention of all layers: each has a site
+        for one in sites:  # one module may be the attention of all layers, each of which has a site
             if (step := self._step(one, observed)) is not None:
                 repeats[name] = max(repeat, one.repeat + 1)
                 return one, step
@@ -264,9 +265,9 @@ class Sites:
         return site, observed
 
     def _note_other_keys(self, site: SeenSite, observed: ObservedCall, was_drawn: bool) -> None:
-        """Note of a pass that begins with more keys than queries, others than those of the pass before; say so.
+        """Note a pass that begins with more keys than queries, other keys than in the pass before; send a message.
 
-        They may be those of a cache that has lost or moved some, or of another text.
+        The keys may be those of a cache that has lost or moved some, or of another text.
         """
         q_length, k_length = observed.call.shape[2:]
         site.n_before = k_length - q_length if site.passes == 1 else site.n_before
@@ -282,7 +283,7 @@ class Sites:
             )
 
     def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:
-        """Note of which attention of the same call of a module these are other heads."""
+        """Note of which attention, in the same call of a module, these are other heads."""
         site.heads = observed.heads
         order, is_one = observed.order, observed.call.shape[1] == 1 and not site.heads
         is_one = is_one and order.example is None and order.tokens.parts[1] is not None
@@ -297,9 +298,9 @@ class Sites:
             site.joins, site.order = first, first.order
 
     def _join_list(self, site: SeenSite, observed: ObservedCall) -> None:
-        """Note of single heads in a list of modules, which read the same tensor, that these are heads of one attention.
+        """Note that single heads in a list of modules, which read the same tensor, are heads of one attention.
 
-        Layers read what others have made. Several softmaxes of one module are no heads of a list.
+        Layers read what other layers have made. Several softmaxes of one module are no heads of a list.
         """
         place = observed.place
         parent, _, number = place.name.rpartition(".")
@@ -320,7 +321,7 @@ class Sites:
                 one.joins, one.order = several[0], several[0].order
 
     def _is_some_examples(self, site: SeenSite, place: Place) -> bool:
-        """Whether the run is of a part of the examples; say so."""
+        """Return whether the run is of some of the examples only; if so, send a message."""
         example = site.last.example
         others = [
             one
@@ -334,9 +335,10 @@ class Sites:
         return bool(others)
 
     def _is_slice(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> bool:
-        """Whether these are slices of queries and keys of which the same call of a module has met others; say so.
+        """Return whether these are slices of queries and keys of which the same call of a module has met others.
 
-        Heads and blocks that are known stand apart, and so do several softmaxes of all heads of the same tokens.
+        If so, send a message. Known heads and blocks are told apart, and so are several softmaxes of all heads of the
+        same tokens.
         """
         made, (own, keys) = site.last.tokens.made, site.last.tokens.parts
         if site.heads or site.is_block or not made:
@@ -357,14 +359,14 @@ class Sites:
         return bool(others)
 
     def merge(self, numbers: Iterable[int]) -> None:
-        """Leave out attentions, by their numbers, that are parts of one softmax; say so."""
+        """Leave out the attentions of these numbers, which are parts of one softmax, and send a message."""
         self.leave_out(
             [self.all[number] for number in sorted(numbers)],
             "its queries meet the keys part by part, in a softmax for each, and these are joined by their sums",
         )
 
     def leave_out(self, sites: Iterable[SeenSite], why: str) -> None:
-        """Show nothing of these attentions; say why."""
+        """Show nothing of these attentions, and send a message that says why."""
         for site in sites:
             site.is_part = True
             self._on_part(site)
@@ -372,9 +374,9 @@ class Sites:
                 self._miss(f"{site.name}: {why}; not shown")
 
     def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:
-        """Note of attentions that run within one call of a module with the same keys that their queries are not known.
+        """Note that the queries of attentions with the same keys, within one call of a module, are not known.
 
-        They may be blocks of the queries in any order; queries as long as the module's input are all of them.
+        They may be blocks of the queries in any order. Queries as long as the module's input are all of them.
         """
         is_known = observed.order.tokens.parts[0] is not None and observed.order.tokens.parts[0].step
         if is_known or site.length == (observed.place.length or site.k_length):
@@ -389,7 +391,7 @@ class Sites:
             )
 
     def _step(self, site: SeenSite, observed: ObservedCall) -> ObservedCall | None:
-        """The run as a step of the pass that goes on, if it is known to be one."""
+        """Return the run as a step of the current pass; None: it is not known to be one."""
         place = observed.place
         _, _, q_length, k_length = observed.call.shape
         if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
@@ -417,7 +419,8 @@ class Sites:
         return self._go_on(site, observed)
 
     def _cross_step(self, site: SeenSite, observed: ObservedCall) -> ObservedCall | None:
-        """The same of an attention to other tokens: its queries are those of the step that came before."""
+        """Return the run of an attention to other tokens as a step, with the queries of the last step; None: it is
+        none."""
         _, _, q_length, k_length = observed.call.shape
         if self._pass(observed.place).joined != (q_length, site.length) or k_length != site.k_length:
             return None
@@ -432,17 +435,20 @@ class Sites:
 
 
 _SAME_KEY = 0.1
-"""A cache that is kept in fewer bits gives keys back so much changed, of the largest, and more is another key."""
+"""Largest change of a key in a cache of fewer bits, relative to the largest number, until it is another key."""
 
 _SAME_NUMBER = 1e-4
-"""Where keys have moved within a cache, or some are gone, they are the same but for rounding."""
+"""Largest change of a key that has moved within a cache, relative to the largest number: it is only rounded."""
 
 _MOST_ENDS = 64
-"""So many places are tried at which keys may have stood."""
+"""Number of places at which keys are looked for."""
 
 
 def _known_by(observed: ObservedCall, k_length: int) -> Tensor | None:
-    """A few features of so many keys, or of their values where keys are not known: (batch_size, k_length, features)."""
+    """Return a few features of the first ``k_length`` keys, or of their values where keys are not known.
+
+    They are (batch_size, k_length, features); None: neither is known.
+    """
     if isinstance(observed.call, AttentionCall):
         x = observed.call.key
     else:
@@ -450,17 +456,17 @@ def _known_by(observed: ObservedCall, k_length: int) -> Tensor | None:
         if mixed is None:
             return None
         x = mixed.value
-    return _few(x[:, :, :k_length])
+    return _few_features(x[:, :, :k_length])
 
 
-def _few(x: Tensor) -> Tensor:
-    """The first features of the first head, and the last: those of DeepSeek's keys have no position at one end."""
+def _few_features(x: Tensor) -> Tensor:
+    """Return the first and last features of the first head. At one end, those of DeepSeek's keys have no position."""
     x = x[:, 0].detach().float()
     return torch.cat([x[..., :2], x[..., -2:]], dim=-1)
 
 
 def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
-    """Where among the known keys a run of as many as this ends that the first keys now are; in order."""
+    """Return where, among the known keys, runs end that are equal to the first ``n_keys`` keys now; in order."""
     if known is None or now is None or known.shape[0] != now.shape[0] or known.shape[2] != now.shape[2]:
         return []
     now, most = now[:, :n_keys], known.abs().amax()
@@ -481,18 +487,19 @@ def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
 
 
 def _end_left(site: SeenSite, layer: tuple[Tensor, Tensor]) -> int:
-    """Where among the keys of an attention those end that are left in the cache of a layer; 0: they are others."""
+    """Return where, among the keys of an attention, those end that are left in a layer's cache; 0: they are others."""
     for x in layer:
-        ends = _ends(site.keys, _few(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []
+        ends = _ends(site.keys, _few_features(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []
         if len(ends) == 1:
             return ends[0]
     return 0
 
 
 def _end(observed: ObservedCall, k_length: int) -> int:
-    """How many keys there are that are filled, of a cache with room for more, after ``k_length`` that were before.
+    """Return how many keys of a cache are filled, of which ``k_length`` were before.
 
-    A mask tells which the queries see. Of weights alone, which may be 0 for other reasons, it is all of a step more.
+    The mask tells which keys the queries see. For weights alone, which may be 0 for other reasons, all keys of the step
+    count.
     """
     q_length, most = observed.call.shape[2:]
     if isinstance(observed.call, AttentionWeights) and observed.visible is None:
@@ -504,13 +511,13 @@ def _end(observed: ObservedCall, k_length: int) -> int:
 
 
 def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
-    """Without the keys from ``expected`` on, if no query sees them: they are places of a cache that are still empty.
+    """Return the call without the keys from ``expected`` on, if no query sees them: they are empty places of a cache.
 
-    The queries are the last ones, and see no later key: of other masks keys are left as they are.
+    The queries must be the last ones, and see no later key. With other masks, keys are left as they are.
     """
     call = observed.call
     _, _, q_length, k_length = call.shape
-    of_others = observed.order.tokens.are_same is False  # which are no cache of the queries' own
+    of_others = observed.order.tokens.are_same is False  # they are no cache of the queries' own
     if of_others or expected >= k_length or expected < q_length or not _sees_no_later(observed, expected):
         return observed
     if isinstance(call, AttentionWeights):
@@ -522,7 +529,7 @@ def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
 
 
 def _kind(observed: ObservedCall) -> Kind:
-    """By where its queries and keys come from, as far as that is known."""
+    """Return the kind of an attention, by where its queries and keys come from as far as that is known."""
     _, _, q_length, k_length = observed.call.shape
     (query, key), are_same = observed.order.tokens.parts, observed.order.tokens.are_same
     if are_same is False or {True, False} <= {*observed.are_fixed}:  # some keys may be the fixed queries themselves
@@ -530,26 +537,28 @@ def _kind(observed: ObservedCall) -> Kind:
     is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
     ends = {one.start + one.n for one in (query, key) if are_same and one is not None and one.step}
     in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))
-    # Of a decoder that begins to write, the next step will tell.
+    # For a decoder that begins to generate, the next step will tell.
     if (q_length > 1 or is_causal) and in_order and _sees_no_later(observed, k_length):
         return "masked"
     return "self" if are_same and (query == key or _is_within(query, key)) else "other"
 
 
 def _is_within(query: Part | None, key: Part | None) -> bool:
-    """Whether all queries are among the keys."""
+    """Return whether all queries are among the keys."""
     if query is None or key is None or not (query.step and key.step):
         return False
     return query.places[0] in key.places and query.places[-1] in key.places and query.step % key.step == 0
 
 
 def _sees_no_later(observed: ObservedCall, end: int) -> bool:
-    """Whether no query of any example sees a later key, the last query being lined up with the last key before ``end``.
+    """Return whether no query of any example sees a later key. The last query is lined up with the last key before
+    ``end``.
 
-    Of fewer queries than keys some last query must see that key: a block's, of a window to both sides, does not.
+    If there are fewer queries than keys, some last query must see that key: that of a block with a window to both sides
+    does not.
     """
     call, (_, _, q_length, k_length) = observed.call, observed.call.shape
-    if isinstance(call, AttentionCall) and call.mask is None:  # of long inputs (q_length, k_length) may not fit
+    if isinstance(call, AttentionCall) and call.mask is None:  # for long inputs (q_length, k_length) may not fit
         return call.causal and end == k_length
     visible = _visible(observed)
     if visible is None:
@@ -559,8 +568,8 @@ def _sees_no_later(observed: ObservedCall, end: int) -> bool:
 
 
 def _visible(observed: ObservedCall) -> Tensor | None:
-    """bool, broadcasts to the weights: False where a mask hides a key; None: nothing is hidden, as far as is known.
+    """Return which keys are visible, bool, broadcastable to the weights; None: nothing is hidden, as far as is known.
 
-    A weight of 0 tells of no mask: far lower scores than others come to it as well.
+    A weight of 0 is no sign of a mask, as scores that are far lower than others lead to it too.
     """
     return observed.call.visible() if isinstance(observed.call, AttentionCall) else observed.visible

@@ -1,4 +1,4 @@
-"""What a program's tensors have become on the way from queries and keys to values."""
+"""Marks of a program's tensors on the way from queries and keys to values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,22 @@ from mhaviz.observe.descent import Axes
 from mhaviz.observe.parts import Parts
 
 SAMPLED = "grid_sample"
-"""What made values at points of an image, which have no scores."""
+"""The function that reads values at points of an image, which have no scores."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Marks a product, and what has become of it before a softmax.
+    """Mark of a product, and of what it becomes before a softmax.
 
     Attributes:
-        axes: of it.
-        mapped: by what it has been mapped, if by another function.
-        sinks: so many numbers of its last axis no product has made.
-        stage: of a softmax that is written out: "sums" are of exponentials, logarithms of these or of weights.
-        has_own: whether scores of keys of each query's own were joined with those of keys that queries share.
-        over: the axes over which "sums" and logarithms are, such as rows and columns in turn; none: of no such stage,
-            or not known.
+        axes: of the product.
+        mapped: the functions that have mapped it otherwise than a softmax does; "": none.
+        sinks: how many numbers of its last axis were made by no product.
+        stage: how far a softmax that is written out has come. "sums" are of exponentials, logarithms are of sums or
+            weights.
+        over: the axes over which sums and logarithms run, such as rows and columns in turn; empty: no such stage, or
+            not known.
+        has_own: whether scores of each query's own keys were joined with those of keys that queries share.
     """
 
     axes: Axes
@@ -37,7 +38,7 @@ class Scores:
 
     @property
     def are_sums(self) -> bool:
-        """Whether the axes are those of what was summed up."""
+        """Whether ``axes`` are those of the tensor before it was summed."""
         return self.stage in ("sums", "log sums")
 
 
@@ -46,20 +47,21 @@ class Made:
     """Weights as a softmax has made them, or as the program has changed them since.
 
     Attributes:
-        scores, over: what the softmax was of, and the axis of that over which it ran.
-        shape: of them.
-        axes: of the keys, counted from the end; of several that may be it, values are summed over the right one.
-        sinks: so many columns of the softmax are no keys.
-        is_changed: whether the program has changed them.
-        why_unknown: it is not known which of their keys are which; "" if it is.
+        scores, over: the axes of the softmax's scores, and the one over which it ran.
+        shape: of the weights.
+        axes: the axes of the keys, counted from the end. If there are several, values will be summed over the right
+            one.
+        sinks: how many columns of the softmax are no keys.
+        is_changed: whether the program has changed the weights.
+        why_unknown: reason why it is not known which of their keys are which; "" if it is.
         visible: bool, of their shape: True where the softmax's score was not masked; None: not known, or after they
             have met values.
         met_in: the name of the module in which they have met values, "" if there is none, or it is no attention; None:
-            they have not.
-        has_met_again: whether they have met others since.
-        parts: of them that have met values, while others have not.
-        layout: of all of them; None: not known.
-        unmet: takes back what was noted of the softmaxes that have made them, while these had met no values.
+            they have met none.
+        has_met_again: whether they have met other values since.
+        parts: the parts of the weights that have met values, while others have not.
+        layout: of all weights; None: not known.
+        unmet: take back what was noted of their softmaxes, that the weights have met no values.
     """
 
     scores: Axes
@@ -78,18 +80,17 @@ class Made:
 
     @property
     def keys_in(self) -> tuple[int, frozenset[int]] | None:
-        """The number of the product that the softmax was of, and which of its factors its keys are in; None: not
-        known."""
+        """The number of the product in the softmax, and which of its factors hold the keys; None: not known."""
         factors = self.scores.factors.get(self.over)
         return None if factors is None else (self.scores.number, factors)
 
     def forget_unmet(self) -> None:
-        """Note that they have met values, or a part of them has."""
+        """Note that the weights have met values, or a part of them has."""
         for forget in self.unmet:
             forget()
 
     def is_without_sinks(self, x: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
-        """Whether a part of them, ``x``, lacks of another, ``source``, what are no keys, and nothing else."""
+        """Return whether ``x``, a part of the weights ``source``, lacks their sinks and nothing else."""
         if not self.sinks or len(axes) != 1 or x.ndim != source.ndim:
             return False
         n_keys, n_before = x.shape[axes[0]], source.shape[axes[0]]
@@ -98,14 +99,14 @@ class Made:
 
 @dataclass(frozen=True)
 class Weights:
-    """Marks weights.
+    """Mark of weights.
 
     Attributes:
-        made: what they are.
-        axes: of the keys in the marked tensor; see ``Made``.
+        made: the weights.
+        axes: the axes of the keys in the marked tensor; see ``Made``.
         query: the axis of the queries; None: not known.
-        views: how the marked tensor is viewed from what was made; dropout and casts are no views.
-        is_part: whether it holds a part of that alone.
+        views: the views by which the marked tensor came of the weights. Dropout and casts are no views.
+        is_part: whether the marked tensor holds a part of the weights alone.
         drops: whether dropout has changed it.
     """
 
@@ -117,7 +118,7 @@ class Weights:
     drops: bool = False
 
     def visible(self) -> Tensor | None:
-        """That of what was made, as the marked tensor is viewed."""
+        """Return ``Made.visible`` in the axes of the marked tensor; None: not known."""
         x = self.made.visible
         if x is not None:
             for view in self.views:

@@ -1,9 +1,10 @@
-"""Follows weights from a softmax to the values that they meet.
+"""Follow weights from a softmax to the values that they meet.
 
-Drawn is what meets the values, whatever the program has made of the weights by then: masked, gated, made to sum to 1
-again, dropped, cast, or mixed with those of other heads or of another softmax.
+The weights that are drawn are those that meet the values, whatever the program has made of them by then: masked, gated,
+normalised again, dropped, cast, or mixed with those of other heads or of another softmax.
 
-Where values meet a part of the weights, the parts are joined. Nothing is drawn of weights of which a part meets none.
+Where values meet a part of the weights, the parts are joined. If any part meets no values, none of these weights are
+drawn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,11 +33,11 @@ from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
 from mhaviz.observe.zeroing import zero_in_weights
 
 OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequence[int], Sides], None]
-"""Called with the weights, with a reader of the rest, which takes the place where they have met values, with (q_length,
-k_length), and with what is fixed."""
+"""Callback for weights that have met values. It is called with the weights, a function that takes the place where they
+have met and returns the observed call, (q_length, k_length), and which sides are fixed."""
 
 OnUnmet = Callable[[str], Callable[[], None]]
-"""Takes a message that holds until weights have met values; what it returns is called when they have."""
+"""Takes a message that holds until weights have met values, and returns a function to call when they have."""
 
 
 class WeightsByHand:
@@ -45,11 +46,11 @@ class WeightsByHand:
     Args:
         on_weights: see ``OnWeights``.
         on_unmet: see ``OnUnmet``.
-        on_unseen: takes a message of what looks like attention and is not shown.
-        fixed: knows which tensors are no activations.
+        on_unseen: called with a message about what looks like attention and is not shown.
+        fixed: the tensors that are no activations.
         layouts: of the program's tensors.
-        module: gives the name of the module that runs; "" if none does.
-        refuse_unless_asked: raises MhavizError, for this reason, unless what runs there was asked for by its name.
+        module: returns the name of the module that runs; "" if none does.
+        refuse_unless_asked: raises MhavizError, for this reason, unless the user has named what runs there.
 
     Attributes:
         marks: of the program's tensors.
@@ -70,7 +71,14 @@ class WeightsByHand:
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
     def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
-        """Follow what a softmax of scores over this axis, counted from the end, has made; ``visible``: see ``Made``."""
+        """Follow the weights that a softmax of scores has made.
+
+        Args:
+            A: the weights.
+            axis: the axis over which the softmax ran, counted from the end.
+            scores: mark of its scores.
+            visible: see ``Made``.
+        """
         sinks = scores.sinks if axis == -1 else 0
         axes = tuple(dict.fromkeys((axis, *scores.over)))
         made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, visible=visible)
@@ -79,16 +87,16 @@ class WeightsByHand:
         self._set(A, Weights(made, axes, scores.axes.query(axis)))
 
     def begin_again(self, A: Tensor, axis: int, before: Weights) -> None:
-        """Follow what a softmax has made of other weights."""
+        """Follow the weights that a softmax of other weights has made."""
         self._set(A, _changed(A, [before], (axis,)))
 
     def of(self, x: object) -> Weights | None:
-        """The mark of weights; None of other tensors."""
+        """Return the mark of weights; None of other tensors."""
         mark = self.marks.get(x)
         return mark if isinstance(mark, Weights) else None
 
     def follow(self, done: Done) -> None:
-        """Follow a function of weights that has run."""
+        """Follow a call that has weights among its arguments."""
         with unseen():
             self._follow(done)
 
@@ -109,7 +117,7 @@ class WeightsByHand:
             self.on_unseen("a softmax weighs what grid_sample has read at some points")
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
             return
-        elif done.func is not F.linear or source.ndim > 3:  # of three axes it would make hidden states
+        elif done.func is not F.linear or source.ndim > 3:  # from three axes a layer makes hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
                 changed = _changed(made, [one for _, one in found], tuple(dict.fromkeys(axes)))
@@ -143,9 +151,16 @@ class WeightsByHand:
     def meet(
         self, product: Product, which: int, result: Tensor, multiply: Callable[[], Tensor], adds: bool = False
     ) -> None:
-        """Show weights where they first meet values: what else they are multiplied by is of the same attention.
+        """Follow the product of weights and values, and show the weights where they first meet values.
 
-        ``multiply``: computes the product once more. ``adds``: it has been added to what ``result`` held.
+        What else they are multiplied by belongs to the same attention.
+
+        Args:
+            product: the product.
+            which: the number of the factor that is the weights.
+            result: the tensor that holds the product.
+            multiply: computes the product again.
+            adds: whether the product was added to what ``result`` had held.
         """
         A = product.factors[which]
         mark = self.of(A)
@@ -214,13 +229,13 @@ class WeightsByHand:
         """Show weights that have met values, once each part of them has.
 
         Args:
-            mark: theirs.
-            how: by which product.
-            layout: of their axes; None: not known.
-            sides: what is fixed.
-            why_unknown: it is not known which of their keys are which; "" if it is.
-            output: what came of them.
-            multiply: computes that once more; None: it was added to what there was.
+            mark: their mark.
+            how: their product with the values.
+            layout: of the weights; None: not known.
+            sides: which sides are fixed.
+            why_unknown: reason why it is not known which of their keys are which; "" if it is.
+            output: the tensor that holds the product.
+            multiply: computes it again; None: it was added to what the tensor had held.
         """
         made, A, places, alone = mark.made, how.as_weights(how.weights), how.places, how.alone
         if mark.is_part:
@@ -272,16 +287,16 @@ class WeightsByHand:
         self._on_weights((A,), read, A.shape[-2:], sides)
 
     def _are_labels(self, how: Weighing, key: Axis) -> bool:
-        """Whether each row of values holds one 1 and zeros otherwise, and these are not the tokens that keys are."""
+        """Return whether the values are one-hot rows, and not made of the tokens that the keys are."""
         V = how.values()
-        if V is None or V.shape[-1] < 2 or int(V[(0,) * (V.ndim - 1)].count_nonzero()) != 1:  # of most, one row tells
+        if V is None or V.shape[-1] < 2 or int(V[(0,) * (V.ndim - 1)].count_nonzero()) != 1:  # one row is mostly enough
             return False
         own = how.product.axes[1 - how.which].index(how.product.axes[how.which][how.axis])
         is_same = cuts_along(self.layouts.of(how.product.factors[1 - how.which]).axes[own]) == cuts_along(key)
         return not is_same and bool(((V == 0) | (V == 1)).all() and (V.sum(-1) == 1).all())
 
     def _meet_weights(self, product: Product, result: Tensor) -> None:
-        """Follow what weights make of others: it meets values in its turn, along whichever of its axes."""
+        """Follow the product of weights with other weights. It meets values in its turn, along any of its own axes."""
         found = [self.of(factor) for factor in product.factors]
         marks = [mark for mark in found if mark is not None]
         axes = tuple(axis for axis, holders in product.holders().items() if len(holders) == 1)
@@ -291,7 +306,7 @@ class WeightsByHand:
             self._set(result, replace(changed, query=None))
 
     def _sides(self, made: Made, how: Weighing) -> Sides:
-        """What is fixed of weights that meet values, and whether they are those of attention."""
+        """Return which sides are fixed when weights meet values, and why this is no attention, if it is none."""
         axes, axis, product = made.scores, made.over, how.product
         are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) if axis in axes.factors else False
         if False not in are_fixed and not axes.are_fixed:
@@ -340,7 +355,7 @@ def _are_sampled(mark: Mark | None) -> bool:
 
 
 def _is_reordered(view: Callable[[Tensor], Tensor], source: Tensor, mark: Weights) -> bool:
-    """Whether a function that keeps numbers as they are puts keys or queries into another order."""
+    """Return whether a function that keeps numbers as they are puts keys or queries into another order."""
     for axis in (*mark.axes, *(() if mark.query is None else (mark.query,))):
         places = torch.arange(source.shape[axis], device=source.device).view(-1, *[1] * (-axis - 1))
         after = view(places.expand(source.shape))
@@ -350,7 +365,7 @@ def _is_reordered(view: Callable[[Tensor], Tensor], source: Tensor, mark: Weight
 
 
 def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Weights:
-    """The mark of other weights that the program has made of some."""
+    """Return the mark of weights that the program has made of others."""
     hides = [seen for mark in before if (seen := mark.visible()) is not None and seen.shape == x.shape]
     visible = reduce(torch.logical_or, hides) if len(hides) == len(before) else None
     why = next((mark.made.why_unknown for mark in before if mark.made.why_unknown), "")
@@ -362,7 +377,7 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
 
 
 def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
-    """Whether a function that made a tensor may have left each weight in its place, or repeated it for others."""
+    """Return whether a function may have left each weight in its place in ``made``, or repeated it for others."""
     pairs = list(zip(reversed(made.shape), reversed(source.shape), strict=False))
     return (
         made.ndim >= source.ndim
@@ -372,14 +387,14 @@ def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
 
 
 def _views(done: Done, source: Tensor) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
-    """Each tensor that a view has made, with what makes it of others of the same shape, and holds none of them."""
+    """Iterate over the results of a view, each with a function that makes the same view of other tensors."""
     if not done.args or done.args[0] is not source:
         return
     view = done.again()
     if isinstance(done.result, Tensor):
         yield done.result, view
         return
-    for number, x in enumerate(copy(done.result)):  # a loop over a tensor has yet to take from it
+    for number, x in enumerate(copy(done.result)):  # the program has yet to take from this iterator
         yield x, partial(_one_of, view, number)
 
 
@@ -389,5 +404,5 @@ def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:
 
 
 def _drops(done: Done) -> bool:
-    """Whether a dropout changes anything: (input, p, training)."""
+    """Return whether a dropout, called with (input, p, training), changes anything."""
     return bool(done.argument(1, "p", 0.5) and done.argument(2, "training", done.kwargs.get("train", True)))

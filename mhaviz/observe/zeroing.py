@@ -11,8 +11,7 @@ from torch import Tensor
 from mhaviz.observe.handlers import unseen
 
 Zero = Callable[[Sequence[int]], None]
-"""Function that sets the weighted values of the heads of these numbers to 0, in the tensor with which the program goes
-on."""
+"""Function that sets the weighted values of heads, by their numbers, to 0 in the program's own tensor."""
 
 Arrange = Callable[[Tensor], Tensor]
 """Function that puts the axes of a program's tensor in the order batch_size, n_heads, and two more. It moves numbers
@@ -32,7 +31,7 @@ def zero_in_output(output: Tensor, arrange: Arrange | None = None) -> Zero:
             if arrange is None:
                 output[:, list(heads)] = 0
             else:
-                output.masked_fill_(_of_heads(output, arrange, heads), 0)
+                output.masked_fill_(_belong_to_heads(output, arrange, heads), 0)
 
     return zero
 
@@ -50,13 +49,13 @@ def zero_in_weights(weights: Tensor, arrange: Arrange, multiply_again: Callable[
 
     def zero(heads: Sequence[int]) -> None:
         with unseen():
-            weights.masked_fill_(_of_heads(weights, arrange, heads), 0)
+            weights.masked_fill_(_belong_to_heads(weights, arrange, heads), 0)
             multiply_again()
 
     return zero
 
 
-def _of_heads(x: Tensor, arrange: Arrange, heads: Sequence[int]) -> Tensor:
+def _belong_to_heads(x: Tensor, arrange: Arrange, heads: Sequence[int]) -> Tensor:
     """Return a mask of the shape of ``x``, bool: True where a number belongs to one of these heads.
 
     The indices of the numbers are arranged in place of the numbers.
