@@ -13,26 +13,30 @@ from mhaviz.layer.steps import Step, untraced
 
 
 def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
-    """(1, 1, q_length, k_length): a query sees itself and what came before. Vaswani et al. 2017, section 3.2.3."""
+    """Return the causal mask, (1, 1, q_length, k_length): a query sees its own position and those before.
+
+    Vaswani et al. 2017, section 3.2.3.
+    """
     return torch.ones(1, 1, length, length, dtype=torch.bool, device=device).tril()
 
 
 def padding_mask(lengths: Sequence[int], device: torch.device | str | None = None) -> Tensor:
-    """(batch_size, 1, 1, k_length): sentence b of a padded batch is ``lengths[b]`` tokens long."""
+    """Return the mask of a padded batch, (batch_size, 1, 1, k_length), whose sentence b has ``lengths[b]`` tokens."""
     positions = torch.arange(max(lengths), device=device)
     return (positions < torch.tensor(lengths, device=device)[:, None])[:, None, None, :]
 
 
 class MultiHeadAttention(nn.Module):
-    """n_heads attention functions side by side, each on its own d_key = d_model / n_heads features. Section 3.2.2.
+    """Multi-head attention: n_heads attention functions in parallel, each on d_key = d_model / n_heads features.
+    Section 3.2.2.
 
-    The four projections start Xavier-uniform with biases of zero, so that inputs of unit variance give queries and
-    keys of unit variance.
+    The four projections are initialised Xavier-uniform with biases of zero, so that inputs of unit variance give
+    queries and keys of unit variance.
 
     Args:
-        d_model: features of the input and of the output.
-        n_heads: heads; it must divide d_model.
-        dropout: the share of the weights that is dropped in training. The weights returned are those before.
+        d_model: number of features of the input and of the output.
+        n_heads: number of heads; it must divide d_model.
+        dropout: share of the weights that is dropped in training. The weights are returned as they are before dropout.
 
     Raises:
         ArgumentError: a size is below 1, or n_heads does not divide d_model.
@@ -58,11 +62,11 @@ class MultiHeadAttention(nn.Module):
             key: (batch_size, k_length, d_model).
             value: (batch_size, k_length, d_model).
             mask: 0 or False hides a key from a query; broadcasts to (batch_size, n_heads, q_length, k_length).
-            step: is told of every tensor on the way; see ``mhaviz.layer.steps``.
+            step: called with each tensor that is computed on the way; see ``mhaviz.layer.steps``.
 
         Returns:
-            The output, (batch_size, q_length, d_model), and the weights, (batch_size, n_heads, q_length, k_length).
-            A query that sees no key at all has weights of zero, and Wo's bias as its output.
+            The output, (batch_size, q_length, d_model), and the weights, (batch_size, n_heads, q_length, k_length). A
+                query that sees no key at all has weights of zero, and Wo's bias as its output.
 
         Raises:
             ArgumentError: an axis does not fit; the message names it.
@@ -71,7 +75,7 @@ class MultiHeadAttention(nn.Module):
 
         Q, K, V = self.project(query, key, value, step)
 
-        # Dividing Q divides every score, and Q has far fewer numbers than there are scores.
+        # Dividing Q divides every score, and Q has far fewer numbers than the scores.
         Q = Q / math.sqrt(self.d_key)
         S = step("S = Q Kᵀ / √d_key", Q @ K.mT, "batch_size n_heads q_length k_length")
         A = weigh(S, mask, step, overwrite=_unseen(S, step))
@@ -85,7 +89,7 @@ class MultiHeadAttention(nn.Module):
     def project(
         self, query: Tensor, key: Tensor, value: Tensor, step: Step = untraced
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries, keys and values of every head, each (batch_size, n_heads, length, d_key)."""
+        """Return the queries, keys and values of all heads, each (batch_size, n_heads, length, d_key)."""
         Q = step("Q = X Wq", self.Wq(query), "batch_size q_length d_model")
         K = step("K = X Wk", self.Wk(key), "batch_size k_length d_model")
         V = step("V = X Wv", self.Wv(value), "batch_size k_length d_model")
@@ -120,13 +124,13 @@ class MultiHeadAttention(nn.Module):
 
 
 def weigh(S: Tensor, mask: Tensor | None = None, step: Step = untraced, overwrite: bool = False) -> Tensor:
-    """A = softmax(S) over the keys that the mask shows.
+    """Compute the weights A = softmax(S) over the keys that the mask leaves visible.
 
     Args:
-        S: the scores, (batch_size, n_heads, q_length, k_length).
-        mask: as in ``MultiHeadAttention.forward``.
-        step: likewise.
-        overwrite: let the weights take the place of the scores, which are the largest tensor there is.
+        S: scores, (batch_size, n_heads, q_length, k_length).
+        mask: see ``MultiHeadAttention.forward``.
+        step: see ``MultiHeadAttention.forward``.
+        overwrite: write the weights into S. No other tensor is as large.
 
     Returns:
         The weights, in the shape of S. Each row sums to 1, or to 0 where all keys are hidden.
@@ -145,20 +149,24 @@ def weigh(S: Tensor, mask: Tensor | None = None, step: Step = untraced, overwrit
 
 
 def _unseen(S: Tensor, step: Step) -> bool:
-    """Whether nobody will look at the scores again: no gradient, no trace, no transform such as vmap or compile."""
+    """Return whether the scores are not needed again: by no gradient, no trace, and no transform such as vmap or
+    compile."""
     untouched = step is untraced and not torch.is_grad_enabled()
     return untouched and S.device.type in ("cpu", "cuda") and _runs_as_it_is(S)
 
 
 def _runs_as_it_is(tensor: Tensor) -> bool:
-    """Whether this is a tensor with numbers in it, not one that stands for others in vmap, compile or the like."""
+    """Return whether a tensor holds numbers, and does not stand for others as in vmap or compile."""
     if type(tensor) is not Tensor or torch.compiler.is_compiling():
         return False
     return not torch._C._are_functorch_transforms_active()
 
 
 def check_heads(d_model: int, n_heads: int) -> None:
-    """Raise ArgumentError unless n_heads divides d_model, both at least 1; name numbers of heads near by that would."""
+    """Raise ArgumentError unless n_heads divides d_model, and both are at least 1.
+
+    The message suggests the nearest numbers of heads that divide d_model.
+    """
     for name, size in (("d_model", d_model), ("n_heads", n_heads)):
         try:
             operator.index(size)
@@ -196,7 +204,10 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> None:
 
 
 def _looks_additive(mask: Tensor) -> bool:
-    """Whether this is a mask of 0 and −∞, which would be read upside down. Only looked at where that costs nothing."""
+    """Return whether the mask holds 0 and −∞ to be added to the scores, which would be read the wrong way round.
+
+    This is only checked on the CPU, where it costs little.
+    """
     if not mask.is_floating_point() or mask.device.type != "cpu" or not _runs_as_it_is(mask):
         return False
     return bool((mask < 0).any() or mask.isnan().any())

@@ -1,4 +1,4 @@
-"""From word numbers to the layer's input: an embedding, and the position added to it."""
+"""From token numbers to the layer's input: an embedding, and a positional encoding that is added to it."""
 
 import math
 
@@ -10,23 +10,23 @@ from mhaviz.layer.steps import Step, untraced
 
 
 class Embeddings(nn.Module):
-    """A learnt vector for each word of a vocabulary. Vaswani et al. 2017, section 3.4.
+    """A learned vector for each word of a vocabulary. Vaswani et al. 2017, section 3.4.
 
-    The table starts with entries of standard deviation d_model^-0.5, so that the embeddings, which are multiplied
-    by √d_model, start with unit variance.
+    The table is initialised with a standard deviation of d_model^-0.5, so that the embeddings, which are multiplied by
+    √d_model, have unit variance at first.
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
         super().__init__()
         self.d_model = d_model
         table = torch.empty(vocab_size, d_model)
-        if not table.is_meta:  # where there are shapes alone, to go through all rows takes longest of all
-            for row in table:  # one by one, so that a word's vector does not depend on how many words follow
+        if not table.is_meta:  # on the meta device, the loop over all rows would take longest of all
+            for row in table:  # row by row, so that the vector of a word does not depend on how many words follow
                 row.normal_(std=d_model**-0.5)
         self.lookup = nn.Embedding.from_pretrained(table, freeze=False)  # type: ignore[no-untyped-call]
 
     def forward(self, ids: Tensor, *, step: Step = untraced) -> Tensor:
-        """ids (batch_size, seq_length) → embeddings (batch_size, seq_length, d_model).
+        """Return the embeddings, (batch_size, seq_length, d_model), of ids, (batch_size, seq_length).
 
         Raises:
             ArgumentError: an id is not in the vocabulary (on a GPU, PyTorch's own error).
@@ -42,7 +42,7 @@ class Embeddings(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """Adds to each vector a pattern of sines and cosines that tells its position. Ibid., section 3.5.
+    """Positional encoding: adds sines and cosines of the position to each vector. Vaswani et al. 2017, section 3.5.
 
     PE[p, 2i] = sin(p / 10000^(2i/d_model)),  PE[p, 2i+1] = cos(p / 10000^(2i/d_model))
     """
@@ -55,7 +55,7 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("pe", sinusoids(max_length, d_model), persistent=False)
 
     def forward(self, x: Tensor, *, step: Step = untraced) -> Tensor:
-        """x (batch_size, seq_length, d_model) → the same shape, with positions.
+        """Return x (batch_size, seq_length, d_model) plus the positional encoding, in the same shape.
 
         Raises:
             ArgumentError: the input has other axes, or is longer than ``max_length``.
@@ -73,7 +73,10 @@ class PositionalEncoding(nn.Module):
 
 
 def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
-    """The table PE of the positions from ``start``, (length, d_model), computed in float64 and rounded once."""
+    """Return the table PE for positions from ``start`` on, (length, d_model).
+
+    It is computed in float64 and rounded once.
+    """
     position = torch.arange(start, start + length, dtype=torch.float64)[:, None]  # length 1
     even = torch.arange(0, d_model, 2, dtype=torch.float64)  # 2i
     angle = position / 10000 ** (even / d_model)  # length ⌈d_model/2⌉

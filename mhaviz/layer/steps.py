@@ -1,4 +1,4 @@
-"""How a forward pass names its steps, so that somebody who listens can follow the tensors through it."""
+"""Names for the steps of a forward pass, by which a listener can follow the tensors through it."""
 
 from typing import Protocol
 
@@ -6,26 +6,26 @@ from torch import Tensor
 
 
 class Step(Protocol):
-    """What a forward pass calls for each tensor that it makes."""
+    """Callback for each tensor that a forward pass computes."""
 
     def __call__(self, definition: str, tensor: Tensor, axes: str) -> Tensor:
-        """Take note of a tensor and hand it back.
+        """Take note of a tensor, and return it.
 
         Args:
             definition: the step as the paper would write it, "name = equation", such as "Q = X Wq".
-            tensor: what the step made.
-            axes: the names of the tensor's axes, separated by blanks: "batch_size q_length d_model".
+            tensor: result of the step.
+            axes: names of the tensor's axes, separated by spaces: "batch_size q_length d_model".
         """
         ...
 
 
 def untraced(definition: str, tensor: Tensor, axes: str) -> Tensor:
-    """Nobody listens: hand the tensor back. The default everywhere."""
+    """Return the tensor without taking note of it. This is the default everywhere."""
     return tensor
 
 
 def within(part: str, step: Step) -> Step:
-    """Tell a listener which part of a model a step is of: "Q" of the part "cross" becomes "cross Q"."""
+    """Return a step that prefixes names with the part of a model: "Q" in the part "cross" becomes "cross Q"."""
     if step is untraced:
         return untraced
 
@@ -36,7 +36,7 @@ def within(part: str, step: Step) -> Step:
 
 
 def only(part: str, step: Step) -> Step:
-    """Listen to one part of a model, whose steps then have their plain names again: "cross Q" becomes "Q"."""
+    """Return a step that listens to one part of a model, and removes its prefix: "cross Q" becomes "Q"."""
 
     def heard(definition: str, tensor: Tensor, axes: str) -> Tensor:
         whose, _, plain = definition.partition(" ")

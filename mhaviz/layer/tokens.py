@@ -1,4 +1,4 @@
-"""From a sentence to words, and from words to the numbers that stand for them."""
+"""Tokenization: from a sentence to words, and from words to the numbers that represent them."""
 
 import re
 import unicodedata
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 #   I ideograph, kana   S symbol, emoji   R half of a flag   Z zero-width joiner
 #   ' apostrophe        . decimal sign    (blank) separates words and is dropped
 _WORD = re.compile(
-    r"I M*"  # Chinese and Japanese are written without blanks: a character is a word
+    r"I M*"  # Chinese and Japanese are written without spaces: a character is a word
     r"| R R? M*"
     r"| S M* (?: Z S M* )*"  # an emoji of several code points is one word
     r"| [WDMZ] (?: [WDMZ] | '(?=W) | (?<=D)\.(?=D) )*",  # don't, 3.14
@@ -24,14 +24,14 @@ def tokenize(sentence: str) -> list[str]:
     >>> tokenize("Hello, what is a basic split?")
     ['hello', 'what', 'is', 'a', 'basic', 'split']
 
-    Any script will do: marks stay with their letters, an emoji is a word, and so is a Chinese character or a
-    kana. Characters that cannot be seen, such as ESC, are kept: it is the views that make them visible.
+    All scripts are supported: marks stay with their letters, and an emoji, a Chinese character or a kana is a word.
+    Invisible characters, such as ESC, are kept; the views make them visible.
 
     Args:
-        sentence: any text, from one word to a book; it may even hold lone surrogates.
+        sentence: any text, from one word to a book. It may contain lone surrogates.
 
     Returns:
-        The words in order. Empty if there is none.
+        The words in order; empty if there are none.
     """
     classes = "".join(map(_character_class, sentence))
     return [sentence[match.start() : match.end()].lower() for match in _WORD.finditer(classes)]
@@ -49,7 +49,7 @@ def _character_class(character: str) -> str:
         return " "
     if category == "Nd":
         return "D"
-    if category[0] == "M" or "\U0001f3fb" <= character <= "\U0001f3ff":  # marks, and the tones of an emoji's skin
+    if category[0] == "M" or "\U0001f3fb" <= character <= "\U0001f3ff":  # marks, and skin tones of an emoji
         return "M"
     if "\U0001f1e6" <= character <= "\U0001f1ff":
         return "R"
@@ -61,13 +61,13 @@ def _character_class(character: str) -> str:
 
 
 START, END = "<start>", "<end>"
-"""Marks of where a sentence that is being written begins and ends. No word looks like them: it would have no < or >."""
+"""Marks of the beginning and the end of a sentence that is being generated. No word contains < or >."""
 
 
 class Vocabulary:
-    """The words of some sentences, numbered in the order in which they first appear.
+    """The words of some sentences, numbered in the order in which they first occur.
 
-    Number 0 is kept for the padding that fills up the shorter sentences of a batch.
+    Number 0 is reserved for the padding of shorter sentences in a batch.
     """
 
     PADDING = 0
@@ -77,14 +77,14 @@ class Vocabulary:
         self._ids = {word: number for number, word in enumerate(self.words, start=self.PADDING + 1)}
 
     def __len__(self) -> int:
-        """How many rows an embedding table needs: one a word, and one for the padding."""
+        """Number of rows of an embedding table: one for each word, and one for the padding."""
         return len(self.words) + 1
 
     def __contains__(self, word: object) -> bool:
         return word in self._ids
 
     def ids(self, words: Sequence[str], length: int | None = None) -> list[int]:
-        """The numbers of ``words``, filled up with padding to ``length``.
+        """Return the numbers of ``words``, padded to ``length``.
 
         Raises:
             KeyError: a word is not in the vocabulary.
@@ -93,5 +93,5 @@ class Vocabulary:
         return [self._ids[word] for word in words] + padding
 
     def word(self, number: int) -> str:
-        """The word of a number that is not the padding's."""
+        """Return the word of a number, which must not be the padding's."""
         return self.words[number - 1]

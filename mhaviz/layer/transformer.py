@@ -1,4 +1,4 @@
-"""What stands around the attention in a Transformer. Vaswani et al. 2017, sections 3.1 and 3.3, with one layer a side.
+"""The Transformer around its attention. Vaswani et al. 2017, sections 3.1 and 3.3, with one layer on each side.
 
 ``Translator`` is the encoder–decoder of figure 1: source words in, target words out, with its three uses of attention.
 """
@@ -15,7 +15,10 @@ from mhaviz.layer.tokens import Vocabulary
 
 
 class AttentionBlock(nn.Module):
-    """LayerNorm(X + dropout(MultiHeadAttention(X, memory, memory))). Section 3.1, where the norm comes last."""
+    """Attention with a residual connection: LayerNorm(X + dropout(MultiHeadAttention(X, memory, memory))).
+
+    Section 3.1, where the norm comes last.
+    """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
         super().__init__()
@@ -26,17 +29,20 @@ class AttentionBlock(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, mask: Tensor | None = None, *, step: Step = untraced
     ) -> tuple[Tensor, Tensor]:
-        """x (batch_size, q_length, d_model) attends to memory (batch_size, k_length, d_model).
+        """Attend from x (batch_size, q_length, d_model) to memory (batch_size, k_length, d_model).
 
         Returns:
-            What x becomes, in its shape, and the weights, (batch_size, n_heads, q_length, k_length).
+            The output, in the shape of x, and the weights, (batch_size, n_heads, q_length, k_length).
         """
         output, weights = self.attention(x, memory, memory, mask, step=step)
         return self.norm(x + self.dropout(output)), weights
 
 
 class FeedForwardBlock(nn.Module):
-    """LayerNorm(X + dropout(dropout(max(0, X W1 + b1)) W2 + b2)), for each position by itself. Section 3.3."""
+    """Feed-forward network with a residual connection: LayerNorm(X + dropout(dropout(max(0, X W1 + b1)) W2 + b2)).
+
+    Each position is transformed by itself. Section 3.3.
+    """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float) -> None:
         super().__init__()
@@ -45,17 +51,17 @@ class FeedForwardBlock(nn.Module):
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (batch_size, length, d_model) → the same shape."""
+        """Return the output for x (batch_size, length, d_model), in the same shape."""
         hidden = self.dropout(self.W1(x).relu())
         after: Tensor = self.norm(x + self.dropout(self.W2(hidden)))
         return after
 
 
 class Decoded(NamedTuple):
-    """What a decoder says of each position.
+    """Output of a decoder for each position.
 
     Attributes:
-        logits: of the word that comes next, (batch_size, length, vocab_size).
+        logits: for the next word, (batch_size, length, vocab_size).
         masked: weights of the masked self-attention, (batch_size, n_heads, length, length).
         cross: weights of the source-target attention, (batch_size, n_heads, length, source_length).
     """
@@ -66,13 +72,13 @@ class Decoded(NamedTuple):
 
 
 class Translator(nn.Module):
-    """The encoder–decoder: section 3.1 and figure 1. Each of its three attentions is one ``MultiHeadAttention``.
+    """The encoder–decoder of section 3.1 and figure 1. Each of its three attentions is one ``MultiHeadAttention``.
 
     Args:
-        source_size, target_size: how many words each vocabulary has, the padding included.
-        d_model, n_heads: as in ``MultiHeadAttention``.
-        d_ff: hidden features of the feed-forward blocks.
-        dropout: the share that is dropped in training.
+        source_size, target_size: number of words in each vocabulary, including the padding.
+        d_model, n_heads: see ``MultiHeadAttention``.
+        d_ff: number of hidden features of the feed-forward blocks.
+        dropout: share that is dropped in training.
     """
 
     def __init__(
@@ -92,9 +98,10 @@ class Translator(nn.Module):
     def encode(
         self, source_ids: Tensor, source_mask: Tensor | None = None, *, step: Step = untraced
     ) -> tuple[Tensor, Tensor]:
-        """source_ids (batch_size, source_length) → memory, (batch_size, source_length, d_model), and self weights.
+        """Return the memory of source_ids (batch_size, source_length), and the weights of the self-attention.
 
-        ``source_mask`` hides padding, as in ``MultiHeadAttention.forward``.
+        The memory is (batch_size, source_length, d_model). ``source_mask`` hides padding; see
+        ``MultiHeadAttention.forward``.
         """
         in_self, in_cross = within("self", step), within("cross", step)
         x = self.position(self.source_embeddings(source_ids, step=in_self), step=in_self)
@@ -105,9 +112,9 @@ class Translator(nn.Module):
     def decode(
         self, target_ids: Tensor, memory: Tensor, source_mask: Tensor | None = None, *, step: Step = untraced
     ) -> Decoded:
-        """What comes after each of target_ids, (batch_size, target_length), the first of which is the start mark.
+        """Predict the word after each of target_ids (batch_size, target_length), which begin with the start mark.
 
-        Padding at the end of a target needs no mask: no real word sees what stands after it.
+        Padding at the end of a target needs no mask, as no real word sees what comes after it.
         """
         in_masked, in_cross = within("masked", step), within("cross", step)
         x = self.position(self.target_embeddings(target_ids, step=in_masked), step=in_masked)
@@ -126,12 +133,12 @@ def decode_greedily(
     Args:
         model: in eval mode.
         source_ids: (batch_size, source_length).
-        source_mask: as in ``Translator.encode``.
-        start, end: the numbers of the marks. A translation begins after the one and ends before the other.
-        most: words after which a translation that has not ended is left as it is.
+        source_mask: see ``Translator.encode``.
+        start, end: numbers of the marks before and after a translation.
+        most: number of words after which a translation is cut off.
 
     Returns:
-        The numbers of each translation's words, without the marks, and whether it ended.
+        For each translation, the numbers of its words, without the marks, and whether it ended by itself.
     """
     with torch.no_grad():
         memory, _ = model.encode(source_ids, source_mask)

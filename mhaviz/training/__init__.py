@@ -1,4 +1,4 @@
-"""Trains the small translator of ``layer.transformer``: corpora, training, evaluation and checkpoints."""
+"""Training of the small translator of ``layer.transformer``: corpora, training, evaluation and checkpoints."""
 
 TRANSLATION = "translation"
-"""Names the checkpoint and the corpus that come with mhaviz."""
+"""Name of the checkpoint and of the corpus that come with mhaviz."""

@@ -1,7 +1,7 @@
-"""A checkpoint: a trained model as one .safetensors file, with its weights, its vocabularies and its training.
+"""Checkpoints: a trained model in one .safetensors file, with its weights, its vocabularies and its training.
 
-Tensors: ``model.NAME``, and, so that training can go on, Adam's ``adam.exp_avg.NAME`` and ``adam.exp_avg_sq.NAME``.
-Metadata: one key, ``mhaviz``, with JSON. ``loading`` reads it again.
+The tensors are ``model.NAME``, and, to resume training, Adam's ``adam.exp_avg.NAME`` and ``adam.exp_avg_sq.NAME``. The
+metadata has one key, ``mhaviz``, with JSON. ``loading`` reads such files.
 """
 
 import json
@@ -27,21 +27,21 @@ from mhaviz.training.corpus import Corpus, Pair
 
 FORMAT = 1
 TASK: Literal["translation"] = "translation"
-"""What is learnt, as a file says."""
+"""The task of the model, as it is named in the file."""
 
 SCORED = 50
-"""How many held-out sentences a milestone's score is measured on; ``mhaviz evaluate`` takes all of them."""
+"""Number of held-out sentences that the score of a milestone is measured on; ``mhaviz evaluate`` takes all of them."""
 
 SCORE = "exact match"
-"""What a score is the share of: translations that are the expected ones word for word."""
+"""The score: the share of translations that equal the expected ones word for word."""
 
 AVERAGES = ("exp_avg", "exp_avg_sq")
-"""What Adam keeps of each parameter: running averages of its gradient and of the gradient's square."""
+"""What Adam stores for each parameter: running averages of its gradient and of the gradient's square."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a model is built from. ``d_ff``: hidden features of the feed-forward blocks."""
+    """Sizes of a model; ``d_ff``: number of hidden features of the feed-forward blocks."""
 
     d_model: int = 64
     n_heads: int = 4
@@ -51,7 +51,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is trained. ``learning_rate``: at its highest, after the warm-up."""
+    """Settings of a training; ``learning_rate``: its maximum, after the warm-up."""
 
     steps: Annotated[int, Meta(ge=1)] = 1500
     batch_size: Annotated[int, Meta(ge=1)] = 64
@@ -64,11 +64,14 @@ class Checkpoint:
     """A model, its vocabularies, and the state of its training.
 
     Attributes:
-        source_vocabulary, target_vocabulary: its words.
-        corpus: the name of what it learnt from; ``fingerprint``: of its sentences; ``sentences``: how many were
-            trained on, and how many held out.
-        milestones: in order; the last one is where it stands.
-        optimizer: Adam's two averages for each parameter, by "exp_avg.NAME"; empty where training cannot go on.
+        sizes: sizes of the model.
+        plan: settings of its training.
+        source_vocabulary, target_vocabulary: the words that it knows.
+        corpus: name of the corpus that it has learned from.
+        fingerprint: of the corpus.
+        sentences: number of sentences for training, and number of held-out sentences.
+        milestones: measurements in order, the last of the current state.
+        optimizer: Adam's two averages for each parameter, by "exp_avg.NAME"; empty if training cannot be resumed.
     """
 
     sizes: Sizes
@@ -84,10 +87,10 @@ class Checkpoint:
 
     @classmethod
     def untrained(cls, corpus: Corpus, sizes: Sizes, plan: Plan) -> "Checkpoint":
-        """A new model for a corpus, its weights drawn from the plan's seed.
+        """Return a new model for a corpus, with weights drawn from the plan's seed.
 
         Raises:
-            MhavizError: it does not fit into memory.
+            MhavizError: its training does not fit into memory.
         """
         source = Vocabulary(pair.source for pair in corpus.pairs)
         target = Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
@@ -99,19 +102,19 @@ class Checkpoint:
 
     @property
     def scored(self) -> int:
-        """How many held-out sentences the score of a milestone is measured on."""
+        """Number of held-out sentences that the score of a milestone is measured on."""
         return min(SCORED, self.sentences[1])
 
     @property
     def step(self) -> int:
-        """How many steps it has been trained."""
+        """Number of steps that the model has been trained for."""
         return self.milestones[-1].step if self.milestones else 0
 
     def source(self, device: torch.device, pairs: Sequence[Pair] = (), target_given: bool = False) -> Source:
-        """Where numbers of this model come from, and the sentences that it was given, with what it made of them.
+        """Return the source of results of this model, with the sentences that it was given and their translations.
 
-        How well it scored while it learnt stands beside these sentences alone: pages of its training and of its
-        evaluation have scores of their own, of as many sentences as they say.
+        The score reached in training is only given where there are sentences. Results of a training and of an
+        evaluation have scores of their own.
         """
         corpus = repr(self.corpus)[1:-1]  # a footnote is one line, whatever the file is called
         scored = f"{self.scored:,} of {self.sentences[1]:,} held out"
@@ -138,7 +141,7 @@ class Checkpoint:
         return Source(footnote, details, "source-target rows are the words being produced")
 
     def record(self, device: torch.device) -> Training:
-        """How the model learnt."""
+        """Return the course of the training as a result."""
         return Training(
             source=self.source(device),
             task=TASK,
@@ -152,7 +155,7 @@ class Checkpoint:
         )
 
     def save(self, path: Path) -> None:
-        """Write the file, whole or not at all.
+        """Write the file as a whole, or not at all.
 
         Raises:
             MhavizError: it cannot be written.
@@ -175,12 +178,12 @@ class Checkpoint:
 
 
 def build(sizes: Sizes, source_size: int, target_size: int) -> Translator:
-    """A new model with random weights."""
+    """Return a new model with random weights."""
     return Translator(source_size, target_size, sizes.d_model, sizes.n_heads, sizes.d_ff, sizes.dropout)
 
 
 def _require_memory(sizes: Sizes, plan: Plan, corpus: Corpus, source_size: int, target_size: int) -> None:
-    """Stop before starting if the weights, their gradients and Adam's two averages, or a step, would not fit."""
+    """Raise MhavizError if the weights, their gradients, Adam's two averages and a step would not fit into memory."""
     float32, copies, attentions, feed_forwards = 4, 4, 3, 2
     words = source_size + 2 * target_size
     parameters = sizes.d_model * (attentions * 4 * sizes.d_model + feed_forwards * 2 * sizes.d_ff + words)

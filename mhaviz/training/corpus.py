@@ -1,4 +1,4 @@
-"""What a translator learns from: sentences in pairs, of which some are held out, and batches of them."""
+"""Corpora of a translator: pairs of sentences, some of them held out, and batches of pairs."""
 
 import hashlib
 import re
@@ -16,10 +16,10 @@ from mhaviz.files.texts import read_text
 from mhaviz.layer.tokens import END, START, Vocabulary, tokenize
 
 MOST_WORDS = 200
-"""A longer sentence would make its whole batch slow and large."""
+"""Longest sentence. A longer one would make its whole batch slow and large."""
 
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 500
-"""How much of a corpus is kept from training."""
+"""Share of the sentences of a corpus that is held out, and the largest number of them."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class Pair:
 
     Attributes:
         source, target: their words.
-        alignment: (position in source, position in target) of the words that are each other's translation; None where
-            it is not known.
+        alignment: (position in source, position in target) of words that translate each other; None: not known.
         ended: False for a translation that was cut off.
     """
 
@@ -40,18 +39,18 @@ class Pair:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """What the decoder reads: the start mark, and the target but for what is last to be produced."""
+        """Words that the decoder reads: the start mark and the target, without the last word that it produces."""
         return (START, *self.target) if self.ended else (START, *self.target[:-1])
 
     @property
     def produced(self) -> tuple[str, ...]:
-        """What the decoder is to say next after each word that it reads: the target and the end mark."""
+        """Words that the decoder has to predict after each word that it reads: the target and the end mark."""
         return (*self.target, END) if self.ended else self.target
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences to learn from, and sentences that are held out: the two parts share no source sentence."""
+    """Sentences for training and held-out sentences. The two parts share no source sentence."""
 
     name: str
     training: tuple[Pair, ...]
@@ -59,24 +58,24 @@ class Corpus:
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """All of them."""
+        """All pairs, those for training first."""
         return self.training + self.held_out
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same sentences in the same two parts, and for no others."""
+        """Hash that is the same for the same sentences in the same two parts."""
         parts = [[(pair.source, pair.target) for pair in part] for part in (self.training, self.held_out)]
         return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def read_pairs(path: Path, seed: int = 0) -> Corpus:
-    """Read ``source⇥target`` lines, with an optional third column of ``i-j`` links between their words.
+    """Read lines of ``source⇥target``, with an optional third column of ``i-j`` links between their words.
 
-    The links count the words as they stand between blanks, from 0, source first, as alignment tools write them.
+    The links count the words that are separated by spaces, from 0, source first, as alignment tools write them.
 
     Raises:
-        MhavizError: the file cannot be read; a line has another number of columns, a side without words, or a link that
-            cannot be read or leads nowhere (the message names the line); or nothing could be held out.
+        MhavizError: the file cannot be read, or no sentence can be held out; or a line has another number of columns, a
+            side without words, or a link that cannot be read or leads nowhere. The message names the line.
     """
     pairs: dict[tuple[tuple[str, ...], tuple[str, ...]], Pair] = {}
     for number, line in enumerate(read_text(path).split("\n"), start=1):
@@ -107,7 +106,8 @@ def _parse_pair(line: str, where: str) -> Pair:
 
 
 def _parse_alignment(text: str, sides: Sequence[Sequence[Sequence[str]]], where: str) -> tuple[tuple[int, int], ...]:
-    """The links of a line, from what stands between blanks to the words of it: none for punctuation, maybe several."""
+    """Return the links of a line between its words. A part between spaces may have several words, or none if
+    punctuation."""
     words: list[list[range]] = []
     for side in sides:
         starts = [0]
@@ -130,7 +130,7 @@ def _parse_alignment(text: str, sides: Sequence[Sequence[Sequence[str]]], where:
 
 
 def _hold_out(path: Path, pairs: Sequence[Pair], seed: int) -> Corpus:
-    """Keep some sentences from training, with all their translations."""
+    """Hold out some sentences, with all their translations."""
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
         groups.setdefault(pair.source, []).append(pair)
@@ -151,13 +151,13 @@ def _hold_out(path: Path, pairs: Sequence[Pair], seed: int) -> Corpus:
 
 
 class PairBatch:
-    """Some pairs, padded to the longest.
+    """A batch of pairs, padded to the longest.
 
     Attributes:
         source_ids: (batch_size, source_length).
-        source_mask: hides their padding, (batch_size, 1, 1, source_length); None where there is none.
-        read_ids: what the decoder reads, (batch_size, target_length + 1).
-        expected_ids: what comes next after each of these, in the same shape.
+        source_mask: hides their padding, (batch_size, 1, 1, source_length); None: there is none.
+        read_ids: words that the decoder reads, (batch_size, target_length + 1).
+        expected_ids: the next word after each of these, in the same shape.
     """
 
     def __init__(
@@ -171,11 +171,11 @@ class PairBatch:
 
 
 def padded_ids(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, device: torch.device) -> Tensor:
-    """The numbers of the sentences' words, (batch_size, length of the longest)."""
+    """Return the numbers of the sentences' words, (batch_size, length of the longest)."""
     longest = max(map(len, sentences))
     return torch.tensor([vocabulary.ids(words, longest) for words in sentences], dtype=torch.long, device=device)
 
 
 def visible_words(ids: Tensor) -> Tensor:
-    """The mask that hides padding, (batch_size, 1, 1, length)."""
+    """Return the mask that hides padding, (batch_size, 1, 1, length)."""
     return (ids != Vocabulary.PADDING)[:, None, None, :]

@@ -1,4 +1,4 @@
-"""How well a model translates sentences that were held out, and how well source-target attention aligns their words.
+"""Evaluation of translations of held-out sentences, and of the word alignment of source-target attention.
 
 Alignment error rate, Och and Ney 2003, section 4.1, where all gold links are sure ones: A links each target word to the
 source word with the largest weight, and AER = 1 − 2·|A ∩ G| / (|A| + |G|) over all sentences together.
@@ -28,13 +28,13 @@ _NAMED = 8  # unknown words, in an error
 
 
 def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], held_out: bool, device: torch.device) -> Evaluation:
-    """How much of these pairs the model gets right.
+    """Evaluate the model on these pairs.
 
-    ``held_out``: whether it has surely been trained on none of them.
+    ``held_out``: whether it has certainly been trained on none of them.
 
     Raises:
-        ArgumentError: words that the model does not know.
-        MhavizError: what it computes is NaN or infinite.
+        ArgumentError: the model does not know some words.
+        MhavizError: the logits are NaN or infinite.
     """
     for pair in pairs:
         require_known(pair.source, checkpoint.source_vocabulary, "source")
@@ -55,7 +55,7 @@ def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], held_out: bool, devi
 
 
 def require_known(words: Sequence[str], vocabulary: Vocabulary, side: Literal["source", "target"]) -> None:
-    """Raise ArgumentError, with words that are near, if one is not known, or if there are too many."""
+    """Raise ArgumentError if there are too many words, or unknown ones, for which it suggests similar words."""
     if len(words) > MOST_WORDS:
         raise ArgumentError(
             f"expected a sentence of at most {MOST_WORDS} words, as a trained model takes them, got {len(words)}; "
@@ -79,13 +79,14 @@ def _near(word: str, known: Sequence[str]) -> str:
 
 
 def next_word_logits(checkpoint: Checkpoint, batch: PairBatch) -> Tensor:
-    """Logits of what comes after each word that the decoder reads, (batch_size, target_length + 1, vocab_size)."""
+    """Return the logits of the word after each one that the decoder reads, (batch_size, target_length + 1,
+    vocab_size)."""
     memory, _ = checkpoint.model.encode(batch.source_ids, batch.source_mask)
     return checkpoint.model.decode(batch.read_ids, memory, batch.source_mask).logits
 
 
 def translate(checkpoint: Checkpoint, sentences: Sequence[Sequence[str]], device: torch.device) -> list[Pair]:
-    """Sentences of known words with their greedy translations, by a model in eval mode."""
+    """Translate sentences of known words greedily, by a model in eval mode."""
     start, end = checkpoint.target_vocabulary.ids([START, END])
     pairs: list[Pair] = []
     for first in range(0, len(sentences), AT_ONCE):
@@ -99,19 +100,19 @@ def translate(checkpoint: Checkpoint, sentences: Sequence[Sequence[str]], device
 
 
 def most_words(source_length: int) -> int:
-    """Words after which a translation of a source of this length is cut off."""
+    """Return the number of words after which the translation of a source of this length is cut off."""
     return 3 * source_length // 2 + 10
 
 
 def held_out_score(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.device) -> float:
-    """The share of translations that are the expected ones word for word."""
+    """Return the share of translations that equal the expected ones word for word."""
     checkpoint.model.eval()
     written = translate(checkpoint, [pair.source for pair in pairs], device)
     return sum(ours.target == pair.target for ours, pair in zip(written, pairs, strict=True)) / len(pairs)
 
 
 def perplexity(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.device) -> float:
-    """e to the mean cross-entropy of the targets' words and end marks."""
+    """Return exp of the mean cross-entropy of the words and end marks of the targets."""
     checkpoint.model.eval()
     losses = []
     for first in range(0, len(pairs), AT_ONCE):
@@ -126,14 +127,14 @@ def perplexity(checkpoint: Checkpoint, pairs: Sequence[Pair], device: torch.devi
 
 
 Links = Sequence[tuple[int, int]]
-"""(position in source, position in target), from 0."""
+"""Links: (position in source, position in target), from 0."""
 
 
 def alignment_errors(maps: Sequence[AttentionMap], gold: Sequence[Links]) -> AlignmentErrors:
-    """Compare source-target maps, a row for each target word, with each pair's gold links.
+    """Compare source-target maps, with a row for each target word, with the gold links of each pair.
 
     Raises:
-        ArgumentError: no link at all.
+        ArgumentError: there is no link at all.
     """
     links = sum(len(set(alignment)) for alignment in gold)
     if not links:
@@ -147,7 +148,7 @@ def alignment_errors(maps: Sequence[AttentionMap], gold: Sequence[Links]) -> Ali
 
 
 def _error_rate(weights: Sequence[NDArray[np.float32]], gold: Sequence[Links]) -> float:
-    """Of maps of one head, each (target_length, source_length)."""
+    """Return the error rate of one head's maps, each (target_length, source_length)."""
     right = found = expected = 0
     for a, alignment in zip(weights, gold, strict=True):
         A = {(int(source), target) for target, source in enumerate(a.argmax(axis=-1))}

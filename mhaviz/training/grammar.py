@@ -1,8 +1,9 @@
-"""A small grammar that writes English sentences, their translations into a French-like language, and word alignments.
+"""A small grammar that generates English sentences, their translations into a French-like language, and word
+alignments.
 
-It has what makes word order and agreement interesting to look at in attention: adjectives that follow their noun and a
-few that precede it, determiners, adjectives and verbs that agree in gender and number, and a negation that wraps the
-verb: "the small black cat does not see my red car", "le petit chat noir ne voit pas ma voiture rouge".
+Its word order and agreement make attention interesting: most adjectives follow their noun and a few precede it;
+determiners, adjectives and verbs agree in gender and number; and a negation encloses the verb: "the small black cat
+does not see my red car", "le petit chat noir ne voit pas ma voiture rouge".
 """
 
 from dataclasses import dataclass
@@ -12,19 +13,19 @@ from mhaviz.training.corpus import Corpus, Pair
 
 NAME = "the built-in grammar"
 SENTENCES, HELD_OUT = 8000, 500
-"""How many different sentences the built-in corpus has, and how many of them are never trained on."""
+"""Number of different sentences in the built-in corpus, and number of those that are held out."""
 
 
 @dataclass(frozen=True)
 class _Word:
-    """A word and its translations, one for each form, in the order of the columns below."""
+    """A word and its translations, in each form, in the order of the columns below."""
 
     english: tuple[str, ...]
     french: tuple[str, ...]
 
 
 def _table(text: str) -> tuple[_Word, ...]:
-    """A line a word: the English forms, a bar, the French forms."""
+    """Parse a table with one word on each line: its English forms, a bar, its French forms."""
     sides = [line.split("|") for line in text.strip().splitlines()]
     return tuple(_Word(tuple(english.split()), tuple(french.split())) for english, french in sides)
 
@@ -92,11 +93,12 @@ _VERBS = _table("""
     keeps keep       | garde gardent
 """)
 _NEGATED, _JOINED, _ADJECTIVE = 0.4, 0.35, 0.4
-"""How often a verb is negated, an object has a second noun joined to it, and a noun has an adjective of each sort."""
+"""Probability that a verb is negated, that an object has a second noun, and that a noun has an adjective of each
+kind."""
 
 
 class _Writer:
-    """Writes one pair, word by word: two sentences and the links between their words."""
+    """Writes a pair word by word: two sentences and the links between their words."""
 
     def __init__(self) -> None:
         self.source: list[str] = []
@@ -104,18 +106,19 @@ class _Writer:
         self.alignment: list[tuple[int, int]] = []
 
     def read(self, english: str) -> int:
-        """Put a word at the end of the source; return its position."""
+        """Append a word to the source, and return its position."""
         self.source.append(english)
         return len(self.source) - 1
 
     def write(self, french: str, position: int) -> None:
-        """Put a word at the end of the target: the translation of the source word at this position."""
+        """Append a word to the target: the translation of the source word at this position."""
         self.alignment.append((position, len(self.target)))
         self.target.append(french)
 
 
 def translation_corpus(seed: int = 0, sentences: int = SENTENCES, held_out: int = HELD_OUT) -> Corpus:
-    """Different sentences with their translations and alignments, the last ``held_out`` of them kept from training."""
+    """Return different sentences with their translations and alignments; the last ``held_out`` are kept from
+    training."""
     random = Random(seed)
     pairs: dict[tuple[str, ...], Pair] = {}
     while len(pairs) < sentences:
@@ -126,7 +129,7 @@ def translation_corpus(seed: int = 0, sentences: int = SENTENCES, held_out: int 
 
 
 def write_pair(random: Random) -> Pair:
-    """A sentence with subject, verb and object, its translation, and the alignment of each target word."""
+    """Return a sentence with subject, verb and object, its translation, and the alignment of each target word."""
     writer = _Writer()
     plural = _noun_phrase(writer, random)
     verb = random.choice(_VERBS)
@@ -147,7 +150,7 @@ def write_pair(random: Random) -> Pair:
 
 
 def _noun_phrase(writer: _Writer, random: Random) -> bool:
-    """Write determiner, adjectives and noun in the order of each language; return whether it is plural."""
+    """Write a determiner, adjectives and a noun in the order of each language, and return whether they are plural."""
     plural, feminine = random.random() < 0.5, random.random() < 0.5
     determiner = random.choice(_DETERMINERS)
     before = random.choice(_BEFORE_THE_NOUN) if random.random() < _ADJECTIVE else None

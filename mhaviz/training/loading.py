@@ -1,4 +1,4 @@
-"""Reads checkpoints safely, whoever made them: nothing in a file is run, and every size is checked before use."""
+"""Reading checkpoints safely, whoever made them: no code in a file is run, and all sizes are checked before use."""
 
 import json
 import os
@@ -23,10 +23,10 @@ from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Plan, Sizes
 
 
 def load_checkpoint(name: str) -> Checkpoint:
-    """Read a checkpoint: a file, or one of those that come with mhaviz. The model is in eval mode, on the CPU.
+    """Load a checkpoint from a file, or one that comes with mhaviz. The model is in eval mode, on the CPU.
 
     Raises:
-        MhavizError: there is none of this name, or the file is no checkpoint, cut off, or of a later format.
+        MhavizError: there is none of this name, or the file is no checkpoint, is cut off, or has a later format.
     """
     path = Path(name)
     if name == TRANSLATION and not path.is_file():
@@ -42,7 +42,7 @@ def load_checkpoint(name: str) -> Checkpoint:
     tensors = {name: torch.from_numpy(array.read()) for name, array in arrays.items()}
     with as_one_line(f"{path} is not understood: its parts do not fit together", "take another copy of it"):
         try:
-            with parameters_named(str):  # it is the file that is wrong, not the command line
+            with parameters_named(str):  # the file is wrong, not the command line
                 return _restore(about, tensors)
         except ArgumentError as error:
             raise ValueError(str(error)) from error
@@ -65,7 +65,7 @@ def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
 
 
 class _Corpus(msgspec.Struct):
-    """``sentences``: how many were trained on, and how many held out."""
+    """Corpus of a checkpoint; ``sentences``: number of sentences for training, and number of held-out sentences."""
 
     name: str
     fingerprint: str
@@ -73,7 +73,7 @@ class _Corpus(msgspec.Struct):
 
 
 class _Description(msgspec.Struct):
-    """What a file says of a checkpoint."""
+    """Description of a checkpoint in its file."""
 
     task: Literal["translation"]
     sizes: Sizes

@@ -1,9 +1,9 @@
-"""Trains a checkpoint: Adam on the cross-entropy of the next word.
+"""Training of a checkpoint: Adam on the cross-entropy of the next word.
 
-Adam's β and ε are those of Vaswani et al. 2017, section 5.3; the learning rate goes up and down in straight lines.
+Adam's β and ε are those of Vaswani et al. 2017, section 5.3. The learning rate rises and falls linearly.
 
-What a step does follows from the plan and its number alone: which sentences it sees, what its dropout drops. So a
-training that was interrupted and resumed ends in the same weights as one that was not, if its plan stays the same.
+The plan and the number of a step alone determine its sentences and its dropout. So a training that was interrupted and
+resumed ends with the same weights as one that was not, if the plan stays the same.
 """
 
 import math
@@ -24,14 +24,14 @@ from mhaviz.training.corpus import Corpus, Pair, PairBatch
 from mhaviz.training.evaluation import held_out_score, next_word_logits
 
 MILESTONES, MOST_STEPS_BETWEEN = 20, 250
-"""How often in a training the held-out score is measured, at least, and after how many steps at the latest."""
+"""Least number of milestones in a training, at which the held-out score is measured, and most steps between them."""
 
 _WARM_UP = 0.1  # of the steps
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One step is done. ``milestone``: set where the score was measured."""
+    """A step that has been done; ``milestone``: the measurement, if one was due."""
 
     step: int
     loss: float
@@ -42,14 +42,14 @@ class Trainer:
     """Trains a checkpoint's model in place.
 
     Args:
-        checkpoint: where to begin; it moves on with every milestone.
-        corpus: the one that it was made for.
+        checkpoint: where to begin. It is updated at every milestone.
+        corpus: the corpus that the checkpoint was made for.
         device: where to compute. The checkpoint's model is moved there.
-        threads: on the CPU, at most one a core. A small model is fastest with one where others compute as well, and
-            what it learns then does not depend on the machine's number of cores.
+        threads: number of threads on the CPU, at most one for each core. A small model is fastest with one if the
+            machine has other work, and its result then does not depend on the number of cores.
 
     Raises:
-        ArgumentError: another corpus, or a checkpoint that holds nothing to go on from or has nothing left to do.
+        ArgumentError: the corpus is another one, or the checkpoint cannot be resumed, or has no steps left.
     """
 
     def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device, threads: int = 1) -> None:
@@ -69,7 +69,7 @@ class Trainer:
                 self._adam.state[tensor] = {"step": taken.clone(), **averages}
 
     def steps(self) -> Iterator[Progress]:
-        """Take the steps that are left, one at a time. At a milestone ``checkpoint`` is up to date and can be saved.
+        """Take the steps that are left, one at a time. At a milestone, ``checkpoint`` is up to date and can be saved.
 
         Raises:
             MhavizError: the loss is no longer a number.
@@ -98,7 +98,7 @@ class Trainer:
             yield Progress(step, loss, milestone)
 
     def _take(self, step: int) -> float:
-        """One step; returns its loss."""
+        """Take one step, and return its loss."""
         self.checkpoint.model.train()
         for group in self._adam.param_groups:
             group["lr"] = self._learning_rate(step)
@@ -113,18 +113,18 @@ class Trainer:
             return loss.item()
 
     def _loss(self, pairs: Sequence[Pair]) -> Tensor:
-        """Mean cross-entropy of every word given those before it, in nats. Padding does not count."""
+        """Mean cross-entropy of each word given those before it, in nats, without padding."""
         checkpoint = self.checkpoint
         batch = PairBatch(pairs, checkpoint.source_vocabulary, checkpoint.target_vocabulary, self._device)
         logits = next_word_logits(checkpoint, batch)
         return nnf.cross_entropy(logits.flatten(0, 1), batch.expected_ids.flatten(), ignore_index=Vocabulary.PADDING)
 
     def _is_finite(self) -> bool:
-        """Whether all weights are numbers still: the loss tells of them only a step later."""
+        """Return whether all weights are finite. The loss shows it only a step later."""
         return all(bool(parameter.isfinite().all()) for parameter in self._parameters.values())
 
     def _learning_rate(self, step: int) -> float:
-        """Up in a straight line to the highest, then down to nearly nothing."""
+        """Return the learning rate, which rises linearly to its maximum, and then falls linearly to nearly 0."""
         total = self.checkpoint.plan.steps
         warm_up = max(total * _WARM_UP, 1)
         return self.checkpoint.plan.learning_rate * min(step / warm_up, (total + 1 - step) / (total + 1 - warm_up))
@@ -135,14 +135,14 @@ class Trainer:
 
 
 class _Order:
-    """Which sentences each step sees: all of them once an epoch, each epoch in another order."""
+    """The sentences of each step: all of them once in each epoch, each epoch in another order."""
 
     def __init__(self, sentences: int, batch_size: int, seed: int) -> None:
         self._sentences, self._size, self._seed = sentences, min(batch_size, sentences), seed
         self._epoch, self._shuffled = -1, [0]
 
     def at(self, step: int) -> list[int]:
-        """Their numbers; steps count from 1."""
+        """Return the numbers of the sentences of a step, counted from 1."""
         epoch, place = divmod(step - 1, math.ceil(self._sentences / self._size))
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(self._seed + epoch)
