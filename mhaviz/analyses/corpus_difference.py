@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.difference import jensen_shannon
+from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, head_numbers, number_shapes, poisson_weights
+from mhaviz.analyses.difference import TIED, jensen_shannon
 from mhaviz.analyses.sums import Pieces, Study, stacked
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is_token
@@ -25,6 +27,12 @@ _BLOCK = 2**22
 
 _SAMPLE = "The cat sat on the mat."
 """Tokenizers that make the same of it are taken for one."""
+
+_BOOTSTRAP = Bootstrap()
+"""Of the intervals."""
+
+_CHARACTERS = 24
+"""That are kept of a token."""
 
 _KEPT_BYTES = 2**29
 """Queries and keys of the first model that wait for those of the second, if more than one attention has them."""
@@ -41,11 +49,13 @@ class DifferenceStudy(Study):
     def __init__(self) -> None:
         super().__init__()
         self._pieces = Pieces()
+        self._drawn: tuple[tuple[int, ...], NDArray[np.float64]] = (), np.empty(0)
 
     def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
         """A mean over sentences of each head, its largest row, and how many queries there were."""
-        a_head = dict.fromkeys(("mean", "deviations", "largest", "sentence", "query"), (n_heads,))
-        return {**a_head, "count": (1,), "queries": (1,)}
+        a_head = dict.fromkeys(("largest", "sentence", "query", "key"), (n_heads,))
+        tokens = {"ids": (n_heads, 2), "tokens": (n_heads, 2, _CHARACTERS)}
+        return number_shapes(n_heads, 1, _BOOTSTRAP) | a_head | tokens | {"queries": (1,)}
 
     def read(
         self,
@@ -62,6 +72,9 @@ class DifferenceStudy(Study):
         for row, other in zip(whole, others, strict=True):
             require_same_tokens(inputs.texts[row].source, other, f"sentence {numbers[row]}, {texts[row]!r:.40}")
         self.add_batch(before, after, inputs, numbers)
+        for sums in self.sums.values():
+            for place in zip(*np.nonzero((sums["ids"] > 0) & (sums["tokens"][..., 0] == 0)), strict=True):
+                sums["tokens"][place] = _codes(before.token_text(int(sums["ids"][place]) - 1))
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
         """Count the sentences of an attention that both models have been called with.
@@ -71,19 +84,35 @@ class DifferenceStudy(Study):
             numbers: of each of these sentences in the corpus, from 0.
         """
         counts = is_counted(before, torch.device("cpu")).numpy()
-        bits = _of_rows(before, after).cpu().double().numpy()  # batch_size n_heads q_length
-        bits = np.where(counts[:, None], bits, 0.0)
+        bits, keys = (one.cpu().numpy() for one in _of_rows(before, after))  # batch_size n_heads q_length
+        bits = np.where(counts[:, None], bits.astype(np.float64), 0.0)
         site = before.site.kind, before.site.layer
         sums, heads = self.of(*site, bits.shape[1]), np.arange(bits.shape[1])
         offsets = [piece.offset if piece else 0 for piece in before.pieces] or [0] * len(bits)
         for row in np.lexsort((offsets, numbers)):  # of equal rows that of the first sentence stays
             query = bits[row].argmax(axis=1)
-            largest, sentence = bits[row, heads, query], np.full(len(heads), numbers[row] + 1.0)
-            sums.join({"largest": largest, "sentence": sentence, "query": query + offsets[row] + 1.0})
-        _, (totals, lengths) = self._pieces.joined(site, before.pieces, numbers, bits.sum(axis=2), counts.sum(axis=1))
-        if len(totals):
-            sums.add_values(totals / lengths[:, None], np.ones((len(totals), 1), np.bool_))
+            key, first = keys[row, heads, query], offsets[row] + 1.0
+            where = {
+                "sentence": np.full(len(heads), numbers[row] + 1.0),
+                "query": query + first,
+                "key": key + first,
+                "ids": np.stack([_ids(before.queries[row])[query], _ids(before.keys[row])[key]], axis=1),
+                "tokens": np.zeros((len(heads), 2, _CHARACTERS)),  # nobody knows them yet
+            }
+            sums.join({"largest": bits[row, heads, query]} | where)
+        whole, (totals, lengths) = self._pieces.joined(
+            site, before.pieces, numbers, bits.sum(axis=2), counts.sum(axis=1)
+        )
+        if whole:
+            means = (totals / lengths[:, None])[..., None]
+            add_numbers(sums, means, np.ones((len(whole), 1), np.bool_), self._drawn_of(whole))
             sums["queries"] += lengths.sum()
+
+    def _drawn_of(self, numbers: tuple[int, ...]) -> NDArray[np.float64]:
+        """How often these sentences are drawn by the bootstrap; the layers of a batch share it."""
+        if self._drawn[0] != numbers:
+            self._drawn = numbers, poisson_weights(numbers, _BOOTSTRAP)
+        return self._drawn[1]
 
     def add_batch(self, before: CorpusModel, after: CorpusModel, inputs: Inputs, numbers: Sequence[int]) -> None:
         """Let both models read these inputs, and count each attention that is looked at.
@@ -124,21 +153,23 @@ class DifferenceStudy(Study):
         """The averages over all sentences so far; ``too_long``: how many could not be read."""
         kinds = []
         for kind, layers, sums in self.layers():
-            places = {name: stacked([one[name] for one in sums], 0.0) for name in ("sentence", "query")}
-            mean, spread = stacked([one.mean() for one in sums]), stacked([one.spread for one in sums])
-            unknown = np.full_like(mean, np.nan)
+            sentence, query, key = (
+                stacked([one[name] for one in sums], 0.0).astype(np.int64) - 1 for name in ("sentence", "query", "key")
+            )
+            tokens = _texts(stacked([one["tokens"] for one in sums], 0.0))
             divergence = Divergence(
-                mean=mean,
-                spread=spread,
-                low=unknown,
-                high=unknown,
-                sentences=int(sums[0]["count"][0]),
+                **head_numbers(sums, 0, _BOOTSTRAP),
+                sentences=int(sums[0]["count"][0, 0]),
                 queries=int(sums[0]["queries"][0]),
                 largest=stacked([one["largest"] for one in sums]),
-                **{name: place.astype(np.int64) - 1 for name, place in places.items()},
+                sentence=sentence,
+                query=query,
+                key=key,
+                query_token=tokens[..., 0],
+                key_token=tokens[..., 1],
             )
             kinds.append(KindDivergence(kind, layers, divergence))
-        return CorpusDifference(source, tuple(kinds), too_long)
+        return CorpusDifference(source, tuple(kinds), too_long, replicates=_BOOTSTRAP.replicates)
 
 
 def require_same_attentions(first: CorpusModel, second: CorpusModel) -> None:
@@ -187,15 +218,37 @@ def _first_difference(ids: Sequence[int], others: Sequence[int]) -> str:
     return "other tokens are special in the second"
 
 
-def _of_rows(before: SiteCall, after: SiteCall) -> Tensor:
-    """The divergence of each row, (batch_size, n_heads, q_length), some queries at a time; of padding anything."""
+def _ids(tokens: Tokens) -> NDArray[np.float64]:
+    """Their numbers in the vocabulary, from 1; 0: not known."""
+    return np.array(tokens.ids or [-1] * len(tokens), np.float64) + 1
+
+
+def _codes(text: str) -> NDArray[np.float64]:
+    """Its characters as numbers of Unicode, (_CHARACTERS,), padded with 0; a long text is cut."""
+    codes = np.zeros(_CHARACTERS)
+    cut = text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
+    codes[: len(cut)] = list(map(ord, cut))
+    return codes
+
+
+def _texts(codes: NDArray[np.float64]) -> NDArray[np.str_]:
+    """The reverse of ``_codes``; of what is no character, as in anybody's file, U+FFFD."""
+    is_character = (codes < 0xD800) | ((codes > 0xDFFF) & (codes <= 0x10FFFF))
+    return np.where(is_character, codes, 0xFFFD).astype("<u4").view(f"<U{_CHARACTERS}")[..., 0]
+
+
+def _of_rows(before: SiteCall, after: SiteCall) -> tuple[Tensor, Tensor]:
+    """Of each row its divergence, and the key whose weight differs most, (batch_size, n_heads, q_length).
+
+    Some queries at a time; of padding anything.
+    """
     batch_size, n_heads, q_length, k_length = before.call.shape
     step = max(_BLOCK // (batch_size * n_heads * k_length), 1)
     device = before.call.device
     is_query, is_key = (is_token(side, device) for side in (before.queries, before.keys))
     is_padded = not (bool(is_query.all()) and bool(is_key.all()))
     has_rest = before.call.has_sink or after.call.has_sink
-    blocks = []
+    blocks, keys = [], []
     for start in range(0, q_length, step):
         rows = [seen.call.weights(start, start + step).to(device) for seen in (before, after)]
         dtype = torch.float64 if any(A.dtype == torch.float64 for A in rows) else torch.float32
@@ -203,10 +256,12 @@ def _of_rows(before: SiteCall, after: SiteCall) -> Tensor:
         if is_padded:  # where the weights may be anything
             visible = (is_query[:, start : start + step, None] & is_key[:, None])[:, None]
             p, q = (A.masked_fill(~visible, 0.0) for A in (p, q))
+        apart = (p - q).abs_()  # of one that loses what another gains, rounding chooses none
+        keys.append((apart >= apart.amax(dim=-1, keepdim=True) * (1 - TIED)).byte().argmax(dim=-1))
         if has_rest:
             p, q = (torch.cat([A, (1 - A.sum(dim=-1, keepdim=True)).clamp_(min=0.0)], dim=-1) for A in (p, q))
         blocks.append(jensen_shannon(p, q, torch.log1p))
-    return torch.cat(blocks, dim=2)
+    return torch.cat(blocks, dim=2), torch.cat(keys, dim=2)
 
 
 def _bytes_of(seen: SiteCall) -> int:

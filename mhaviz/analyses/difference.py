@@ -194,13 +194,13 @@ def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | 
     return Flaw(int(m.rows.edges[row]), float(sums[side, row]), bool(side))
 
 
-_TIED = 1e-5
+TIED = 1e-5
 """Changes whose sizes differ by less than this share are equally large."""
 
 
 def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change | None:
     sizes = np.abs(B - A)
-    first = (sizes >= sizes.max() * (1 - _TIED)).argmax()  # what a row loses here it gains there: rounding chooses none
+    first = (sizes >= sizes.max() * (1 - TIED)).argmax()  # what a row loses here it gains there: rounding chooses none
     row, column = np.unravel_index(first, A.shape)
     if A[row, column] == B[row, column]:
         return None

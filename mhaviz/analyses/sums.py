@@ -16,6 +16,7 @@ from mhaviz.results.result import Source
 Array = NDArray[np.float64]
 
 _MOST = 1e38  # of what is drawn in float32
+_WHERE = "sentence", "query", "key", "ids", "tokens"
 
 
 class Sums(dict[str, Array]):
@@ -25,7 +26,8 @@ class Sums(dict[str, Array]):
 
     - "mean", "count" and "deviations", Σ (x − mean)²: joined by equation 1.5 of Chan, Golub and LeVeque 1983,
       "Algorithms for computing the sample variance", which loses no digits however small the spread is beside the mean.
-    - "largest", and its "sentence" and "query", counted from 1: the larger one stays, of equal ones the first.
+    - "largest", and where it is, of which "sentence", "query" and "key" are counted from 1: the larger one stays, of
+      equal ones the first.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -54,7 +56,7 @@ class Sums(dict[str, Array]):
                 self._join_means(prefix + dot, other)
             elif field == "largest":
                 self._take_larger(other)
-            elif field not in ("count", "deviations", "sentence", "query"):
+            elif field not in ("count", "deviations", *_WHERE):
                 self[name] += array
 
     def _join_means(self, prefix: str, other: Mapping[str, Array]) -> None:
@@ -70,7 +72,7 @@ class Sums(dict[str, Array]):
     def _take_larger(self, other: Mapping[str, Array]) -> None:
         is_first = (other["largest"] == self["largest"]) & (other["sentence"] < self["sentence"])
         taken = (other["largest"] > self["largest"]) | is_first
-        for name in ("largest", "sentence", "query"):
+        for name in ("largest", *_WHERE):
             self[name][taken] = other[name][taken]
 
     def mean(self, prefix: str = "") -> Array:

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from mhaviz.analyses.corpus_difference import DifferenceStudy, require_same_attentions
-from mhaviz.analyses.difference import joined_source
+from mhaviz.analyses.difference import compare, joined_source
+from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.corpus.corpus import Corpus, Texts
-from mhaviz.inputs.tokens import Kind
+from mhaviz.inputs.tokens import Kind, Sentence
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.results.corpus_difference import CorpusDifference
@@ -27,6 +28,7 @@ def diff_models(
     fail_above_row: float | None = None,
     source_language: str | None = None,
     target_language: str | None = None,
+    examples: int = 0,
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
 ) -> CorpusDifference:
@@ -42,6 +44,7 @@ def diff_models(
         fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
             become the result's ``limits``, and what is ``above`` them is told.
         source_language, target_language: as in ``LoadedModel.head_statistics``.
+        examples: so many sentences, the first that a page for the browser has room for, are shown in it.
         on_notice: is told of texts that were left out.
         on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
 
@@ -59,9 +62,12 @@ def diff_models(
     )
     require_same_attentions(first, second)
     source = source_of(first.describe(), second.describe())
-    study, corpus = DifferenceStudy(), Corpus.of(texts)
-    difference: CorpusDifference = corpus.read(study, [first, second], source, on_notice, on_progress)
-    return replace(difference, limits=limits)
+    corpus, shown = Corpus.of(texts), list[Sentence]()
+    is_first = not corpus.is_shared or corpus.own_shard.number == 1
+    corpus = replace(corpus, texts=watched(corpus.sentences, first, examples * is_first, shown))
+    found: CorpusDifference = corpus.read(DifferenceStudy(), [first, second], source, on_notice, on_progress)
+    sides = attentions_of([first, second], shown, on_notice)
+    return replace(found, limits=limits, examples=compare(sides[0], sides[1]) if sides else None)
 
 
 def source_of(first: Source, second: Source) -> Source:

@@ -1,7 +1,6 @@
-"""The maps of some sentences of a corpus, for a page for the browser that shows them beside statistics of heads."""
+"""The maps of some sentences of a corpus, for a page for the browser that shows them beside numbers of heads."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 from mhaviz.analyses.weights import attention_weights, map_sizes
 from mhaviz.api.long_inputs import page_size
@@ -10,7 +9,7 @@ from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Sentence
 from mhaviz.limits import MOST_CELLS
 from mhaviz.models.load import Notice
-from mhaviz.results.head_statistics import HeadStatistics
+from mhaviz.results.attention import Attention
 
 
 def watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[Sentence]) -> Iterator[Sentence]:
@@ -23,16 +22,20 @@ def watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown:
         yield sentence
 
 
-def with_examples(found: HeadStatistics, model: Model, shown: list[Sentence], on_notice: Notice) -> HeadStatistics:
-    """With all weights on some of the sentences, as many as a page has room for."""
-    wanted = len(shown)
+def attentions_of(models: Sequence[Model], shown: list[Sentence], on_notice: Notice) -> list[Attention]:
+    """All weights on some of the sentences, as many as a page has room for; of two models, those of each."""
+    first, wanted = models[0], len(shown)
+    parts = 1 if len(models) == 1 else 3  # before, after, and the change
 
     def inputs() -> Inputs:
         ids = tuple(one.tokens.source.ids for one in shown if one.tokens)
-        return model.read(Given(ids=ids) if ids else Given(tuple(one.text for one in shown)))
+        return first.read(Given(ids=ids) if ids else Given(tuple(one.text for one in shown)))
 
-    while shown and not page_size(map_sizes(model, inputs()), None).fits:
+    while shown and not page_size(map_sizes(first, inputs()) * parts, None).fits:
         shown.pop()
     if len(shown) < wanted:
         on_notice(f"a page for the browser has room for the maps of {len(shown)} of {wanted} sentences")
-    return replace(found, examples=attention_weights(model, inputs(), keep=True)) if shown else found
+    if not shown:
+        return []
+    read = inputs()
+    return [attention_weights(model, read, keep=parts == 1) for model in models]

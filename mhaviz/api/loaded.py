@@ -13,7 +13,7 @@ from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
 from mhaviz.api.choosing import choose_token
-from mhaviz.api.examples import watched, with_examples
+from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
@@ -499,8 +499,8 @@ class LoadedModel:
         is_first = not corpus.is_shared or corpus.own_shard.number == 1
         corpus = replace(corpus, texts=watched(corpus.sentences, model, examples * is_first, shown))
         study = HeadStudy(bootstrap, probe, needle, show)
-        found = corpus.read(study, [model], source, on_notice, on_progress)
-        return with_examples(found, model, shown, on_notice)
+        found: HeadStatistics = corpus.read(study, [model], source, on_notice, on_progress)
+        return replace(found, examples=next(iter(attentions_of([model], shown, on_notice)), None))
 
     def ablate(
         self,

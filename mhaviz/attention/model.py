@@ -423,6 +423,10 @@ class CorpusModel(Model):
     def read_unnamed(self, texts: Sequence[str]) -> Sequence[Tokens]:
         """The tokens of each of many texts of any length, without what a decoder would write."""
 
+    @abstractmethod
+    def token_text(self, number: int) -> str:
+        """What the token of this number is called, wherever it stands."""
+
     @property
     @abstractmethod
     def identity(self) -> ModelIdentity:

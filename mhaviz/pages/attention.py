@@ -31,11 +31,15 @@ def attention_page(attention: Attention, can_choose: bool = True) -> Page:
     if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
         maps = tuple(m for group in by_attention(maps) for m in _layers_as_rows(list(group.values())))
     attention = replace(attention, maps=maps)
-    with_layer = _tells_layer(attention)
-    again = {m.module.rpartition(" #")[0] for m in maps if calls_text([m.module])}
-    blocks = [_heads(group, with_layer, again) for group in by_attention(maps)]
+    blocks = heads_blocks(maps, _tells_layer(attention))
     left_out = partial(left_out_text, maps, can_choose)
     return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
+
+
+def heads_blocks(maps: Sequence[AttentionMap], with_layer: bool) -> list[Heads]:
+    """The heads of these maps; layers of one attention together. ``with_layer``: name the layer of a map."""
+    again = {m.module.rpartition(" #")[0] for m in maps if calls_text([m.module])}
+    return [_heads(group, with_layer, again) for group in by_attention(maps)]
 
 
 def _heads_as_rows(m: AttentionMap) -> AttentionMap:

@@ -195,6 +195,7 @@ class Dot:
         value: the number.
         low, high: the ends of its interval; NaN: not known.
         chance: what it is by chance; NaN: not known.
+        note: what there is to say of it.
     """
 
     name: str
@@ -202,6 +203,7 @@ class Dot:
     low: float = math.nan
     high: float = math.nan
     chance: float = math.nan
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,84 @@
-"""What has changed between two attentions: B − A of every head, and the heads that changed most."""
+"""What has changed between two attentions: the heads that changed most, and B − A of every head."""
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import compress
 
-from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Table, Text
-from mhaviz.pages.map_words import cells_text, hidden_text, layers_text, left_out_text, map_title
-from mhaviz.pages.panels import tile_titles
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.inputs.tokens import KIND_NAMES, Kind
+from mhaviz.pages.attention import heads_blocks
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Panels, Table, Text
+from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, lesson
+from mhaviz.pages.map_words import cells_text, hidden_text, left_out_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.words import bits_text, one_text, position_text
+from mhaviz.pages.words import bits_text, head_name, one_text, position_text
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.quantity import WEIGHT, Cells
 
 _MOST = 16  # rows of the table; a longer one scrolls the pictures away
+_MEANING = (
+    "the Jensen–Shannon divergence of a query's weights before and after, in bits: 0 if none has changed, 1 if no key "
+    "is in common; the mean over the queries"
+)
 
 
 @shown(Difference, PAGE_SUFFIXES)
 def difference_page(d: Difference) -> Page:
-    """B − A of every head of every map on one scale, and the heads that changed most."""
+    """The heads that changed most, and B − A of every head of every map on one scale."""
     changes = [m.change for m in d.maps]
-    layers = len({m.layer for m in changes}) > 1
+    ranked, several = _ranked(d), len({m.sentence for m in changes}) > 1
+    whisker = "whisker: from the least to the largest of the sentences"
+    meaning = _MEANING + " and the sentences" * several
+    dots = change_dots(ranked, "the heads that changed most", meaning, whisker)
     blocks: tuple[Block, ...] = (
+        *dots,
+        *_layers_by_heads(d),
         Text((heading(d),), "intro"),
-        *(_heads(place, m, layers) for place, m in enumerate(d.maps)),
-        ranking_table(d),
+        *(_with_changes(d, block) for block in heads_blocks(changes, len({m.layer for m in changes}) > 1)),
+        replace(ranking_table(d), where="listed" if dots else "everywhere"),
     )
     remark, left_out = partial(reading_text, changes), partial(left_out_text, changes, True)
-    return Page("", blocks, d.source.footnote, remark, left_out=left_out)
+    title = lesson(d.source, ranked, len(d.ranking))
+    return Page(title, blocks, d.source.footnote, remark, left_out=left_out)
+
+
+def _ranked(d: Difference) -> list[HeadChange]:
+    """The heads that have a divergence, each with that of all its sentences, those that changed most first."""
+    names, of_head = _short_names(d, ("sentence", "layer")), defaultdict[str, list[HeadDifference]](list)
+    for head in d.ranking:
+        if head.divergence is not None:
+            of_head[" ".join([*names[head.map.name], head_name(head.map.layer, head.head)])].append(head)
+    changes = []
+    for name, several in of_head.items():  # the sentence that changed most first
+        bits = [head.divergence or 0.0 for head in several]
+        ends = (min(bits), max(bits)) if len(bits) > 1 else ()
+        changes.append(HeadChange(name, float(np.mean(bits)), _where(several[0]), *ends))
+    return sorted(changes, key=lambda change: -change.mean)
+
+
+def _layers_by_heads(d: Difference) -> list[Panels]:
+    """The mean divergence over the sentences, of each kind, where a head has no more than one number of each."""
+    layers = sorted({m.change.layer for m in d.maps})
+    if len(layers) == 1 or any(_short_names(d, ("sentence", "layer", "kind")).values()):
+        return []
+    n_heads = 1 + max(head.head for head in d.ranking)
+    bits = defaultdict[Kind, NDArray[np.float64]](lambda: np.zeros((2, len(layers), n_heads)))  # sums, and how many
+    for head in d.ranking:
+        if head.divergence is not None:
+            bits[head.map.kind][:, layers.index(head.map.layer), head.head] += head.divergence, 1
+    several, panels = len(bits) > 1, []
+    for kind, (sums, counts) in bits.items():
+        there = counts.any(axis=1)
+        means = sums / np.where(counts, counts, np.nan)
+        panels.append((KIND_NAMES[kind] if several else "", list(compress(layers, there)), means[there]))
+    return divergence_panels(panels)
 
 
 def heading(d: Difference) -> str:
@@ -37,16 +86,19 @@ def heading(d: Difference) -> str:
     return f"B − A, the change of every {_name(d)}"
 
 
-def _heads(place: int, difference: MapDifference, with_layer: bool) -> Heads:
-    m = difference.change
-    with_layer = with_layer and not m.quantity.of_all_heads  # which stands over its tile
-    title = map_title(m, layers_text([m.layer]) if with_layer else "")
-    numbers = tuple(
-        "" if math.isnan(divergence) else f"{bits_text(divergence)} bits" for divergence in difference.divergence
+def _with_changes(d: Difference, block: Heads) -> Heads:
+    """The heads of changes with what is said of these."""
+    by_layer = tuple(_with_changes(d, one) for one in block.by_layer)
+    difference, own = d.maps[block.place], [number for one in by_layer for number in one.numbers]
+    bits = ["" if math.isnan(divergence) else f"{bits_text(divergence)} bits" for divergence in difference.divergence]
+    return replace(
+        block,
+        cell_text=partial(cell_text, difference.change),
+        says_cell=True,
+        numbers=tuple(own or bits),
+        by_layer=by_layer,
+        module=block.module if by_layer else _module_text(difference),
     )
-    cell = partial(cell_text, m)
-    module = _module_text(difference)
-    return Heads(title, (m,), tile_titles(m), None, cell, says_cell=True, numbers=numbers, place=place, module=module)
 
 
 def _module_text(difference: MapDifference) -> str:
@@ -114,20 +166,21 @@ def _has_changed(d: Difference) -> bool:
     return any(head.largest for head in d.ranking)
 
 
-def _short_names(d: Difference) -> dict[str, tuple[str, ...]]:
+def _short_names(d: Difference, left_out: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Of each map what tells it from the others: "sentence 1", or "pass 100", "layer 2" and "cross"."""
     changes = [m.change for m in d.maps]
-    parts = [
-        (
-            f"pass {m.pass_number}",
-            f"{one_text(is_recorded=m.is_recorded)} {m.sentence}",
-            f"layer {m.layer}",
-            m.kind,
-            _quantity(m),
-            m.quantity.reduction,
-        )
+    every = [
+        {
+            "pass": f"pass {m.pass_number}",
+            "sentence": f"{one_text(is_recorded=m.is_recorded)} {m.sentence}",
+            "layer": f"layer {m.layer}",
+            "kind": m.kind,
+            "quantity": _quantity(m),
+            "reduction": m.quantity.reduction,
+        }
         for m in changes
     ]
+    parts = [[text for name, text in of_map.items() if name not in left_out] for of_map in every]
     differing = [len(set(values)) > 1 for values in zip(*parts, strict=True)]
     return {m.name: tuple(compress(of_map, differing)) for m, of_map in zip(changes, parts, strict=True)}
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.difference import Limits
+from mhaviz.results.difference import Difference, Limits
 from mhaviz.results.head_numbers import HeadNumbers, HeadsOfKind, HeadTable
 from mhaviz.results.result import Source
 
 
 @dataclass(frozen=True)
 class Divergence(HeadNumbers):
-    """How far two models are apart in each head; there are no replicates, so that ``low`` and ``high`` are NaN.
+    """How far two models are apart in each head.
 
     The rows of weights that a query has in both models are compared as distributions, by their Jensen–Shannon
     divergence in bits (Lin 1991, "Divergence measures based on the Shannon entropy", section IV): 0 for equal rows, 1
@@ -27,14 +27,19 @@ class Divergence(HeadNumbers):
         largest: float64, (n_layers, n_heads): the divergence of the row that differs most.
         sentence, query: int64, the same shape: where that row is: the number of its sentence in the corpus, and its
             position, both from 0; of several such rows the first. −1 where no row differs.
+        key: int64, the same shape: the position of the key whose weight differs most in that row.
+        query_token, key_token: the tokens there; of long ones the first characters.
     """
 
     queries: int
     largest: NDArray[np.float64]
     sentence: NDArray[np.int64]
     query: NDArray[np.int64]
+    key: NDArray[np.int64]
+    query_token: NDArray[np.str_]
+    key_token: NDArray[np.str_]
 
-    of_heads = ("mean", "spread", "largest", "sentence", "query")
+    of_heads = (*HeadNumbers.of_heads, "largest", "sentence", "query", "key", "query_token", "key_token")
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,16 @@ class CorpusDifference(HeadTable):
         kinds: one for each kind of attention that the models have.
         too_long: how many sentences were left out, as one of the models cannot read so many tokens.
         limits: how much may differ.
+        examples: all weights on some of the sentences; None: they are not kept.
+        replicates: of the bootstrap over the sentences, of which the intervals are.
     """
 
     source: Source
     kinds: tuple[KindDivergence, ...]
     too_long: int = 0
     limits: Limits = field(default_factory=Limits)
+    examples: Difference | None = None
+    replicates: int = 0
 
     @property
     def ranking(self) -> list[dict[str, Any]]:
@@ -77,7 +86,8 @@ class CorpusDifference(HeadTable):
         about = {"unit": "bits", "bound": 1, "limits": limits, "too_long": self.too_long}
         names = ("sentences", "queries", *Divergence.of_heads)
         kinds = [
-            {"kind": kind.kind, "layers": kind.layers} | {name: getattr(kind.divergence, name) for name in names}
+            {"kind": kind.kind, "layers": kind.layers}
+            | {name: np.asarray(getattr(kind.divergence, name)).tolist() for name in names}
             for kind in self.kinds
         ]
         return about | {"kinds": kinds, "ranking": self.ranking}

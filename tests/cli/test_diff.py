@@ -29,7 +29,8 @@ def seeds(mhaviz, folder):
 def test_a_picture_and_a_table(mhaviz, seeds):
     result = mhaviz("diff", "a.json", "b.safetensors")
     assert result.status == 0
-    assert result.out.startswith("B − A, the change of every weight\nself-attention: one two three\n")
+    assert result.out.startswith("a.json and b.safetensors differ most in L0 H")
+    assert "\nB − A, the change of every weight\nself-attention: one two three\n" in result.out
     assert "the heads that changed most" in result.out
     footnote = "A: a.json (random weights, seed 0, d_model 16, 2 heads, cpu); B: b.safetensors (random weights, seed 1"
     assert footnote in " ".join(result.out.split())
@@ -339,13 +340,17 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     command = ("diff", shaken_folder, "shaken", "--file", "t.txt", "--device", "cpu")
     result = mhaviz(*command, "-o", "d.png", "-o", "d.json", "--dpi", "40")
     assert result.status == 0, result.err
-    assert result.out.startswith("self-attention: 8 heads\ndivergence of two models over 3 sentences, ")
+    assert result.out.startswith(f"{Path(shaken_folder).name} and shaken differ most in L")
+    assert "\ndivergence of two models over 3 sentences, " in result.out
     data = json.loads(Path("d.json").read_text())
     means = [head["mean"] for head in data["ranking"]]
     assert (len(means), data["unit"], means) == (8, "bits", sorted(means, reverse=True))
     assert data["kinds"][0]["mean"][data["ranking"][0]["layer"]][data["ranking"][0]["head"]] == means[0]
     assert "above" not in data["ranking"][0]
     assert data["source"]["first"]["model"] != data["source"]["second"]["model"]
+
+    page = mhaviz(*command, "-o", "d.html", "-q")
+    assert (page.status, "differ most in L" in Path("d.html").read_text(encoding="utf-8")) == (0, True)
 
     most = means[2]
     result = mhaviz(*command, "--fail-above", f"{most!r}", "--json")
@@ -367,7 +372,6 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
             "--name: for saved maps, and these are models",
         ),
         (("{0}", "shaken", "--file", "t.txt", "--vmax", "0.5"), 2, "--vmax: for saved maps"),
-        (("{0}", "shaken", "--file", "t.txt", "-o", "x.html"), 2, ".html: for saved maps"),
         (
             ("{0}", "shaken", "--file", "t.txt", "-o", "x.npz"),
             2,
@@ -411,5 +415,8 @@ def test_a_corpus_in_parts(mhaviz, shaken_folder):
     assert (result.status, "--top: not for parts of diff" in result.err) == (2, True)
     assert "Missing argument 'B'" in mhaviz("diff", "p1.safetensors").err
     assert "--resume: for models" in mhaviz("diff", "p1.safetensors", "p2.safetensors", "--resume").err
+    words = [head[name] for head in merged["ranking"] for name in ("query_token", "key_token")]
+    assert {word.strip() for word in words} <= {"the", "cat", "sat", "a", "dog", "[CLS]", "[SEP]", "[UNK]"}
+    assert all(head["low"] < head["mean"] < head["high"] for head in merged["ranking"])
     assert mhaviz(*command, "--resume", "-o", "p.safetensors", "-o", "p.json").status == 0
     assert json.loads(Path("p.json").read_text())["kinds"] == whole["kinds"]

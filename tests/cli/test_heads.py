@@ -29,7 +29,7 @@ class FakeModel(CorpusModel):
     batches: list = field(default_factory=list)
 
     device = torch.device("cpu")
-    predictor = zeroing = identity = pads_unseen = read_unnamed = None  # it predicts nothing
+    predictor = zeroing = identity = pads_unseen = read_unnamed = token_text = None  # it predicts nothing
     language_codes = ()
 
     @property

@@ -41,7 +41,14 @@ TERMS = (
     CostTerm("O", "H Wo", "projections", "8·N·d_model²", "4·N", (1000, 4000), (64, 256)),
     CostTerm("A", "softmax(S)", "attention", "5·n_heads·N²", "4·n_heads·N²", (500, 8000), (512, 8192)),
 )
-DIVERGENCE = Divergence(*[np.array([[0.25, 0.5]])] * 4, 5, 50, np.array([[0.25, 0.5]]), *[np.array([[3, 4]])] * 2)
+DIVERGENCE = Divergence(
+    *[np.array([[0.25, 0.5]])] * 4,
+    5,
+    50,
+    np.array([[0.25, 0.5]]),
+    *[np.array([[3, 4]])] * 3,
+    *[np.array([["a", "b"]])] * 2,
+)
 RECORDS = [
     Complexity(
         SOURCE,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_EXAMPLES = 3  # sentences whose maps a page for the browser shows
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TwoArrayOptions:
@@ -151,7 +153,6 @@ def diff(
         *(option for option in given(looks) if option == "--vmax"),
         *(["--head"] if head else []),
         *(["--layer twice"] if layer and len(layer) > 1 else []),
-        *({".html"} & delivery.suffixes),
     ]
     if of_maps:
         raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")
@@ -170,6 +171,7 @@ def diff(
                 kind=array.kind,
                 fail_above=limits.mean,
                 fail_above_row=limits.row,
+                examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
                 **(pair.languages or {}),
                 on_notice=delivery.tell,
                 on_progress=on_progress,

@@ -23,6 +23,7 @@ from mhaviz.models.transformers.languages import Languages
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.output_projection import mixed_of, output_grams
 from mhaviz.models.transformers.predict import TransformersPredictor
+from mhaviz.models.transformers.read import name_tokens
 from mhaviz.models.transformers.run import field_of, form_of_its_own, run_hooked
 from mhaviz.models.transformers.sites import LENGTHS, few_tokens, find_sites
 from mhaviz.models.transformers.texts import Texts
@@ -236,6 +237,10 @@ class TransformersModel(CorpusModel):
     def read_unnamed(self, texts: Sequence[str]) -> list[Tokens]:
         """See ``CorpusModel.read_unnamed``."""
         return self.texts.read_unnamed(texts)
+
+    def token_text(self, number: int) -> str:
+        """See ``CorpusModel.token_text``."""
+        return name_tokens(self.loaded.tokenizer, [number]).texts[0]
 
     @property
     def pads_unseen(self) -> bool:

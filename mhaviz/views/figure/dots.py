@@ -15,12 +15,14 @@ from mhaviz.views.figure.sheet import (
     QUIET,
     SMALL,
     Sheet,
+    fit_text,
     text_width,
     wrap,
 )
 
 _HEADING, _CHANCE, _ROW, _TICKS = 0.2, 0.14, 0.15, 0.2  # inches of a line over all, of "chance", of a row, of ticks
 _BESIDE, _AT_ENDS = 0.09, 0.12  # inches: between a name, its number and the plot; beside the plot
+_LEAST = 0.8  # inches of a plot beside notes
 _TICK_APART, _NEAR = 0.5, 0.02  # inches, at least; the share of an axis that it may be longer for a tick at its end
 _GRID, _GREY = "#e6e6e6", "#8c8c8c"
 
@@ -61,6 +63,9 @@ class DotsPart:
         names = max(text_width(dot.name, BODY) for dot in dots) * DRAWN_WIDER
         middle = x + names + _BESIDE + max(text_width(number, BODY) for number in numbers) * DRAWN_WIDER
         left, right = middle + _BESIDE + _AT_ENDS, x + room - _AT_ENDS
+        free, families = (right - left - _LEAST) / DRAWN_WIDER, sheet.fonts.families
+        notes = [dot.note and fit_text(sheet.fonts.shown(dot.note), free, SMALL, families) for dot in dots]
+        right -= max(text_width(note, SMALL, families) if note else 0.0 for note in notes) * DRAWN_WIDER
         known = [end for dot in dots for end in (dot.value, dot.low, dot.high, dot.chance) if not math.isnan(end)]
         low, high = min(0.0, *known), max(0.0, *known) or 1.0
         locator = MaxNLocator(max(int((right - left) / _TICK_APART), 1), steps=[1, 2, 5, 10])
@@ -84,6 +89,7 @@ class DotsPart:
             top = y + i * _ROW
             sheet.write(x + names, top + _ROW / 2, dot.name, BODY, align="right")
             sheet.write(middle, top + _ROW / 2, number, BODY, align="right", colour=QUIET)
+            sheet.write(right + _AT_ENDS, top + _ROW / 2, notes[i], SMALL, colour=QUIET)
             sheet.page.plot(
                 [along(dot.low), along(dot.high)], [top + _ROW / 2] * 2, color=INK, zorder=2, linewidth=thick
             )

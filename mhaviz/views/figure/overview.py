@@ -51,6 +51,7 @@ _GAP, _BETWEEN = 0.027, 0.25  # inches: between two heads, and before the enlarg
 _BAR, _OVER_NOTE = 0.58, 0.05  # inches, of a scale with its numbers, and below the small maps
 _HEADER, _LABELS = TILE_TITLE, 1.5  # inches: over the small maps, and for labels of the enlarged one
 _OUTLINE = 1.6  # points
+_CHANGED = "outlined, and enlarged: the head whose weights have changed most, altogether"
 _PEAKED = "outlined, and enlarged: the head that gives most to one key, first and special ones aside"
 
 
@@ -178,6 +179,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
     large = enlarged(min(room - beside - (small.width + _BETWEEN if is_beside else 0.0), _MOST))
     if m.rows.cells is None:
         small = replace(small, pooled=_pooled(lengths, cells, large))
+    note = _CHANGED if m.quantity.is_signed else _PEAKED
     return OverviewPart(
         block,
         block.title,
@@ -186,7 +188,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
         large=large,
         place=most_peaked(block.maps),
         is_beside=is_beside,
-        note=tuple(wrap(_PEAKED, (small.width if is_beside else room) / DRAWN_WIDER, SMALL)),
+        note=tuple(wrap(note, (small.width if is_beside else room) / DRAWN_WIDER, SMALL)),
     )
 
 
@@ -201,13 +203,16 @@ def _pooled(lengths: tuple[int, int], cells: Sequence[int], large: MosaicLayout)
 def most_peaked(maps: Sequence[AttentionMap]) -> int:
     """The number of the head whose rows, on average, give most to one key: of weights as a share, of others as it is.
 
-    The first key and special ones do not count: whatever a head does not need goes there.
+    The first key and special ones do not count: whatever a head does not need goes there. Of changes, that with the
+    largest sum.
     """
     return int(np.argmax([_peak(m, weights) for m in maps for weights in m.weights]))
 
 
 def _peak(m: AttentionMap, weights: NDArray[np.float32]) -> float:
     sizes = np.nan_to_num(np.abs(weights))
+    if m.quantity.is_signed:
+        return float(sizes.sum())
     counts = np.ones(sizes.shape[1], np.bool_)
     tokens = m.columns.tokens
     counts[[0, *(tokens.special if len(tokens) == len(counts) else ())]] = False

@@ -48,12 +48,14 @@ from mhaviz.views.figure.sheet import (
     PAGE_LIMIT,
     QUIET,
     SMALL,
+    TITLE_LINE,
     Sheet,
     fewer_pixels_notice,
     foot_height,
     foot_width,
     most_dpi,
     snap,
+    title_lines,
     title_width,
     wrap,
 )
@@ -112,7 +114,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     if style.dpi < asked:
         sheet.notices.append(fewer_pixels_notice(style.dpi / zoom, asked / zoom))
     if plan.title:
-        sheet.title(MARGIN + 0.1, plan.title)
+        sheet.page_title(plan.title)
     for part, x, y, room in plan.places:
         part.draw(sheet, x, y, room)
     sheet.foot(page.footnote, plan.remark)
@@ -142,6 +144,8 @@ def _texts(page: Page) -> Iterator[str]:
             yield from (*block.rows.tokens.texts, *block.columns.tokens.texts)
         elif isinstance(block, Text):
             yield from block.lines
+        elif isinstance(block, Dots):
+            yield from (dot.note for dot in block.dots)
         table = block.table if isinstance(block, Heads) else block
         if isinstance(table, Table):
             yield from (text for row in table.limited()[0].texts() for text in row)
@@ -313,7 +317,8 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
                 f"{parameter('columns')}"
             )
         width = style.width
-    places, bottom = _place(parts, MARGIN + (_TITLE if title else 0.0), width - MARGIN)
+    lines = len(title_lines(title, width, fonts)) - 1
+    places, bottom = _place(parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot + MARGIN if foot else 0.0)
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))

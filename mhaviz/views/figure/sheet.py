@@ -54,7 +54,7 @@ PAGE_LIMIT = f"at most {MOST_PIXELS:,} pixels a side and {MOST_AREA / 1e6:.0f} m
 INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # tokens that are not of the text: 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 of large text
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
-FOOT_LINE = 0.16  # inches
+FOOT_LINE, TITLE_LINE = 0.16, 0.17  # inches
 _FRAME = 0.5  # points
 DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
@@ -190,6 +190,16 @@ class Sheet(Figure):
             self.notices.append(f"the title is cut; a larger {parameter('width')} shows all of it")
         self.write(MARGIN, y, shown, size, bold=True)
 
+    def page_title(self, title: Title | str) -> None:
+        """At the top, in as many lines as it takes."""
+        lines = title_lines(title, self.width, self.fonts)
+        if isinstance(title, Title) or len(lines) == 1:
+            self.title(MARGIN + 0.1, title)
+            return
+        self.heading = harmless(title)
+        for i, line in enumerate(lines):
+            self.write(MARGIN, MARGIN + 0.1 + i * TITLE_LINE, line, BODY, bold=True)
+
     def foot(self, footnote: str, remark: str = "") -> None:
         """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
         for i, (left, right) in enumerate(reversed(_foot_lines(self.width, footnote, remark, self.fonts))):
@@ -310,6 +320,14 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
 def title_width(title: Title | str, fonts: Fonts) -> float:
     """Inches that a title would take if there were room for all of it."""
     return text_width(_shortening(title, fonts)(_LONGEST_LINE), TITLE, fonts.families, bold=True)
+
+
+def title_lines(title: Title | str, width: float, fonts: Fonts) -> list[str]:
+    """The lines of the title of a sheet of this width, if it is a text; of others, which are cut, one."""
+    if isinstance(title, Title):
+        return [""]
+    room = 0.97 * (width - 2 * MARGIN)  # letters are drawn a little wider than they measure
+    return wrap(fonts.shown(title), room, BODY, fonts.families, bold=True)
 
 
 def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:

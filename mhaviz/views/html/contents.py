@@ -17,6 +17,8 @@ from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page, scale_group
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
+from mhaviz.pages.corpus_difference import corpus_difference_page
+from mhaviz.pages.corpus_difference import ranking_table as models_table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
 from mhaviz.pages.head_numbers import Measure, Order, known_measures
 from mhaviz.pages.head_statistics import (
@@ -37,6 +39,7 @@ from mhaviz.pages.trace import steps_table
 from mhaviz.pages.words import counted, one_text, rule_text, unnamed_text
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.results.corpus_difference import CorpusDifference
 from mhaviz.results.difference import Difference
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.queries_and_keys import QueriesAndKeys
@@ -89,17 +92,41 @@ def _(result: Attention, style: Style) -> Contents:
 
 @contents_of.register
 def _(result: Difference, style: Style) -> Contents:
+    title = style.title or f"{heading(result)}; {_title([m.change for m in result.maps], style)}"
+    return _of_difference(result, style, title, [m.divergence for m in result.maps], ranking_table(result))
+
+
+@contents_of.register
+def _(result: CorpusDifference, style: Style) -> Contents:
+    page, of_kind, shown = corpus_difference_page(result), {kind.kind: kind for kind in result.kinds}, result.examples
+    if shown is None:
+        raise MhavizError(
+            "expected sentences as examples for a page for the browser, got none; compare the models again"
+        )
+    numbers = []
+    for m in (one.change for one in shown.maps):
+        kind = of_kind[m.kind]
+        numbers.append(kind.divergence.mean[kind.layers.index(m.layer), list(m.heads)])
+    n_sentences = counted(max(kind.divergence.sentences for kind in result.kinds), "sentence")
+    about = f"the divergences are means over {n_sentences}, of which the maps are examples"
+    return _of_difference(shown, style, style.title or str(page.title), numbers, models_table(result), [about])
+
+
+def _of_difference(
+    result: Difference,
+    style: Style,
+    title: str,
+    divergences: Sequence[NDArray[np.float64]],
+    table: Table,
+    notices: Sequence[str] = (),
+) -> Contents:
+    """The page of changes; ``divergences``: of each map's heads; ``table``: of all heads."""
     maps: list[list[Part]] = []
     for m in result.maps:
         sides = [] if m.sides is None else list(zip(("before", "after"), m.sides, strict=True))
         maps.append([*sides, ("change", m.change)])
-    numbers = [{"means": {"divergence": _numbers(m.divergence)}, "spreads": {}} for m in result.maps]
-    table = ranking_table(result)
-    changes = [m.change for m in result.maps]
-    title = _title(changes, style)
-    if not style.title:
-        title = f"{heading(result)}; {title}"
-    about = {"title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers}
+    numbers = [{"means": {"divergence": _numbers(own)}, "spreads": {}} for own in divergences]
+    about = {"title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers, "notices": list(notices)}
     tables = [_table(table.heading, table)]
     return _contents(maps, style, about | {"tables": tables} | _words(difference_page(result), result.source))
 

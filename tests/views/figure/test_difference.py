@@ -40,7 +40,7 @@ def pooled(cells, reduction="mass", each=5):
 
 def test_every_head_on_one_scale_around_0(difference):
     d = difference(n_maps=2)
-    drawn = images(difference_figure(d), "head ")
+    drawn = images(difference_figure(d), "layer ")
     expected = [head for m in d.maps for head in m.change.weights]
     largest = max(np.abs(head).max() for head in expected)
     assert len(drawn) == 4
@@ -65,24 +65,45 @@ def test_changes_that_round_to_0_are_not_written():
     assert {g.get_label(): len(g.get_offsets()) for g in groups} == {"numbers -0.25": 1, "numbers +0.25": 1}
 
 
-def test_the_table_stands_below_the_pictures(difference):
+def test_dots_of_the_heads_that_changed_most_stand_above_the_pictures(difference):
     d = difference(n_heads=4)
-    sheet = difference_figure(d)
-    lowest = max(image.get_extent()[2] for image in sheet.page.images)
-    column = [t for t in sheet.page.texts if t.get_text() in {f"{x:.4f}" for x in d.maps[0].divergence}]
+    sheet, bits = difference_figure(d), d.maps[0].divergence
+    column = [t for t in sheet.page.texts if t.get_text() in {f"{x:.4f}" for x in bits}]
     assert [t.get_text() for t in sorted(column, key=lambda t: t.get_position()[1])] == [
-        f"{x:.4f}" for x in sorted(d.maps[0].divergence, reverse=True)
+        f"{x:.4f}" for x in sorted(bits, reverse=True)
     ]
-    assert all(t.get_position()[1] > lowest for t in column)
+    assert all(t.get_position()[1] < min(image.get_extent()[3] for image in sheet.page.images) for t in column)
+    (dots,) = (line for line in sheet.page.lines if line.get_marker() == "o")
+    xs = dots.get_xdata()
+    np.testing.assert_allclose(
+        (xs[1:] - xs[:-1]) / (xs[-1] - xs[0]), np.diff(sorted(bits)[::-1]) / (bits.min() - bits.max())
+    )
+    largest = d.ranking[0].largest
+    assert f"{largest.query} {'abc'[largest.query]} → {largest.key} {'abc'[largest.key]}" in texts(sheet)
     assert "in bits" in " ".join(texts(sheet))
     assert "A: where from; B: where from" in texts(sheet)
+
+
+def test_layers_by_heads_of_the_mean_over_sentences(random_map):
+    sides = [
+        tuple(random_map(2, seed=seed + 9 * s + i, layer=i, sentence=s) for s in range(3) for i in range(2))
+        for seed in (0, 77)
+    ]
+    d = compare(*(Attention(Source("s"), side) for side in sides))
+    sheet = difference_figure(d)
+    expected = np.mean([[m.divergence for m in d.maps if m.change.sentence == s] for s in range(3)], axis=0)
+    (image,) = images(sheet, "mean divergence, bits")
+    np.testing.assert_allclose(image.get_array(), expected, rtol=1e-6)
+    best = np.unravel_index(expected.argmax(), expected.shape)
+    assert texts(sheet)[0] == f"s: A and B differ most in L{best[0]} H{best[1]}: {expected.max():.4f} bits"
+    assert "whisker: from the least to the largest of the sentences" in " ".join(texts(sheet))
 
 
 def test_the_divergence_of_each_head_stands_over_it(difference):
     d = difference(n_heads=2, n_maps=2)
     sheet = difference_figure(d)
     expected = [f"{x:.4f} bits" for m in d.maps for x in m.divergence]
-    for image, number in zip(images(sheet, "head "), expected, strict=True):
+    for image, number in zip(images(sheet, "layer "), expected, strict=True):
         _, right, _, top = image.get_extent()
         (text,) = (t for t in sheet.page.texts if np.allclose(t.get_position(), (right, top - 0.04), atol=0.01))
         assert (text.get_text(), text.get_ha()) == (number, "right")
