@@ -17,13 +17,28 @@ class MhavizError(Exception):
     """Something could not be done; the message is one line, written for the person who asked for it.
 
     ``status``: the exit status of the command line.
+
+    Examples:
+        >>> try:
+        ...     mhaviz.read("missing.npy")
+        ... except mhaviz.MhavizError as error:
+        ...     print(error)
+        cannot read missing.npy: No such file or directory
     """
 
     status = 1
 
 
 class ArgumentError(MhavizError, ValueError):
-    """A value that was passed in cannot be used. It is also a ``ValueError``, for callers in Python."""
+    """A value that was passed in cannot be used. It is also a ``ValueError``, for callers in Python.
+
+    Examples:
+        >>> try:
+        ...     mhaviz.load("random", n_heads=7)
+        ... except mhaviz.ArgumentError as error:
+        ...     print(error)
+        expected heads that divide d_model evenly, got d_model 512 and 7 heads; try 4 or 8 heads
+    """
 
     status = 2
 

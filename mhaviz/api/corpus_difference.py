@@ -52,6 +52,11 @@ def diff_models(
         ArgumentError: a model that has no such attention, or cannot read many texts; no text; limits that cannot be.
         MhavizError: the models have other attentions, or make other tokens of a text; they can read none of
             them; a part that is of something else; a text that has changed.
+
+    Examples:
+        >>> found = mhaviz.diff_models("minilm", "minilm", ["The cat sat on the mat.", "A dog barks."])
+        >>> float(found.kinds[0].divergence.mean.max())
+        0.0
     """
     limits = Limits(fail_above, fail_above_row)
     first, second = (

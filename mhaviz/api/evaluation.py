@@ -35,6 +35,10 @@ def evaluate(
     Raises:
         ArgumentError: the corpus must be named, or has words that the checkpoint does not know.
         MhavizError: a file that cannot be read.
+
+    Examples:
+        >>> mhaviz.evaluate("translation").score
+        1.0
     """
     trained, chosen_device = load_checkpoint(str(checkpoint)), resolve_device(device)
     if corpus is None and trained.corpus != NAME:

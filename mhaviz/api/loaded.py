@@ -97,6 +97,11 @@ def load(
     Raises:
         ArgumentError: options that this kind of model does not take, sizes that cannot be.
         MhavizError: it cannot be read, or told what it is; a device that is not there.
+
+    Examples:
+        >>> model = mhaviz.load("random", d_model=64, n_heads=4)
+        >>> model.attend("the cat sat on the mat")[0].weights.shape  # (n_heads, q_length, k_length)
+        (4, 6, 6)
     """
     arguments = locals()
     options = {name: arguments[name] for name in OPTIONS if arguments[name] is not None}
@@ -120,6 +125,11 @@ class LoadedModel:
     """A model, as ``mhaviz.load`` returns it.
 
     ``make``: loads it, and what predicts tokens if that is asked for. ``said``: the options that a user has given.
+
+    Examples:
+        >>> model = mhaviz.load("translation")
+        >>> model.attend("the small black cat", kind="cross")[0].queries
+        ('le', 'petit', 'chat', 'noir', '<end>')
     """
 
     def __init__(self, make: Callable[[bool], Model], predicts: bool = False, said: Collection[str] = ()) -> None:
@@ -201,6 +211,12 @@ class LoadedModel:
             ArgumentError: texts, layers, heads or a kind that the model does not have; what does not go together.
             MhavizError: it does not fit into memory, or with ``page`` into a page; NaN or infinity in the
                 model; outputs that differ.
+
+        Examples:
+            >>> attention = mhaviz.attend("random", "the cat sat on the mat", head=[0, 3])
+            >>> attention[0].weights.shape  # (n_heads, q_length, k_length)
+            (2, 6, 6)
+            >>> attention.save("cat.svg")
         """
         require_shown(show, ShownMaps)
         asked = Pooling(size, pool, window)
@@ -265,6 +281,11 @@ class LoadedModel:
 
         Raises:
             ArgumentError, MhavizError: as ``attend``; no such token; the model shows its weights alone.
+
+        Examples:
+            >>> found = mhaviz.explain("translation", "the small black cat", "noir")
+            >>> found.keys[found.weights.argmax()]
+            'black'
         """
         model, inputs = self._one(Given.of(text, target, given), layer, kind)
         (one,) = _heads_of(model, [head])
@@ -292,6 +313,11 @@ class LoadedModel:
 
         Raises:
             ArgumentError, MhavizError: as ``explain``; too many tokens.
+
+        Examples:
+            >>> found = mhaviz.matrices("random", "the cat sat", head=0)
+            >>> found.heads[0].scores.shape  # (q_length, k_length)
+            (3, 3)
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text, target, given), **_EXAMPLE_SIZES)
         model, inputs = loaded._one(whole, layer, kind)
@@ -328,6 +354,11 @@ class LoadedModel:
 
         Raises:
             ArgumentError, MhavizError: as ``explain``; a share that cannot be, too many tokens.
+
+        Examples:
+            >>> found = mhaviz.masks("random", ["the cat sat", "a dog"], head=0)
+            >>> [sentence.weights.shape for sentence in found.sentences]  # (n_heads, q_length, k_length)
+            [(1, 3, 3), (1, 3, 3)]
         """
         if kind is None and len(self.kinds) > 1 and "masked" in self.kinds:
             kind = "masked"
@@ -351,6 +382,11 @@ class LoadedModel:
         Raises:
             ArgumentError, MhavizError: as ``attend``; more tokens than are compared with each other; a model without
                 embeddings.
+
+        Examples:
+            >>> found = mhaviz.embeddings("random", "the cat sat on the mat")
+            >>> [part.symbol for part in found.parts]
+            ['E', 'PE', 'X']
         """
         whole = Given.of(text, target, given)
         if whole.generate:
@@ -370,6 +406,13 @@ class LoadedModel:
         """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``.
 
         Without a text a layer with random weights reads the first sentence of the worked example.
+
+        Examples:
+            >>> found = mhaviz.compare_scaling("random", "I wonder what will come next!")
+            >>> found.unscaled.scores.shape, found.unscaled.weights.shape  # each (n_heads, q_length, k_length)
+            ((1, 6, 6), (1, 6, 6))
+            >>> found.unscaled.statistics[0].score_std > found.scaled.statistics[0].score_std
+            True
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text, target, given))
         model, inputs = loaded._one(whole, layer, kind)
@@ -433,6 +476,11 @@ class LoadedModel:
         """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones.
 
         Without a text as in ``matrices``, but the whole worked example.
+
+        Examples:
+            >>> trace = mhaviz.trace_shapes("random", "the cat sat")
+            >>> {step.name: step.shape for step in trace.steps}["S"]  # (batch_size, n_heads, q_length, k_length)
+            (1, 8, 3, 3)
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE, Given.of(texts, target, given), **_EXAMPLE_SIZES)
         model, inputs = loaded._one(whole, layer, kind)
@@ -485,6 +533,11 @@ class LoadedModel:
             ArgumentError: the model has no attention of this kind, or cannot read many texts; no head to zero.
             MhavizError: it can read none of them; a part that is of something else; a text that has changed; norms of
                 a model whose W_O cannot be found.
+
+        Examples:
+            >>> found = mhaviz.head_statistics("minilm", ["The cat sat on the mat.", "A dog barks."])
+            >>> found.kinds[0].previous.mean.shape  # (n_layers, n_heads)
+            (6, 12)
         """
         require_shown(show, ShownNumbers)
         model = self.corpus_model(layer, kind)
@@ -533,6 +586,11 @@ class LoadedModel:
         Raises:
             ArgumentError: the model has no such head, or its heads cannot be zeroed; a bootstrap that cannot be.
             MhavizError: it can read none of the texts; NaN or infinity.
+
+        Examples:
+            >>> found = mhaviz.ablate("copier", probe=mhaviz.RandomRepeats(10, sequences=4))
+            >>> found.kinds[0].change.mean.shape  # (n_layers, n_heads)
+            (2, 2)
         """
         self._require_predicting()
         model = self.corpus_model(layer, kind)

@@ -33,6 +33,11 @@ def compare_projections(
     Raises:
         ArgumentError: a sentence of too few words, sizes that cannot be.
         MhavizError: it does not fit into memory.
+
+    Examples:
+        >>> found = mhaviz.compare_projections("I deposit money")
+        >>> [stage.scores.shape for stage in found.stages]  # each (seq_length, seq_length)
+        [(3, 3), (3, 3), (3, 3), (3, 3)]
     """
     layer = RandomLayer(d_model, n_heads, seed=seed, device_name="cpu")
     return projections.compare_projections(layer.projection_inputs(sentence), include_self)
@@ -60,6 +65,11 @@ def compare_implementations(
     Raises:
         ArgumentError: lengths, seconds or sizes that cannot be.
         MhavizError: the layer does not fit into memory; a device that is not there.
+
+    Examples:
+        >>> found = mhaviz.compare_implementations([4, 8], most_seconds=0.1, d_model=16, n_heads=2)
+        >>> found.implementations[-1].name
+        'fused kernel'
     """
     bench = Bench(d_model, n_heads, seed, resolve_device(device))
     return implementations.compare_implementations(bench, lengths, most_seconds, on_progress)
@@ -78,6 +88,11 @@ def complexity(
     """What attention costs, N²·d_model + N·d_model²: operations and bytes of each step, and measured times.
 
     Arguments and errors as of ``compare_implementations``.
+
+    Examples:
+        >>> found = mhaviz.complexity([16, 32], most_seconds=0.1, d_model=16, n_heads=2)
+        >>> found.lengths
+        (16, 32)
     """
     bench = Bench(d_model, n_heads, seed, resolve_device(device))
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), bench.device)}

@@ -59,11 +59,10 @@ def record(
 ) -> "Recording":
     """Record the attention of a PyTorch program, without changing a line of it.
 
-    ::
-
-        with mhaviz.record(model) as recording:
-            model(x)
-        recording.attention.save("page.html")
+        >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+        >>> with mhaviz.record(model) as recording:
+        ...     output = model(torch.randn(1, 5, 8))
+        >>> recording.attention.save("page.html")
 
     Attention is seen wherever it runs: ``F.scaled_dot_product_attention``, ``torch.nn``'s layers, ``flex_attention``,
     and product → softmax → product written by hand. What the program computes stays the same bit for bit, but for
@@ -102,6 +101,14 @@ class Recording(ContextDecorator):
     """What ``mhaviz.record`` returns: a context manager, and a decorator of functions.
 
     It may be entered again, and then goes on. ``attention`` is there as soon as something was seen.
+
+    Examples:
+        >>> layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+        >>> x = torch.randn(1, 5, 8)
+        >>> with mhaviz.record(layer) as recording:
+        ...     output, _ = layer(x, x, x)
+        >>> recording.attention[0].weights.shape  # (n_heads, q_length, k_length)
+        (2, 5, 5)
     """
 
     def __init__(

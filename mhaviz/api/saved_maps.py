@@ -35,6 +35,11 @@ def read(
     Raises:
         ArgumentError: what does not suit the array; labels or a kind for maps of mhaviz, which bring their own.
         MhavizError: the file cannot be read, or its weights are none.
+
+    Examples:
+        >>> np.save("weights.npy", np.full((2, 3, 3), 1 / 3))
+        >>> mhaviz.read("weights.npy", queries=["the", "cat", "sat"])[0].keys
+        ('the', 'cat', 'sat')
     """
     of_queries, of_keys = (None if side is None else tuple(side) for side in (queries, keys))
     about = About(name, of_queries, of_keys, kind)
@@ -68,6 +73,12 @@ def diff(
     Raises:
         ArgumentError: there is no such layer or head; limits that cannot be.
         MhavizError: they have no map in common, or tokens, heads or cells that differ.
+
+    Examples:
+        >>> before = mhaviz.attend("random", "the cat sat")
+        >>> after = mhaviz.load("random", seed=1).attend("the cat sat")
+        >>> mhaviz.diff(before, after).maps[0].divergence.shape  # (n_heads,)
+        (8,)
     """
     limits = Limits(fail_above, fail_above_row)
     first, second = (one if isinstance(one, Attention) else _read_named(Path(one)) for one in (before, after))

@@ -58,6 +58,10 @@ def sinusoids(length: int = 100, d_model: int = 512) -> PositionTable:
     Raises:
         ArgumentError: sizes below 1, or more positions than are compared with each other.
         MhavizError: they do not fit into memory.
+
+    Examples:
+        >>> mhaviz.sinusoids(length=50, d_model=8).values.shape  # (length, d_model)
+        (50, 8)
     """
     for name, size in (("length", length), ("d_model", d_model)):
         if size < 1:

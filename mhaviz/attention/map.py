@@ -81,6 +81,12 @@ def attention_map(
     Raises:
         ArgumentError: axes that do not fit; no row or column; a window outside the map; a NaN or an infinity, with its
             head and position; scores too large for their precision.
+
+    Examples:
+        >>> query, key = torch.randn(2, 1, 8, 3000, 64)  # each (batch_size, n_heads, length, d_key)
+        >>> found = mhaviz.attention_map(query, key, rows=100, columns=100, causal=True)
+        >>> found.weights.shape  # (batch_size, n_heads, rows, columns)
+        torch.Size([1, 8, 100, 100])
     """
     _check_axes(query, key, key_mask)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale

@@ -50,6 +50,11 @@ class Corpus:
 
     Raises:
         ArgumentError: there is no such shard; a part of another suffix, or none to go on from.
+
+    Examples:
+        >>> corpus = mhaviz.Corpus(["The cat sat on the mat.", "A dog barks."] * 4, shard=(1, 2))
+        >>> mhaviz.head_statistics("minilm", corpus).kinds[0].sentences
+        4
     """
 
     texts: str | Iterable[str | Sentence] = ()

@@ -37,6 +37,14 @@ def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None =
         ArgumentError: there is no file.
         MhavizError: a file cannot be read or is no part; they are of several models, texts, options or versions; a
             shard is there twice, is missing or is not complete; none has a sentence that the model can read.
+
+    Examples:
+        >>> texts = ["The cat sat on the mat.", "A dog barks.", "Birds sing."]
+        >>> parts = ["part-1.safetensors", "part-2.safetensors"]
+        >>> for number, part in enumerate(parts, start=1):
+        ...     found = mhaviz.head_statistics("minilm", mhaviz.Corpus(texts, shard=(number, 2), part=part))
+        >>> mhaviz.merge(parts).kinds[0].sentences
+        3
     """
     whole = merge_parts([Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)])
     result = result_of(whole)

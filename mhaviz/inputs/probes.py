@@ -16,6 +16,10 @@ class RandomRepeats(msgspec.Struct, frozen=True, tag_field="kind", tag="random r
         n_tokens: of a sequence, before it is repeated.
         sequences: how many.
         seed: of the tokens.
+
+    Examples:
+        >>> mhaviz.RandomRepeats(20).sequences
+        32
     """
 
     n_tokens: int
@@ -33,6 +37,11 @@ class Needle(msgspec.Struct, frozen=True, tag_field="kind", tag="needle"):
 
     Raises:
         ArgumentError: no needle, or depths that are none.
+
+    Examples:
+        >>> needle = mhaviz.Needle("The best thing to do here is to eat a sandwich.", depths=(0.5,))
+        >>> needle.depths
+        (0.5,)
     """
 
     text: str

@@ -40,6 +40,12 @@ class MultiHeadAttention(nn.Module):
 
     Raises:
         ArgumentError: a size is below 1, or n_heads does not divide d_model.
+
+    Examples:
+        >>> x = torch.randn(3, 6, 8)  # (batch_size, seq_length, d_model)
+        >>> output, attn_probs = mhaviz.MultiHeadAttention(d_model=8, n_heads=4)(x, x, x)
+        >>> output.shape, attn_probs.shape  # attn_probs is (batch_size, n_heads, q_length, k_length)
+        (torch.Size([3, 6, 8]), torch.Size([3, 4, 6, 6]))
     """
 
     def __init__(self, d_model: int = 512, n_heads: int = 8, dropout: float = 0.1) -> None:

@@ -14,6 +14,10 @@ class Embeddings(nn.Module):
 
     The table is initialised with a standard deviation of d_model^-0.5, so that the embeddings, which are multiplied by
     √d_model, have unit variance at first.
+
+    Examples:
+        >>> mhaviz.Embeddings(vocab_size=100, d_model=8)(torch.tensor([[5, 7, 5]])).shape
+        torch.Size([1, 3, 8])
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
@@ -45,6 +49,10 @@ class PositionalEncoding(nn.Module):
     """Positional encoding: adds sines and cosines of the position to each vector. Vaswani et al. 2017, section 3.5.
 
     PE[p, 2i] = sin(p / 10000^(2i/d_model)),  PE[p, 2i+1] = cos(p / 10000^(2i/d_model))
+
+    Examples:
+        >>> mhaviz.PositionalEncoding(d_model=8)(torch.zeros(1, 3, 8)).shape
+        torch.Size([1, 3, 8])
     """
 
     pe: Tensor

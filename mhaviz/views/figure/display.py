@@ -54,6 +54,11 @@ def display_attention(
     Raises:
         ArgumentError: an axis does not fit, a weight is NaN, infinite or negative, or a row does not sum to 1 (a row
             of zeros, which sees no key, is allowed). The message names the axis, or the head and row.
+
+    Examples:
+        >>> words = mhaviz.tokenize("the cat sat")
+        >>> figure = mhaviz.display_attention(words, words, np.full((8, 3, 3), 1 / 3), n_heads=8, n_rows=4, n_cols=2)
+        >>> figure.savefig("attention.png")
     """
     for name, tokens in (("sentence", sentence), ("translation", translation)):
         if isinstance(tokens, str):
