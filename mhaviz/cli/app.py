@@ -49,6 +49,7 @@ COMMANDS = {
     "report": "Put tokens, heads, shapes and scaling on one page.",
     "show": "Draw attention weights that have been saved.",
     "diff": "Show what differs between two saved attentions, or between two models over a corpus.",
+    "samples": "Write the sample files that the examples use to a folder.",
 }
 """Each command with the first line of its help; its function stands in ``commands``, in a module of its name."""
 

@@ -41,7 +41,7 @@ def test_help(mhaviz, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     result = mhaviz(command, "--help")
     assert result.status == 0
-    assert "--output" in result.out
+    assert "--output" in result.out or command == "samples"
     assert len(result.out.splitlines()) <= 80
     assert "<bool>" not in result.out, "flags take no value"
     assert not result.err
@@ -125,6 +125,17 @@ def test_every_command_saves_what_it_shows_and_the_same_bytes_each_time(mhaviz, 
         assert json.loads((folder / "a.json").read_text())["mhaviz"] == package.__version__
     for name in NAMES[1:]:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_samples_are_written_once(mhaviz, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = mhaviz("samples", "new/ones")
+    files = sorted(path.name for path in (tmp_path / "new/ones").iterdir())
+    assert (result.status, result.err.splitlines()) == (0, [f"mhaviz: saved new/ones/{name}" for name in files])
+    (tmp_path / "new/ones/text.txt").write_text("mine")
+    assert "left as it is: new/ones/text.txt" in mhaviz("samples", "new/ones").err
+    assert (tmp_path / "new/ones/text.txt").read_text() == "mine"
+    assert mhaviz("samples", "new/ones/text.txt").status == 1
 
 
 def test_quiet_says_nothing(mhaviz, tmp_path):

@@ -1,0 +1,39 @@
+"""mhaviz samples"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mhaviz.cli.shared.console import say
+from mhaviz.errors import MhavizError
+from mhaviz.files.writing import write_whole
+
+FILES = ("bottles.txt", "induction.py", "pairs.tsv", "reverse.py", "scripts.txt", "text.txt")
+
+
+def samples(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Created where it does not exist.")] = Path(
+        "samples"
+    ),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.")] = False,
+) -> None:
+    """Write the sample files that the examples use to a folder.
+
+    \b
+    mhaviz samples
+    mhaviz samples elsewhere
+
+    Files that exist are left as they are.
+    """
+    package = Path(__file__).parents[2]
+    # A wheel has them within the package, a checkout beside it.
+    source = next(place for place in (package / "samples", package.parent / "samples") if place.is_dir())
+    new = [name for name in FILES if not (folder / name).exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MhavizError(f"cannot write to {folder}: {error.strerror}") from error
+    write_whole([(folder / name, lambda stream, name=name: stream.write((source / name).read_bytes())) for name in new])
+    for name in [] if quiet else FILES:
+        say(f"{'saved' if name in new else 'left as it is:'} {folder / name}")
