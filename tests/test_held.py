@@ -24,6 +24,7 @@ import matplotlib.text
 import numpy as np
 import pytest
 import torch
+from make_gallery import blocks, pictures
 from matplotlib.colors import to_hex
 from matplotlib.image import _ImageBase
 from PIL import Image
@@ -45,28 +46,8 @@ PICTURES = (".png", ".svg", ".pdf", ".html")
 DATA = (".safetensors", ".json")
 
 
-# The README's commands that make the same pictures as samples/make_gallery.py does. Not here are those of measured
-# times, those that take training, and long.png, which reads from a pipe.
 DEPOSIT = '"I am going to deposit my money at the bank"'
 TRANSLATED = '--model translation "the small black cat does not see my red car"'
-GALLERY = {
-    "heatmap.png": 'heatmap "I wonder what will come next!"',
-    "masked.png": 'heatmap "The cat sat on the mat because the mat was warm" --mask causal --head 0-3',
-    "source-target.png": 'heatmap "the small black cat" --target "le petit chat noir" --head 0-3',
-    "minilm.png": 'heatmap --model minilm "The animal didn\'t cross the street because it was too tired."',
-    "heads.png": "heads --model minilm --file samples/text.txt --sort previous --top 5",
-    "window.png": "heatmap --file samples/bottles.txt --whole --head 6 --window 0:40,780:820",
-    "trace-shapes.png": "trace-shapes --follow 0,2,5",
-    "compare-scaling.png": 'compare-scaling "I wonder what will come next!"',
-    "sweep.png": "compare-scaling --sweep",
-    "compare-projections.png": f"compare-projections {DEPOSIT}",
-    "explain.png": f"explain {DEPOSIT} --token deposit --head 2",
-    "explain-translation.png": f"explain {TRANSLATED} --token le",
-    "translation.png": f"heatmap {TRANSLATED}",
-    "evaluation.png": "evaluate translation",
-    "report.png": 'report "I wonder what will come next!"',
-}
-
 STREET = '"The animal didn\'t cross the street."'
 BOTTLES = "heatmap --file samples/bottles.txt --whole"
 BOTH = f"{BOTTLES} --pool both --size 128 --mask causal"
@@ -139,7 +120,7 @@ def without_pictures(command):
 
 
 def find_commands():
-    """All that are run, by their words: those of the README, those of the gallery and more; a command once."""
+    """All that are run, by their words: those of the README and the tour, and more; a command once."""
     found = {}
 
     def add(command, **more):
@@ -150,20 +131,20 @@ def find_commands():
         case.vectors += [name for name in pictures if not name.endswith((".png", ".html"))]
         vars(case).update(more)
 
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for block in re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
-            if (
-                "|" not in line
-                and line.startswith("mhaviz ")
-                and not any(option in line for option in NOT_HELD)
-                and not line.startswith(("mhaviz train", "mhaviz record"))
-            ):
-                for long, short in SHORTER.items():
-                    line = line.replace(long, short)
-                add(line.removeprefix("mhaviz "))
-    for name, command in GALLERY.items():
-        add(command, gallery=name)
+    gallery = {command: name for name, command in pictures().items() if name.endswith(".png")}
+    for line in (line for block in blocks() for line in block):
+        if (
+            line.startswith("mhaviz ")
+            and "|" not in line
+            and not any(option in line for option in NOT_HELD)
+            and not line.startswith(("mhaviz train", "mhaviz record", "mhaviz samples"))
+        ):
+            measuring = line.startswith(tuple(f"mhaviz {name}" for name in MEASURING))
+            name = {} if measuring or line not in gallery else {"gallery": gallery[line]}
+            for long, short in SHORTER.items():
+                line = line.replace(long, short)
+            if not measuring or "--lengths" in line:
+                add(line.removeprefix("mhaviz "), **name)
     for command in MORE:
         add(command)
     for command in AS_TEXT:

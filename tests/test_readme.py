@@ -1,4 +1,4 @@
-"""Every command and every piece of Python in the README is run, and every picture that it shows is there."""
+"""Every command and every piece of Python of the README and the tour is run, and every link leads somewhere."""
 
 import functools
 import itertools
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import induction
 import pytest
+from make_gallery import FACES, SCREENS, blocks, pictures
 from test_held import COMMANDS, MEASURED, without_pictures
 
 from mhaviz.analyses import scaling
 from mhaviz.cli import app
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-FENCES = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-LINES = [line for language, block in FENCES if language == "sh" for line in block.splitlines() if line]
-BLOCKS = [block.splitlines() for language, block in FENCES if language == "sh" and "python3 -m venv" not in block]
+README, TOUR = (face.read_text(encoding="utf-8") for face in FACES)
+BLOCKS = [block for block in blocks() if not block[0].startswith("python3 -m venv")]
+LINES = [line for block in blocks() for line in block]
 LINK = next(line for line in LINES if line.startswith("ln -s "))
-PYTHON = [block for language, block in FENCES if language == "python"]
+PYTHON = re.findall(r"^```python\n(.*?)^```", README + TOUR, re.MULTILINE | re.DOTALL)
 
 # What takes long because of how much it does is done in little: of an option that is given twice the last counts.
 LITTLE = {
@@ -33,9 +33,12 @@ LITTLE = {
 }
 
 
-TABLE = re.findall(
-    r"^\| (`.*) \| (.*) \|$", README.split("| what follows in its JSON |")[1].split("```")[0], re.MULTILINE
-)
+SECTIONS = re.split(r"^##? ", TOUR, flags=re.MULTILINE)[1:]
+FIELDS = [
+    (of[4:] or " and ".join(re.findall("`(.+?)`", section.splitlines()[0])), fields)
+    for section in SECTIONS
+    for of, fields in re.findall(r"^JSON( of .+?)?: (.*)$", section, re.MULTILINE)
+]
 
 
 def _keys(value):
@@ -52,19 +55,19 @@ def _held_keys():
     return [(one["command"], set(_keys(one["document"]))) for one in held]
 
 
-def test_the_table_of_json_names_every_command():
-    named = {name.split()[0] for commands, _ in TABLE for name in re.findall("`(.+?)`", commands)}
-    assert named == set(app.COMMANDS)
+def test_the_tour_gives_the_json_of_every_command():
+    named = {name.split()[0].strip("`") for of, _ in FIELDS for name in of.split(" and ")}
+    assert named == app.COMMANDS.keys() - {"samples"}
 
 
-@pytest.mark.parametrize(("commands", "fields"), TABLE, ids=[commands for commands, _ in TABLE])
-def test_the_table_of_json_names_fields_that_there_are(commands, fields):
+@pytest.mark.parametrize(("of", "fields"), FIELDS, ids=[of for of, _ in FIELDS])
+def test_the_tour_names_fields_that_there_are(of, fields):
     """As far as the documents of a command are held."""
-    first = {name for name in re.findall("`(.+?)`", commands) if "two models" not in commands}
+    first = {name.split()[0].strip("`") for name in of.split(" and ") if "two models" not in of}
     there = {key for command, keys in _held_keys() if command.split()[0] in first for key in keys}
     quoted = [words for words in re.findall("`(.+?)`", fields) if not words.startswith("-")]
     names = {name for words in quoted for name in re.findall(r"[a-z_]+(?![^\[]*\])", words)}
-    assert not there or names <= there | MEASURED
+    assert not there or names <= there | MEASURED | {"heatmap", "heads"}
 
 
 def test_there_is_something_to_run():
@@ -78,7 +81,7 @@ def python(request, monkeypatch):
 
     def run(*words):
         if words[0] == "-c":
-            exec(compile(words[1], "README.md", "exec"), {})
+            exec(compile(words[1], "a command", "exec"), {})
         else:  # the model that it trains is the one that other tests have trained
             trained, _ = request.getfixturevalue("induction_model")
             monkeypatch.setattr(induction, "train", lambda: trained)
@@ -97,6 +100,9 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
     for command in commands if LINK in commands else [LINK, *commands]:
         if command.startswith(("python -c ", "python samples/induction.py ")):
             python(*shlex.split(command)[1:])
+            continue
+        if command.startswith("pip install "):
+            assert command.split()[-1] in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
             continue
         if not command.startswith("mhaviz ") or "|" in command:
             subprocess.run(command, shell=True, check=True)
@@ -122,14 +128,43 @@ def test_python(block, tmp_path, monkeypatch):
     exec(compile(block, "README.md", "exec"), {})
 
 
-def test_pictures_are_there_and_small():
-    pictures = re.findall(r'(?:\]\(|src=")(samples/[^")]+)', README)
-    assert pictures
-    for picture in pictures:
-        assert 0 < (ROOT / picture).stat().st_size < 1_000_000, picture
+@pytest.mark.parametrize("face", FACES, ids=lambda face: str(face.relative_to(ROOT)))
+def test_links_lead_somewhere(face):
+    text = face.read_text(encoding="utf-8")
+    for link in re.findall(r'\]\(([^)\s]+)\)|(?:src|href)="([^"]+)"', text):
+        path, _, anchor = "".join(link).partition("#")
+        if path.startswith("https://"):
+            continue
+        target = (face.parent / path) if path else face
+        assert 0 < target.stat().st_size < 1_000_000, link
+        if anchor and target.suffix == ".md":
+            assert anchor in _anchors(target.read_text(encoding="utf-8")), link
+
+
+def _anchors(text):
+    """The anchors of a page's headings, as GitHub makes them."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+
+
+def test_every_picture_is_made_by_a_command():
+    gallery = {path.name for path in (ROOT / "samples" / "gallery").iterdir()}
+    assert gallery == pictures().keys() | SCREENS.keys()
+    assert gallery <= set(re.findall(r"gallery/([\w-]+\.(?:png|gif|html))", README + TOUR))
+
+
+def test_every_command_has_a_line_in_the_readme():
+    assert app.COMMANDS.keys() == set(re.findall(r"\[`([a-z-]+)`\]\(", README))
+
+
+def test_the_readme_is_one_page():
+    assert len(README.splitlines()) <= 155
+    assert len(README.split()) <= 1_250
 
 
 def test_the_set_up_commands_are_those_that_users_are_told():
     start = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e "
-    assert f'{start}. && .venv/bin/mhaviz heatmap "I wonder what will come next!"' in LINES
+    assert any(line.startswith(f"{start}. && .venv/bin/mhaviz heatmap --model translation ") for line in LINES)
     assert f'{start}".[test]" && .venv/bin/pytest -n 2' in LINES

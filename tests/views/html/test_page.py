@@ -400,8 +400,8 @@ def test_nothing_moves_for_those_who_want_it_so(opened, minilm):
 
 
 def test_the_gallery_has_a_page_of_today():
-    """`python samples/make_gallery.py minilm.html page.png` makes it again."""
-    text = (SAMPLES / "gallery" / "minilm.html").read_text(encoding="utf-8")
+    """`python samples/make_gallery.py page.html page.png` makes it again."""
+    text = (SAMPLES / "gallery" / "page.html").read_text(encoding="utf-8")
     for asset in page_assets():
         assert asset in text
 
