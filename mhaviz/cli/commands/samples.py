@@ -1,7 +1,8 @@
 """mhaviz samples"""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -34,6 +35,10 @@ def samples(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MhavizError(f"cannot write to {folder}: {error.strerror}") from error
-    write_whole([(folder / name, lambda stream, name=name: stream.write((source / name).read_bytes())) for name in new])
+    write_whole([(folder / name, partial(_copy, source / name)) for name in new])
     for name in [] if quiet else FILES:
         say(f"{'saved' if name in new else 'left as it is:'} {folder / name}")
+
+
+def _copy(source: Path, target: BinaryIO) -> None:
+    target.write(source.read_bytes())
