@@ -8,6 +8,7 @@ import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENG
 
 const TOP = 46; // title and colour bar, in CSS pixels, as all lengths here
 const GAP = 28; // between maps
+const RIGHT = 8; // for half of the last label
 const LARGEST_CELL = 56;
 const LINE = 12.5; // from label to label
 const NAME = 16; // for the name of a side
@@ -44,7 +45,7 @@ export class MapFigure {
     this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height) + NAME;
     this.bottom = this.#labelRoom(columns, 110, room.width) + NAME;
     const perLine = room.width < this.left + 230 * count ? 1 : count;
-    const across = (room.width - this.left - GAP * (perLine - 1) - 2) / perLine;
+    const across = (room.width - this.left - GAP * (perLine - 1) - RIGHT) / perLine;
     const down = perLine < count ? Infinity : room.height - TOP - this.bottom;
     const aspect = Math.min(Math.max(columns.length / Math.max(rows.length, 1), 1 / 3), 3);
     const limit = Math.min(across, LARGEST_CELL * columns.length, Math.max(down, 180) * aspect);
@@ -60,7 +61,7 @@ export class MapFigure {
       isFirst: i % perLine === 0,
     }));
     const lines = count / perLine;
-    this.width = this.left + perLine * (width + GAP) - GAP + 2;
+    this.width = this.left + perLine * (width + GAP) - GAP + RIGHT;
     this.height = lines * (lineHeight + GAP) - GAP;
   }
 

@@ -74,11 +74,9 @@ export class Page {
     element.hidden = false;
     this.state.subscribe((changed) => this.#follow(changed));
     this.colours.onSystemChange(() => this.#follow(new Set(["theme"])));
-    this.#wide.addEventListener("change", () => this.#arrange());
+    this.#wide.addEventListener("change", () => this.#follow(new Set(["view"])));
     document.addEventListener("keydown", (event) => this.#pressKey(event));
-    this.#arrange();
-    this.controls.update();
-    this.#tellReading();
+    this.#follow(new Set(["view", "map"]));
     requestAnimationFrame(() => setTimeout(() => this.#warmUp(), 250));
   }
 
@@ -150,11 +148,8 @@ export class Page {
   }
 
   #shownNames() {
-    return this.#isOverviewBeside() ? ["overview", this.#view] : [this.#view];
-  }
-
-  #hasLinks() {
-    return this.#view === "map" || this.#view === "text";
+    const beside = this.#isOverviewBeside() ? ["overview"] : [];
+    return [this.#view, ...beside, ...(["map", "text"].includes(this.#view) ? ["links"] : [])];
   }
 
   /** Shows the view that is wanted, and hides the others. */
@@ -167,11 +162,10 @@ export class Page {
       tab.tabIndex = name === this.#view ? 0 : -1;
       this.panels.get(name).hidden = !shown.includes(name);
     }
-    this.views.links.element.hidden = !this.#hasLinks();
-    for (const name of this.tabs.keys()) this.views[name].shown(shown.includes(name));
-    if (this.#hasLinks()) this.views.links.update();
+    this.views.links.element.hidden = !shown.includes("links");
   }
 
+  /** @param {Set<string>} changed names of the state's values; "view" also of what has not been shown until now */
   #follow(changed) {
     if (changed.has("hover")) {
       for (const name of this.#shownNames()) this.views[name].onHover?.();
@@ -180,12 +174,8 @@ export class Page {
     if (changed.has("theme")) this.colours.follow();
     if (changed.has("special") || changed.has("map")) this.#tellReading();
     this.controls.update();
-    if (changed.has("view")) {
-      this.#arrange();
-      return;
-    }
+    if (changed.has("view")) this.#arrange();
     for (const name of this.#shownNames()) this.views[name].update(changed);
-    if (this.#hasLinks()) this.views.links.update();
   }
 
   /** How to read the maps, and how exact their numbers are. */

@@ -18,7 +18,6 @@ const HINT =
 export class MapView {
   #app;
   #figure;
-  #isShown = false;
   #key; // what the answers below belong to
   #axes; // {rows, columns} of the map's own pieces
   #singles; // of single tokens, where the map has cells and tokens can be had; else null
@@ -54,26 +53,18 @@ export class MapView {
       this.readout,
     );
     this.#listen();
-    new ResizeObserver(() => this.#isShown && this.#paintSoon()).observe(this.element);
-  }
-
-  shown(isShown) {
-    this.#isShown = isShown;
-    if (!isShown) return;
-    this.#followWindow();
-    this.update(new Set());
+    new ResizeObserver(() => this.#axes && this.#paintSoon()).observe(this.element);
   }
 
   /** @param {Set<string>} changed names of the state's values */
   update(changed) {
-    if (!this.#isShown) return;
-    if (changed.has("window") || changed.has("map")) this.#followWindow();
+    if (["view", "window", "map"].some((name) => changed.has(name))) this.#followWindow();
     this.#load();
     this.#paintSoon();
   }
 
   onHover() {
-    if (this.#isShown) this.#mark();
+    this.#mark();
   }
 
   /** Keys that mean the same wherever the focus is, as long as the map is shown. */
@@ -194,7 +185,7 @@ export class MapView {
   #paintSoon() {
     this.#frameRequest ||= requestAnimationFrame(() => {
       this.#frameRequest = 0;
-      if (this.#isShown && this.#map) this.#paint();
+      if (this.element.clientWidth) this.#paint(); // else it is hidden
     });
   }
 

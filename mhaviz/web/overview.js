@@ -8,7 +8,6 @@ const PICTURE = 128; // pixels of a picture, at least; the browser makes it as l
 
 export class OverviewView {
   #app;
-  #isShown = false;
   #thumbs = new Map(); // "map:head" → Thumb
   #chosen = null; // the Thumb of the head that is looked at
   #pointed = null; // the Thumb that the pointer or the focus is on
@@ -34,13 +33,8 @@ export class OverviewView {
     this.#listen();
   }
 
-  shown(isShown) {
-    this.#isShown = isShown;
-    if (isShown) this.update();
-  }
-
   update() {
-    if (!this.#isShown || !this.#app.state.map) return;
+    if (!this.#app.state.map) return;
     const { sort, reverse } = this.#app.state.values;
     const { sentence, pass } = this.#app.state.map;
     const key = JSON.stringify([sentence, pass, sort, reverse]);
@@ -264,7 +258,7 @@ export class OverviewView {
   #paintSoon() {
     this.#frameRequest ||= requestAnimationFrame(() => {
       this.#frameRequest = 0;
-      for (const thumb of this.#isShown ? this.#inSight : []) this.#paint(thumb);
+      for (const thumb of this.#inSight) this.#paint(thumb);
     });
   }
 

@@ -103,7 +103,7 @@ export class Pieces {
   }
 }
 
-/** "layer 2, self, head 9", or a rollout's "layer 3". */
+/** "self L2 H9", or a rollout's "layer 3". */
 export function headName(map, head) {
   return map.names[map.placeOf(head)];
 }

@@ -5,7 +5,6 @@ import { make, numberCell, rove, rowOf, tableOf } from "./dom.js";
 
 export class TablesView {
   #app;
-  #isShown = false;
   #drawnDark = null; // whether it was drawn for a dark page; null: not at all
 
   /** @param {Page} app */
@@ -15,15 +14,10 @@ export class TablesView {
     rove(this.element, ".averages button");
   }
 
-  shown(isShown) {
-    this.#isShown = isShown;
-    if (isShown) this.update();
-  }
-
   /** Draws the tables once for each theme, as nothing else changes them. */
   update() {
     const { dark } = this.#app.colours;
-    if (!this.#isShown || dark === this.#drawnDark) return;
+    if (dark === this.#drawnDark) return;
     this.#drawnDark = dark;
     const { statistics, tables } = this.#app.contents;
     this.element.replaceChildren(
@@ -107,7 +101,7 @@ export class TablesView {
       chance === null ? "" : `, chance: ${written(chance)}`,
     ];
     const said = mean === null ? "no number" : text + parts.join("");
-    button.title = `layer ${layer}, head ${head}: ${measure.name} ${said}`;
+    button.title = `L${layer} H${head}: ${measure.name} ${said}`;
     if (mean !== null) {
       const colour = this.#app.colours.shade(share);
       button.style.backgroundColor = `rgb(${colour.join(" ")})`;

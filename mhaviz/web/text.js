@@ -16,7 +16,6 @@ export class TextView {
   #question = ""; // what was asked for last
   #rows = new Map(); // query, as a piece → its weights on all keys, of one head or the mean of some
   #strongest = -1; // the query whose weights are shown before one is pointed at, as a piece
-  #isShown = false;
 
   /** @param {Page} app */
   constructor(app) {
@@ -138,13 +137,7 @@ export class TextView {
     });
   }
 
-  shown(isShown) {
-    this.#isShown = isShown;
-    if (isShown) this.update();
-  }
-
   update() {
-    if (!this.#isShown || !this.#map) return;
     this.#showControls();
     this.#showWords();
     this.#load(); // before they are shaded: rows of other heads are forgotten
@@ -281,7 +274,6 @@ export class TextView {
   }
 
   #shade() {
-    if (!this.#isShown || !this.queries.pieces) return;
     const { query, key } = this.#active;
     const [pinned, pointed] = [this.#piecesOf(this.#values), this.#piecesOf(this.#pointed)];
     this.queries.mark(this.#isOneText ? query : pointed.query, pinned.query);
@@ -339,9 +331,8 @@ export class TextView {
   }
 
   #drawLines() {
-    if (!this.#isShown || !this.#isLines || !this.queries.pieces) return;
     const { clientWidth: width, clientHeight: height } = this.lines;
-    if (!width || !height) return;
+    if (!width || !height) return; // as text, or hidden
     const density = Math.min(devicePixelRatio, Math.sqrt(LARGEST_CANVAS / (width * height)));
     const context = sizedContext(this.canvas, width, height, density);
     context.lineWidth = 1.5;

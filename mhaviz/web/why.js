@@ -7,12 +7,11 @@ import { hasOneKeyFirst, headName, largestPlaces, titled } from "./pieces.js";
 
 const STRONGEST_FEATURES = 12;
 const STRONGEST_KEYS = 10;
-const SHOWN_VALUES = ["map", "head", "query", "key", "theme"]; // of the state: others change nothing here
+const SHOWN_VALUES = ["view", "map", "head", "query", "key", "theme"]; // of the state: others change nothing here
 
 export class WhyView {
   #app;
   #asked = null; // of the latest update: later answers to older ones are dropped
-  #isShown = false;
 
   /** @param {Page} app */
   constructor(app) {
@@ -31,16 +30,11 @@ export class WhyView {
     this.element = make("div", { className: "why-view" }, this.choice, this.title, this.message, this.parts);
   }
 
-  shown(isShown) {
-    this.#isShown = isShown;
-    if (isShown) this.update(new Set(SHOWN_VALUES));
-  }
-
   /** @param {Set<string>} changed names of the state's values */
   async update(changed) {
     const { contents, state } = this.#app;
     const map = contents.maps[state.values.map];
-    if (!this.#isShown || !map || !SHOWN_VALUES.some((name) => changed.has(name))) return;
+    if (!SHOWN_VALUES.some((name) => changed.has(name))) return;
     const asked = (this.#asked = {});
     const { head } = state.values;
     this.title.replaceChildren(...titled(headName(map, head), map));
@@ -213,15 +207,11 @@ export class WhyView {
   }
 
   #allFeatures(products, terms) {
-    const details = make("details", {}, make("summary", {}, "all features as numbers"));
-    details.addEventListener("toggle", () => {
-      if (details.childElementCount > 1) return;
-      const rows = Array.from(terms, (term, f) =>
-        rowOf("", String(f), ...[products.query[f], products.key[f], term].map((value) => numberCell(numberText(value, 6)))),
-      );
-      details.append(tableOf("features of the query and the key", ["feature", "q", "k", "q × k"], rows));
-    });
-    return details;
+    const rows = Array.from(terms, (term, f) =>
+      rowOf("", String(f), ...[products.query[f], products.key[f], term].map((value) => numberCell(numberText(value, 6)))),
+    );
+    const table = tableOf("features of the query and the key", ["feature", "q", "k", "q × k"], rows);
+    return make("details", {}, make("summary", {}, "all features as numbers"), table);
   }
 }
 

@@ -112,7 +112,7 @@ OVERVIEW = """(() => {
 HEAD = """([map, head]) => new Promise(resolve => {
     const start = performance.now();
     location.hash = `#view=map&map=${map}&head=${head}`;
-    const name = new RegExp(`head ${head}$`);
+    const name = new RegExp(`H${head}$`);
     const look = () => {
         const stage = document.querySelector("#panel-map .stage");
         const heading = document.querySelector("#panel-map h2")?.textContent ?? "";

@@ -36,7 +36,7 @@ from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
-from mhaviz.pages.words import counted, one_text, rule_text, unnamed_text
+from mhaviz.pages.words import counted, head_name, one_text, rule_text, unnamed_text
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.corpus_difference import CorpusDifference
@@ -307,7 +307,7 @@ class _Writer:
             "kind": m.kind,
             "sentence": m.sentence,
             "heads": list(m.heads),
-            "names": [tile if m.quantity.of_all_heads else f"{m.shown_name}, {tile}" for tile in tile_titles(m)],
+            "names": _head_names(m),
             "quantity": vars(m.quantity),
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),
@@ -447,6 +447,14 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
     if last.is_recorded and len(sides) > len({last.rows.tokens, last.columns.tokens}):
         return title.head  # stages of other lengths
     return title_text(title, _TITLE)
+
+
+def _head_names(m: AttentionMap) -> list[str]:
+    """ "sentence 2, self L1 H8" of each head; one matrix of all heads: "layer 5"."""
+    if m.quantity.of_all_heads:
+        return list(tile_titles(m))
+    layer = f"layer {m.layer}, {m.kind}"
+    return [m.shown_name.replace(layer, f"{m.kind} {head_name(m.layer, head)}") for head in m.heads]
 
 
 def _page_of(attention: Attention) -> Page:

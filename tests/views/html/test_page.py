@@ -105,7 +105,7 @@ def test_the_keyboard_leads_from_the_overview_to_why(opened, minilm):
     page.ask("document.querySelector('.thumb').focus()")
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         press(key)
-    assert "layer 2" in page.ask("document.activeElement.getAttribute('aria-label')")
+    assert "L2" in page.ask("document.activeElement.getAttribute('aria-label')")
     press("Enter")
     page.until("location.hash.includes('view=map')")
     assert page.ask("document.activeElement.tagName") == "CANVAS"
@@ -244,7 +244,7 @@ def test_heads_are_sorted_by_their_numbers(opened, minilm):
     diagonals = [np.diagonal(m.weights, -1, 1, 2).mean(axis=-1) for m in attention.maps]
     names = page.ask("[...document.querySelectorAll('.thumb')].map(one => one.getAttribute('aria-label'))")
     order = np.argsort(np.array(diagonals).ravel())[::-1]
-    assert [re.findall(r"layer (\d+).*head (\d+)", name)[0] for name in (names[0], names[-1])] == [
+    assert [re.findall(r"L(\d+) H(\d+)", name)[0] for name in (names[0], names[-1])] == [
         tuple(map(str, np.unravel_index(place, (6, 12)))) for place in (order[0], order[-1])
     ]
 
@@ -286,7 +286,7 @@ def test_statistics_lead_to_maps(opened, tmp_path):
     average = statistics.kinds[0].previous.mean[0, 2]
     page.until(f"document.getElementById('panel-tables').innerText.includes('{average:.2f}')")
     page.ask(
-        "[...document.querySelectorAll('#panel-tables button')].find(b => /layer 0.*head 2/"
+        "[...document.querySelectorAll('#panel-tables button')].find(b => /L0 H2:/"
         ".test(b.getAttribute('aria-label') ?? b.title)).click()"
     )
     page.until("location.hash.includes('view=map') && location.hash.includes('head=2')")
@@ -422,9 +422,7 @@ def test_a_page_of_heads_opens_in_the_order_of_the_command(mhaviz, opened, tmp_p
     options = ("--model", MINILM, "--file", SAMPLES / "text.txt", "--sort", "previous", "-q", "-o", "heads.html")
     assert mhaviz("heads", *options).status == 0
     page = opened(tmp_path / "heads.html").ready()
-    assert "layer 0, self, head 2: previous 1.00" in page.ask(
-        "document.querySelector('.thumb').getAttribute('aria-label')"
-    )
+    assert "self L0 H2: previous 1.00" in page.ask("document.querySelector('.thumb').getAttribute('aria-label')")
     assert "as examples" in shown(page)
 
 

@@ -84,10 +84,10 @@ def test_passes_and_examples_are_chosen(opened, tmp_path):
     page.tab.locator(".controls select").nth(1).select_option("1")
     page.tab.locator(".controls select").nth(0).select_option("100")
     heading = "document.querySelector('#panel-map h2, #panel-map h3')?.textContent ?? document.body.innerText"
-    page.until(f"({heading}).includes('pass 100, example 1, layer 1, self, head 0')")
+    page.until(f"({heading}).includes('pass 100, example 1, self L1 H0')")
     assert page.ask("[...document.querySelectorAll('.overview .thumb')].length") == 4
     page.tab.keyboard.press("{")
-    page.until("document.body.innerText.includes('pass 100, example 1, layer 0, self, head 0')")
+    page.until("document.body.innerText.includes('pass 100, example 1, self L0 H0')")
     api = "window.mhaviz.maps.map(m => [m.pass, m.sentence, m.module])"
     assert page.ask(api)[-1] == [100, 1, "b.1.attn"]
 
@@ -103,7 +103,7 @@ def test_each_family_has_a_grid_and_keys_lead_through_all(opened, tmp_path):
     assert page.ask("[...document.querySelectorAll('.overview [role=rowheader]')].map(r => r.title)")[2] == "dec.0.attn"
     for _ in range(2):
         page.tab.keyboard.press("}")
-    page.until("document.querySelector('.overview .named').textContent.startsWith('layer 2, self, head 0 dec.0.attn')")
+    page.until("document.querySelector('.overview .named').textContent.startsWith('self L2 H0 dec.0.attn')")
 
 
 @pytest.mark.browser
