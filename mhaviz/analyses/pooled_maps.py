@@ -248,10 +248,17 @@ def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:
             local=None if local is None else float(local[h, n_keys > 0].mean()),
             strongest=link(h, int(np.where((n_keys > 1) | (n_keys.max() == 1), weights[h, :, 0], -1.0).argmax())),
             farthest=None if local is None else farthest(h),
+            entropies=tuple(_row_means(entropy[h], n_keys > 0, pooled.query_edges.cpu().numpy() - q0)),
         )
         for h in range(len(seen.heads))
     )
     return MapSummary(heads, int((n_keys > 0).sum()), NEAR, STRONG)
+
+
+def _row_means(numbers: NDArray[np.float32], counts: NDArray[np.bool_], edges: NDArray[np.int64]) -> list[float]:
+    """Of each row of cells the mean of the numbers of its queries that count; NaN where none does."""
+    sums, n = (np.add.reduceat(x, edges[:-1], dtype=np.float64) for x in (np.where(counts, numbers, 0.0), counts))
+    return np.divide(sums, n, out=np.full(len(sums), np.nan), where=n > 0).tolist()  # type: ignore[no-any-return]
 
 
 def _keys_seen(seen: SiteCall, queries: NDArray[np.int64]) -> NDArray[np.int64]:

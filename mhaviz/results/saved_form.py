@@ -160,6 +160,8 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
+    if m.summary and any(len(head.entropies) not in (0, len(m.rows)) for head in m.summary.heads):
+        raise ValueError(f"entropies: expected {len(m.rows)} for each head, one a row, or none")
     return m
 
 
@@ -171,10 +173,13 @@ def _rising(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
 
 def _restore_summary(summary: _Summary) -> MapSummary:
     """JSON has no NaN: an entropy that is one is saved as null."""
-    heads = [
-        {name: math.nan if value is None and "entropy" in name else value for name, value in head.items()}
-        for head in summary.heads
-    ]
+
+    def number(name: str, value: Any) -> Any:
+        if name == "entropies" and isinstance(value, list):
+            return [number("entropy", one) for one in value]
+        return math.nan if value is None and "entropy" in name else value
+
+    heads = [{name: number(name, value) for name, value in head.items()} for head in summary.heads]
     return MapSummary(msgspec.convert(heads, tuple[HeadSummary, ...]), summary.queries, summary.near, summary.strong)
 
 

@@ -40,6 +40,7 @@ class HeadSummary:
         strongest: the largest weight of all, but of a query that sees a single key, which must have all of it.
         farthest: of the queries that give a strong weight to their strongest key, the one that has it farthest away;
             None if there is none, and in source-target attention.
+        entropies: of each row of cells, the mean of its queries that see a key; NaN of none. Empty: not known.
     """
 
     entropy: float
@@ -48,6 +49,7 @@ class HeadSummary:
     local: float | None
     strongest: Link
     farthest: Link | None
+    entropies: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Heads, Panels, Title
 from mhaviz.pages.labels import title_places
+from mhaviz.pages.margins import Margin, key_margin, query_margin
 from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.margins import AT_RIGHT, OVER, draw_key_margin, draw_query_margin
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     GAP,
@@ -57,7 +59,9 @@ _LEAST_CELL, _LEAST_LABEL = 0.12, 5.0  # inches of a cell with a label; font siz
 _OF_HEADS, _LEAST_SCALE = 0.7, 0.85  # inches of a bar with its numbers, beside heads and where several may stand
 _BESIDE_NAME = 0.12  # inches between two names
 _WIDE, _MOST_LARGER = 5.0, 2.0  # inches of a page that is not narrow; times as large as usual, to fill a width
+_BESIDE_TABLE = 8.0  # inches of a page with room for a table beside a map
 _LEAST_WIDE = 1.0  # inches of a panel beside others, where the page has a width
+_WITH_MARGINS = 2.5  # inches of the least side of a map that has numbers along its sides
 _LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
 _LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
 _WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.6}, 2.8, 4.6  # inches of a panel, of so many side by side
@@ -80,9 +84,10 @@ class MosaicPart:
         subtitle: under the title, what a program calls the attention.
         panels: of all matrices, in the cells of the picture.
         bars: the scales that stand beside it, and whether some numbers lie below and above each.
-        table: beside a single head, or under several.
+        table: of what each head does; ``beside``: whether it stands at the right of a single head, not under all.
         text: what a cell is, if that stands under the mosaic.
-        across: inches of the mosaic, or of the widest that it stands in line with.
+        across: inches of the mosaic and its margin, or of the widest that it stands in line with.
+        margins: numbers of the keys and of the queries along the sides of a single large map.
     """
 
     block: Heads | Panels
@@ -92,8 +97,10 @@ class MosaicPart:
     panels: Sequence[Panel] = ()
     bars: Mapping[Scale, tuple[bool, bool]] = field(default_factory=dict)
     table: TablePart | None = None
+    beside: bool = False
     text: str = ""
     across: float = 0.0
+    margins: tuple[Margin | None, Margin | None] = (None, None)
 
     after = 0.3
 
@@ -136,7 +143,7 @@ class MosaicPart:
         width = self._mosaic_width + BESIDE * bool(self.bars) + bars
         if self.table is None:
             return width
-        return width + _BETWEEN + self.table.full_width if self.table.card else max(width, self.table.width)
+        return width + _BETWEEN + self.table.full_width if self.beside else max(width, self.table.width)
 
     @property
     def _bars_of_rows(self) -> Mapping[int, Sequence[Scale]]:
@@ -156,8 +163,8 @@ class MosaicPart:
         height = self.title_height + self.layout.height + (_CELL_LINE if self.text else 0.0)
         if self.table is None:
             return height
-        if self.table.card:
-            return max(height, self.top + self.table.height(0))
+        if self.beside:
+            return max(height, self.top + self.table.height(self.table.full_width))
         return height + _OVER_TABLE + self.table.height(self.width)
 
     @property
@@ -190,6 +197,12 @@ class MosaicPart:
         """With its top left corner at (x, y)."""
         self.draw_title(sheet, y)
         draw_mosaic(sheet, x, y + self.title_height, self.layout, self.panels)
+        (of_keys, of_queries), corner = self.margins, (x + self.layout.queries.room, y + self.top)
+        left, top = (snap(inches, sheet.pixels) for inches in corner)
+        if of_keys:
+            draw_key_margin(sheet, left, top, self.layout, of_keys)
+        if of_queries:
+            draw_query_margin(sheet, left, top, self.layout, of_queries)
         if isinstance(self.block, Panels) and self.layout.title == 0:
             titles, n = [panel.title.rpartition(" ") for panel in self.panels], self.layout.columns
             across, down = [name for *_, name in titles[:n]], [name for name, *_ in titles[::n]]
@@ -204,8 +217,8 @@ class MosaicPart:
         under = y + self.title_height + self.layout.height
         if self.text:
             sheet.write(x + self.layout.queries.room, under + _CELL_LINE / 2, self.text, SMALL, colour=QUIET)
-        if self.table and self.table.card:
-            self.table.draw(sheet, left + _BETWEEN, y + self.top, self.table.width)
+        if self.table and self.beside:
+            self.table.draw(sheet, left + _BETWEEN, y + self.top, self.table.full_width)
         elif self.table:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
 
@@ -266,8 +279,15 @@ def decide_heads(
         least_label=_LEAST_LABEL if style.font_size is None else MOST_LABEL,
         names=(m.quantity.row, "key"),
     )
+    is_alone, room = len(block.tiles) == 1, style.width or math.inf
+    table = measure_table(block.table, fonts, card=is_alone) if block.table else None
+    beside = is_alone and room >= _BESIDE_TABLE
+    margins: tuple[Margin | None, Margin | None] = (None, None)
+    if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and room >= _WIDE:
+        margins = key_margin(m), query_margin(m)
     if style.width is not None:  # one that is narrow is rather high than full of tiny tiles
         page = min(max(style.width / _WIDE, 0.6), PAGE_SHAPE) * stacked
+        around += AT_RIGHT * any(margins) + (_BETWEEN + table.full_width if table and beside else 0.0)
         space = replace(space, width=max(style.width - around, _LEAST_ROOM), page=page, larger=_MOST_LARGER)
     elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # a page, as far as labels can be read
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.tiles))))
@@ -286,11 +306,23 @@ def decide_heads(
         gap, pitch = layout.gap, max(part.layout.keys.cells for part in like) * layout.keys.cell + layout.gap
         across = layout.queries.room + layout.columns * pitch - gap
         layout = layout.spread(pitch)
-    table = None
-    if block.table is not None:
-        table = measure_table(block.table, fonts, card=len(block.tiles) == 1)
+    if any(margins) and min(layout.tile_width, layout.tile_height) >= _WITH_MARGINS:
+        layout = replace(layout, title=layout.title + OVER * bool(margins[0]))
+        across = layout.width + AT_RIGHT
+    else:
+        margins = None, None
     text = block.cell_text(m.cells.pooled(*layout.cells)) if block.says_cell else ""
-    return MosaicPart(block, block.title, block.module, layout, table=table, text=text, across=across)
+    return MosaicPart(
+        block,
+        block.title,
+        block.module,
+        layout,
+        table=table,
+        beside=beside,
+        text=text,
+        across=across,
+        margins=margins,
+    )
 
 
 def choose_scales(parts: Sequence[MosaicPart], style: Style) -> dict[int, MosaicPart]:

@@ -374,7 +374,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         image.set_label(panel.title)
         if layout.title:
             title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
-            sheet.write(left, top - 0.04, title, size, vertical="bottom", bold=True)
+            sheet.write(left, top - layout.title + TILE_TITLE - 0.04, title, size, vertical="bottom", bold=True)
     for hidden, places in alike.values():
         if not hidden.all():
             sheet.outline(~hidden, (layout.keys.cell, layout.queries.cell), places)

@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -55,7 +55,7 @@ INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # tokens that are not of the text: 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 of large text
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE, TITLE_LINE = 0.16, 0.17  # inches
-_FRAME = 0.5  # points
+_FRAME, _AREA = 0.5, "#b4b4b4"  # points of a line, and what is filled
 DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
 _HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
 _LONGEST_LINE = 400  # cells of a title or of a line of the foot; what is longer fits on no sheet
@@ -263,6 +263,10 @@ class Sheet(Figure):
         """Thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
         self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line * self.zoom), autolim=False)
+
+    def area(self, points: NDArray[np.float64]) -> None:
+        """What lies inside of a line through these points, (points, 2)."""
+        self.page.add_collection(PolyCollection([points], facecolors=_AREA, linewidths=0), autolim=False)
 
     def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
         """Thin straight lines, (x, y, x, y) from end to end, and no farther."""

@@ -71,7 +71,7 @@ class TablePart:
 
     def note_lines(self, width: float) -> list[str]:
         """The notes as lines of at most so many inches."""
-        return wrap(self.notes, (self.full_width if self.card else width) / DRAWN_WIDER, SMALL) if self.notes else []
+        return wrap(self.notes, width / DRAWN_WIDER, SMALL) if self.notes else []
 
     def beside(self, n_rows: int, row: float) -> "TablePart":
         """The same beside so many rows of cells that are so high, if each is one of its own, which they tell apart."""

@@ -11,6 +11,7 @@ from drawn import texts
 from hostile import HOSTILE
 from made import Edges, made_map
 from matplotlib import image as mpl_image
+from matplotlib.collections import PolyCollection
 from rounding import rounding
 from shown import heatmap_figure
 
@@ -385,3 +386,30 @@ def test_a_tiny_part_of_a_map_has_no_numbers_that_are_all_nothing():
         sheet = figure(replace(m, weights=np.full_like(m.weights, 0.5 * factor)))
         groups = [group.get_label() or "" for group in sheet.page.collections]
         assert any(label.startswith("numbers") for label in groups) == numbers
+
+
+def areas(sheet):
+    """What is filled, as (left, top, right, bottom) in inches."""
+    return [
+        (*one.get_paths()[0].vertices.min(axis=0), *one.get_paths()[0].vertices.max(axis=0))
+        for one in sheet.page.collections
+        if isinstance(one, PolyCollection)
+    ]
+
+
+def test_numbers_stand_along_the_sides_of_a_single_large_map_alone():
+    m = long_map(summary=True)
+    head = replace(m.summary.heads[0], entropies=tuple(np.linspace(1, 4, 100)))
+    m = replace(m, summary=replace(m.summary, heads=(head,)))
+    sheet = figure(m)
+    left, right, bottom, top = tiles(sheet)[0].get_extent()
+    of_keys, of_queries = areas(sheet)
+    assert (of_keys[0], of_keys[2]) == pytest.approx((left, right))
+    assert of_keys[3] < top
+    assert (of_queries[1], of_queries[3]) == pytest.approx((top, bottom))
+    assert of_queries[0] > right
+    assert {"mean weight over queries", "entropy", "4", "the", "whale"} <= set(texts(sheet))
+    assert not areas(figure(m, style=Style(width=3.3)))
+    assert not areas(figure(long_map(heads=2)))
+    assert len(areas(figure(long_map()))) == 1
+    assert not areas(figure(long_map(reduction="max")))

@@ -1,0 +1,86 @@
+"""What one map says along its sides: what each key receives, and how evenly each query spreads its weights."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.results.attention import AttentionMap
+
+_NAMED = 2  # keys, as in the table of a long map
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Numbers along one side of a map.
+
+    Attributes:
+        text: what they are.
+        values: float64, one a cell; NaN where there is none.
+        named: the cells of the keys that receive the most, and the tokens of these.
+    """
+
+    text: str
+    values: NDArray[np.float64]
+    named: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def highest(self) -> str:
+        """The largest number, in two digits."""
+        return f"{np.nanmax(self.values, initial=0.0):.2g}"
+
+
+def key_margin(m: AttentionMap) -> Margin | None:
+    """r_j = Σ_i A_ij / n_j, where n_j queries of the map see key j; None where it cannot be known.
+
+    Of a cell of several keys it is their mean, over all pairs of a query and a key that it sees.
+    """
+    quantity = m.quantity
+    if quantity.row != "query" or quantity.is_signed or quantity.reduction == "max":
+        return None
+    n_pairs = _pairs_seen(m)
+    if n_pairs is None:
+        return None
+    totals = np.diff(m.rows.edges) @ m.weights[0].astype(np.float64)  # a cell is the mean over its queries
+    means = np.divide(totals, n_pairs, out=np.full(len(totals), np.nan), where=n_pairs > 0)
+    if m.summary is not None:
+        sinks = [sink for sink in m.summary.heads[0].sinks[:_NAMED] if m.columns.start <= sink.key < m.columns.end]
+        named = [(m.columns.cell_of(sink.key), sink.token) for sink in sinks]
+    else:
+        order = np.argsort(-totals, kind="stable")[:_NAMED].tolist() if not m.columns.is_pooled else []
+        named = [(j, m.keys[j]) for j in order]
+    of = "queries" if m.hidden is None else "queries that see the key"
+    return Margin(f"mean {quantity.name} over {of}", means, tuple(named))
+
+
+def query_margin(m: AttentionMap) -> Margin | None:
+    """H_i = −Σ_j a_ij ln a_ij, a_i being row i as shares of its sum, over all keys; None where it cannot be known.
+
+    Of a cell of several queries it is their mean.
+    """
+    if m.summary is not None:
+        values = np.array(m.summary.heads[0].entropies, np.float64)
+    elif m.is_whole and m.quantity.has_row_sums and m.to_special is None and m.quantity.row == "query":
+        A = m.weights[0].astype(np.float64)
+        sums = A.sum(axis=1)
+        a = A / np.where(sums > 0, sums, np.nan)[:, None]
+        values = -np.sum(a * np.log(np.where(a > 0, a, 1.0)), axis=1)
+    else:
+        return None
+    return Margin("entropy", values) if values.size else None
+
+
+def _pairs_seen(m: AttentionMap) -> NDArray[np.int64] | None:
+    """How many pairs of a query and a key that it sees fall into each column; None where it is not known."""
+    queries, edges = m.rows.edges, m.columns.edges
+    keys = np.arange(edges[0], edges[-1])
+    first, end = np.full(keys.shape, queries[0]), np.full(keys.shape, queries[-1])
+    if m.hidden is not None:
+        if not m.is_whole and queries[-1] < edges[-1]:  # where queries and keys are lined up is not known
+            return None
+        later = len(m.keys) - len(m.queries) if m.is_whole and m.kind == "masked" else 0
+        reach = np.iinfo(np.int64).max // 2 if m.reach is None else m.reach
+        lined_up = keys - later
+        first = np.maximum(first, lined_up if m.kind == "masked" else lined_up - reach)
+        end = np.minimum(end, lined_up + reach + 1)
+    return np.add.reduceat(np.maximum(end - first, 0), edges[:-1] - edges[0])

@@ -1,0 +1,50 @@
+"""Numbers along the sides of a single large map: over it those of its keys, at its right those of its queries."""
+
+import math
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.pages.labels import bare
+from mhaviz.pages.margins import Margin
+from mhaviz.views.figure.mosaic import BESIDE_LABEL, MosaicLayout
+from mhaviz.views.figure.sheet import DRAWN_WIDER, QUIET, SMALL, Sheet, fit_text, text_width
+
+_DEPTH, _APART = 0.4, 0.06  # inches of the highest number, and between the numbers and their map
+_NAME, _LONGEST_NAME = 0.15, 0.8  # inches for the names of keys, and of one name
+OVER, AT_RIGHT = _DEPTH + _APART + _NAME, _DEPTH + _APART  # inches that they take
+
+
+def draw_key_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, margin: Margin) -> None:
+    """Over the map whose cells begin at (x, y)."""
+    base, right = y - _APART, x + layout.tile_width
+    sheet.area(_steps(margin, layout.tile_width) * (1, -1) + (x, base))
+    top, written = base - _DEPTH, -math.inf
+    has_labels = len(layout.keys.marks) == len(margin.values)
+    for cell, token in () if has_labels else sorted(margin.named, key=itemgetter(0)):
+        name = fit_text(sheet.fonts.shown(bare(token)), _LONGEST_NAME, SMALL, sheet.fonts.families)
+        width = text_width(name, SMALL, sheet.fonts.families) * DRAWN_WIDER
+        left = min(x + (cell + 0.5) / len(margin.values) * layout.tile_width - 0.03, right - width)
+        if left >= written + BESIDE_LABEL:
+            sheet.write(left, top - 0.02, name, SMALL, vertical="bottom")
+            written = left + width
+    sheet.write(right, top - _NAME - 0.04, margin.text, SMALL, colour=QUIET, align="right", vertical="bottom")
+    sheet.write(right + 0.04, top, margin.highest, SMALL, vertical="top")
+    sheet.write(right + 0.04, base, "0", SMALL, vertical="bottom")
+
+
+def draw_query_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, margin: Margin) -> None:
+    """At the right of the map whose cells begin at (x, y)."""
+    base, under = x + layout.tile_width + _APART, y + layout.tile_height + 0.05
+    sheet.area(_steps(margin, layout.tile_height)[:, ::-1] + (base, y))
+    sheet.write(base, under, "0", SMALL, vertical="top")
+    sheet.write(base + _DEPTH, under, margin.highest, SMALL, align="right", vertical="top")
+    sheet.write(base, under + 0.14, margin.text, SMALL, colour=QUIET, vertical="top")
+
+
+def _steps(margin: Margin, length: float) -> NDArray[np.float64]:
+    """The outline of a bar a cell, (points, 2): along the side, and away from it."""
+    shares = np.nan_to_num(margin.values) / (np.nanmax(margin.values, initial=0.0) or 1.0)
+    along = np.linspace(0, length, len(shares) + 1).repeat(2)
+    return np.stack([along, _DEPTH * np.concatenate([[0], shares.repeat(2), [0]])], axis=1)
