@@ -4,14 +4,12 @@ import io
 import warnings
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import entry_of, page_of
 from mhaviz.results.attention import Attention
-from mhaviz.results.difference import Difference
 from mhaviz.views.formats import check_outputs, save_all
 from mhaviz.views.style import Style
 
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
     from mhaviz.views.figure.sheet import Sheet
     from mhaviz.views.html.notebook import Html
-
-_OF_PAGES = ("numbers", "width", "font_size", "title", "footnote")
-"""Fields of a style that have no meaning for Axes of matplotlib's."""
 
 _MOST_IN_NOTEBOOK = 5_000_000
 """Characters of a page that a notebook keeps among its results."""
@@ -52,12 +47,9 @@ def plot(result: object, **style: Any) -> "Figure":
         from mhaviz.views.figure.axes import axes_figure
         from mhaviz.views.figure.sheet import house_style
 
-        if unread := [name for name in style if name in _OF_PAGES]:
-            raise ArgumentError(f"{unread[0]} is for pictures that are saved; change this one by matplotlib")
-
         with house_style():
-            return axes_figure(result, fitted_style(result, **style))
-    figure = figure_of(result, fitted_style(result, **style))
+            return axes_figure(result, Style.of(style))
+    figure = figure_of(result, Style.of(style))
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=3)
     return figure
@@ -67,7 +59,7 @@ def save(result: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the result in the format of each path's suffix; see ``mhaviz.results.result.Result.save``."""
     result = _drawn(result)
     check_outputs(paths, entry_of(result).formats)
-    for notice in save_all(paths, result, fitted_style(result, **style)):
+    for notice in save_all(paths, result, Style.of(style)):
         warnings.warn(notice, stacklevel=3)
 
 
@@ -80,7 +72,7 @@ def in_notebook(result: object) -> dict[str, str]:
         page = None
     if page is not None and len(page) <= _MOST_IN_NOTEBOOK:
         return {"text/html": page._repr_html_()}
-    return {"image/png": b64encode(figure_of(result, fitted_style(result))._repr_png_()).decode()}
+    return {"image/png": b64encode(figure_of(result)._repr_png_()).decode()}
 
 
 def html_of(result: object, **style: Any) -> "Html":
@@ -89,24 +81,10 @@ def html_of(result: object, **style: Any) -> "Html":
     from mhaviz.views.html.page import write_html
 
     result, stream = _drawn(result), io.BytesIO()
-    write_html(result, fitted_style(result, **style), stream)
+    write_html(result, Style.of(style), stream)
     return Html(stream.getvalue().decode("utf-8"))
 
 
 def _drawn(result: object) -> object:
     """What is drawn of a result: the result of a computation says by itself in which result it is shown."""
     return result.to_attention() if hasattr(result, "to_attention") else result
-
-
-def fitted_style(result: object, **style: Any) -> Style:
-    """The style of a result.
-
-    Raises:
-        ArgumentError: a style that cannot be.
-    """
-    known = [field.name for field in fields(Style)]
-    if unknown := [name for name in style if name not in known]:
-        raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {', '.join(known)}")
-    if "numbers" in style and not isinstance(result, Attention | Difference):
-        raise ArgumentError("numbers is for pictures of maps, and this is none; leave it out")
-    return Style(**style)

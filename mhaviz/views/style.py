@@ -1,9 +1,9 @@
 """How a picture looks, in the terminal and as a figure."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from mhaviz.pages.panels import DIVERGING, INK, Scale, decimals_of
 from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.results.attention import AttentionMap
 from mhaviz.views.colours import check_colormap
-
-_T = TypeVar("_T")
 
 _DARKEST = 0.01  # of all weights that are shown, the share that has the palest colours of a logarithmic scale,
 _DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not at its end
@@ -59,6 +57,14 @@ class Style:
     font_size: float | None = None
     title: str | None = None
     footnote: str | None = None
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Any]) -> "Style":
+        """The style of these choices, by their names. Raises ArgumentError as above, and for names that are none."""
+        if unknown := [name for name in choices if name not in cls.__dataclass_fields__]:
+            known = ", ".join(cls.__dataclass_fields__)
+            raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {known}")
+        return cls(**choices)
 
     def __post_init__(self) -> None:
         for name in ("title", "footnote"):

@@ -12,7 +12,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 from mhaviz.pages.registry import page_of
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.showing import fitted_style
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 
 
@@ -48,7 +48,7 @@ def test_what_is_not_known_is_empty(tmp_path, random_effects):
 def test_what_is_zeroed_is_said(show, random_effects, random_heads):
     for record in (random_effects(), random_heads()):
         zeroed = replace(record, source=replace(record.source, remark="head 1 of layer 0 is zeroed"))
-        page, style = page_of(zeroed), fitted_style(zeroed)
+        page, style = page_of(zeroed), Style()
         assert "head 1 of layer 0 is zeroed" in texts(draw_page(page, style))
         assert "head 1 of layer 0 is zeroed" in show(PageView(page, style), 80)
 
@@ -77,7 +77,7 @@ def test_pictures(tmp_path, random_effects):
 )
 def test_what_the_means_are_over(tmp_path, show, random_effects, probe, texts, between):
     ablation = random_effects(probe=probe)
-    shown = " ".join(show(PageView(page_of(ablation), fitted_style(ablation)), 150).split())
+    shown = " ".join(show(PageView(page_of(ablation), Style()), 150).split())
     assert texts in shown
     assert between in shown
     ablation.save(tmp_path / "a.json")

@@ -11,7 +11,7 @@ import mhaviz
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.views.ink import ink
-from mhaviz.views.showing import figure_of, fitted_style
+from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 DEFICIENCIES = {  # of linear RGB, without one kind of cones: Machado, Oliveira and Fernandes 2009, table 1
@@ -71,7 +71,7 @@ def test_equal_weights_have_the_darkest_colour_at_any_length(random_map, n):
 
 
 def pixels_of(attention, **style):
-    png = figure_of(attention, fitted_style(attention, **style))._repr_png_()
+    png = figure_of(attention, Style(**style))._repr_png_()
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
 
 

@@ -33,7 +33,8 @@ from mhaviz.results.timing import Timing
 from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.views.data import document
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.showing import figure_of, fitted_style, view_of
+from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 
 SOURCE, TIMES = Source("made by hand"), (Timing(0.1, 3, 2**20), Timing(0.4, 3, 2**22))
@@ -137,7 +138,7 @@ def test_a_new_result_needs_a_page_and_a_line(show, tmp_path):
 @pytest.mark.parametrize("number", range(18))
 def test_paper_and_terminal_say_what_the_page_says(show, records, number):
     record = list(records.values())[number]
-    page, style = page_of(record), fitted_style(record)
+    page, style = page_of(record), Style()
     drawn = texts(draw_page(page, style))
     listed = re.sub(r"\x1b\[[0-9;]*m", "", show(PageView(page, style), 240))
     for text in filter(None, (getattr(page.title, "head", page.title), page.footnote)):

@@ -85,9 +85,10 @@ class Delivery:
         if not this_process().is_first:
             return
         self.require_drawable(len(getattr(result, "maps", ())))
-        from mhaviz.views.showing import fitted_style, view_of
+        from mhaviz.views.showing import view_of
+        from mhaviz.views.style import Style
 
-        style = style or fitted_style(result)
+        style = style or Style()
         with self.working("writing"):
             notices = save_all(self.paths, result, style, **details)
         saved = [f"saved {path}" for path in self.paths]

@@ -68,7 +68,7 @@ class ImageOptions:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
             return
-        if looks.numbers:
+        if looks.numbers is not None:
             raise ArgumentError("--numbers is for maps, not for pictures over an image; leave it out")
         from mhaviz.files.images import read_image
 

@@ -18,6 +18,7 @@ from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import listed_colormap
 from mhaviz.views.style import Style
 
+_OF_PAGES = ("numbers", "width", "font_size", "title", "footnote")  # what of a style has no meaning for Axes
 _LABELLED = 40  # tokens that have names on an axis; more would run into one another
 _INCHES = 2.4  # of a head
 _NAME_CELLS = 36  # of what a program calls its attention
@@ -29,6 +30,8 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
     ``figure.axes`` are in the order of the maps and, in each, of the heads. Rows are queries, columns keys. Maps of one
     quantity share a scale, with a bar. What goes to special tokens together is not drawn.
     """
+    if unread := [name for name in _OF_PAGES if getattr(style, name) is not None]:
+        raise ArgumentError(f"{unread[0]} is for pictures that are saved; change this one by matplotlib")
     n_heads = sum(len(m.heads) for m in attention.maps)
     a_layer = len(attention.maps[0].heads) if len(attention.maps) > 1 else 4
     columns = min(style.columns or a_layer, n_heads)

@@ -76,9 +76,12 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     """Draw a page, of which at most one block is curves.
 
     Raises:
-        ArgumentError: there is so much on it that even coarse pixels give no picture of allowed size.
+        ArgumentError: there is so much on it that even coarse pixels give no picture of allowed size; numbers are
+            asked for where there are no heads.
     """
     style = style or Style()
+    if style.numbers is not None and not any(isinstance(block, Heads) for block in leaves(page.blocks)):
+        raise ArgumentError(f"{parameter('numbers')}: expected a picture of maps, and this is none; leave it out")
     zoom, crop = (style.font_size or BODY) / BODY, 0.0
     if style.width is not None:  # whoever puts it into a text has margins there
         crop = MARGIN - _LEAST_MARGIN

@@ -198,5 +198,5 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     for sheet in (wanted, none):
         clear(sheet)
     assert texts(plot(statistics, title="heads, as I want them", footnote="")) == texts(wanted)
-    with pytest.raises(ArgumentError, match="numbers is for pictures of maps"):
+    with pytest.raises(ArgumentError, match="numbers`: expected a picture of maps"):
         plot(statistics, numbers=True)
