@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
-from mhaviz.views.plain_text import PLAIN
+from mhaviz.views.text import PLAIN
 
 _KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 _SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg", _KERNELS: "64"}

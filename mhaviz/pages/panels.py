@@ -15,7 +15,7 @@ WEIGHT = "weight"  # the name of a scale whose end a user may choose
 CROSS = "×"  # the mark of what is dropped
 INK = "ink"  # paper is 0: mhaviz.views.ink
 DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
-FILM = "film"  # from clear to one strong colour, for what lies over an image: mhaviz.views.colours
+FILM = "film"  # from clear to one strong colour, for what lies over an image: mhaviz.views.scale
 
 _ROUNDING = 2**-20  # of numbers in float32, relative to them
 _MANY = 1_000  # numbers; of more, a few that are far from all others do not make these pale

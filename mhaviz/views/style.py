@@ -1,28 +1,16 @@
 """How a picture looks, in the terminal and as a figure."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.attention import scale_group
-from mhaviz.pages.panels import DIVERGING, INK, Scale, decimals_of
-from mhaviz.pages.weight_range import darkest_from, histograms
-from mhaviz.results.attention import AttentionMap
-from mhaviz.views.colours import check_colormap
+from mhaviz.pages.panels import DIVERGING, INK
+from mhaviz.views.scale import check_colormap
 
-_DARKEST = 0.01  # of all weights that are shown, the share that has the palest colours of a logarithmic scale,
-_DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not at its end
-_LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
-_MANY_CELLS = 60  # rows or columns; each of more is too small to be seen alone
-_BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
-_LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look so, and are neither black nor white
 
 
 @dataclass(frozen=True)
@@ -102,82 +90,9 @@ class Style:
         """The colours of numbers of two signs, for which ink has no middle."""
         return DIVERGING if self.cmap == INK else self.cmap
 
-    def scales(self, maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap]) -> dict[str, Scale]:
-        """The one scale of each ``scale_group``. ``drawn``: the same maps, in the cells of the picture."""
-        groups: dict[str, list[AttentionMap]] = {}
-        for m, shown in zip(maps, drawn, strict=True):
-            groups.setdefault(scale_group(m), []).append(shown)
-        return {
-            group: self.change_scale(alike) if alike[0].quantity.is_signed else self.weight_scale(alike)
-            for group, alike in groups.items()
-        }
-
-    def change_scale(self, maps: Iterable[AttentionMap]) -> Scale:
-        """The one scale of these changes, 0 in its middle, with as many decimals as the largest needs.
-
-        Raises ArgumentError as ``weight_scale``.
-        """
-        maps = self._checked(maps)
-        largest = self.vmax or max(map(_largest_change, maps)) or 1.0
-        return Scale(self.diverging, -largest, largest, decimals_of(largest), signed=True)
-
-    def weight_scale(self, maps: Iterable[AttentionMap]) -> Scale:
-        """The one scale of all these maps.
-
-        Raises ArgumentError if ``vmax`` is above 1 and one of them is of weights.
-        """
-        maps = self._checked(maps)
-        if not self.log:
-            return Scale(self.cmap, 0.0, self.vmax if self.vmax is not None else darkest_from(maps))
-        largest = (self.vmax if self.vmax is not None else max(map(_largest, maps))) or 1.0
-        share = _palest(maps) / largest
-        low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
-        if low * _LEAST_RANGE > largest:
-            middle = math.sqrt(min(share, 1.0)) * largest
-            most = 1.0 if all(m.quantity.is_distribution for m in maps) else math.inf
-            largest = min(middle * math.sqrt(_LEAST_RANGE), most) if self.vmax is None else largest
-            low = largest / _LEAST_RANGE
-        return Scale(self.cmap, low, largest, log=True)
-
-    def _checked(self, maps: Iterable[AttentionMap]) -> tuple[AttentionMap, ...]:
-        several = tuple(maps)
-        if any(m.quantity.is_distribution for m in several):
-            self.require_vmax()
-        return several
-
 
 class LayoutStyle(Style):
     """The style of a page before it is enlarged to the letters that are wanted: its sizes have been checked."""
 
     def __post_init__(self) -> None:
         """Check nothing."""
-
-
-def _largest(attention_map: AttentionMap) -> float:
-    """The largest weight; the first row does not count if its one key, or cell, has it all, as a mask hides others."""
-    weights, hidden = attention_map.weights, attention_map.hidden
-    if hidden is None or weights.shape[1] == 1 or not hidden[0, 1:].all():
-        return float(weights.max())
-    return float(weights[:, 1:].max())
-
-
-def _largest_change(m: AttentionMap) -> float:
-    """The largest change; of many cells the one that few are beyond, or a single cell would make all others pale."""
-    sizes = [np.abs(change) for change in m.weights]
-    if max(m.weights.shape[1:]) > _MANY_CELLS:
-        beyond = max(float(np.quantile(size, 1 - _BEYOND)) for size in sizes)
-        if beyond:
-            return beyond
-    return max(float(size.max()) for size in sizes)
-
-
-def _palest(maps: Sequence[AttentionMap]) -> float:
-    """The weight that the palest share of all weights above 0 stays below; 0 if there are none."""
-    counts, _ = histograms(maps)
-    below = counts.cumsum()
-    if not below[-1]:
-        return 0.0
-    rank = _DARKEST * (below[-1] - 1)
-    group = int(np.searchsorted(below, rank, side="right"))
-    low, high = (np.array([group, group + 1], np.uint32) << 16).view(np.float32)
-    return float(low + (high - low) * (rank - below[group] + counts[group]) / counts[group])

@@ -8,6 +8,7 @@ import pytest
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
+from mhaviz.views.scale import weight_scale
 from mhaviz.views.style import Style
 
 
@@ -86,5 +87,5 @@ def test_the_scale_of_weights_may_not(mhaviz, tmp_path, command):
 def test_a_logarithmic_scale_of_norms_does_not_end_at_1():
     """Of norms that are nearly alike, and larger than any weight."""
     norms = AttentionMap(np.full((1, 3, 3), 5.0, np.float32), Axis.of("abc"), Axis.of("abc"), quantity=NORM)
-    scale = Style(log=True).weight_scale([norms])
+    scale = weight_scale(Style(log=True), [norms])
     assert scale.low < 5 < scale.high

@@ -13,6 +13,7 @@ from mhaviz.pages.difference import cell_text, reading_text
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
+from mhaviz.views.scale import change_scale
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
@@ -35,7 +36,7 @@ def changed(*values, **more):
     ],
 )
 def test_the_scale_has_0_in_its_middle(values, high, decimals, text):
-    scale = AUTO.change_scale([changed(*values)])
+    scale = change_scale(AUTO, [changed(*values)])
     assert (scale.low, scale.high) == pytest.approx((-high, high))
     assert scale.decimals == decimals
     assert scale.text(high) == text
@@ -43,7 +44,7 @@ def test_the_scale_has_0_in_its_middle(values, high, decimals, text):
 
 
 def test_vmax_is_the_change_with_the_last_colour():
-    scale = replace(AUTO, vmax=0.25).change_scale([changed(0.5)])
+    scale = change_scale(replace(AUTO, vmax=0.25), [changed(0.5)])
     assert (scale.low, scale.high) == (-0.25, 0.25)
 
 
@@ -51,8 +52,8 @@ def test_a_single_cell_of_a_long_map_does_not_make_all_others_pale():
     values = np.full((1, 100, 100), 0.01, np.float32)
     values[0, 3, 4] = -0.9
     tokens = tuple(map(str, range(100)))
-    assert AUTO.change_scale([made_map(tokens, tokens, values)]).high == pytest.approx(0.01)
-    assert AUTO.change_scale([made_map(tokens, tokens, np.where(values > 0, 0, values))]).high == pytest.approx(0.9)
+    assert change_scale(AUTO, [made_map(tokens, tokens, values)]).high == pytest.approx(0.01)
+    assert change_scale(AUTO, [made_map(tokens, tokens, np.where(values > 0, 0, values))]).high == pytest.approx(0.9)
 
 
 def test_colours_are_named_where_they_are_seen():

@@ -20,9 +20,9 @@ from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
-from mhaviz.views.colours import colours, over_image
 from mhaviz.views.data import document, write_json
 from mhaviz.views.lab import to_lab
+from mhaviz.views.scale import colours, over_image
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 

@@ -11,6 +11,7 @@ import mhaviz
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.views.ink import ink
+from mhaviz.views.scale import weight_scale
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
@@ -52,21 +53,21 @@ def test_most_of_the_attention_lies_below_the_darkest_colour(random_map, seed):
     m.weights[0, 0] = np.eye(n)[0]  # one that is far above all others
     weights = np.sort(m.weights.astype(np.float64).ravel())
     below = np.searchsorted(weights.cumsum() / weights.sum(), 0.9)
-    top = Style().weight_scale([m]).high
+    top = weight_scale(Style(), [m]).high
     assert weights[below] * 0.99 <= top <= weights[below] * 1.12  # rounded up to two digits
 
 
 def test_where_each_query_has_one_key_the_scale_ends_at_1(random_map):
     m = random_map(1, "abcd")
     m.weights[:] = np.eye(4)
-    assert Style().weight_scale([m]).high == 1
+    assert weight_scale(Style(), [m]).high == 1
 
 
 @pytest.mark.parametrize("n", [2, 127, 128, 129, 700])
 def test_equal_weights_have_the_darkest_colour_at_any_length(random_map, n):
     m = random_map(1, [str(i) for i in range(n)])
     m.weights[:] = 1 / n
-    scale = Style().weight_scale([m])
+    scale = weight_scale(Style(), [m])
     assert (scale.high, scale.log) == (pytest.approx(1 / n), False)
 
 

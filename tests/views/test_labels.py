@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from mhaviz.pages import labels
 from mhaviz.pages.labels import cut_words
-from mhaviz.views.plain_text import PLAIN
+from mhaviz.views.text import PLAIN
 
 any_text = st.text(st.characters(), max_size=60)
 

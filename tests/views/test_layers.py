@@ -19,6 +19,7 @@ from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.overview import most_peaked
+from mhaviz.views.scale import weight_scale
 from mhaviz.views.style import Style
 
 TOKENS = ("the", "cat", "sat")
@@ -281,16 +282,16 @@ def test_a_rollout_is_never_one_picture_with_weights(random_map):
 def test_a_rollout_has_a_logarithmic_scale_only_if_it_is_asked_for_as_weights_have(random_map):
     one, weights = rollouts(random_map, 1)[0], random_map(1, TOKENS)
     for m in (one, weights):
-        assert Style(log=True).weight_scale([m]).log
-        assert not Style(log=False).weight_scale([m]).log
-        assert not Style().weight_scale([m]).log
+        assert weight_scale(Style(log=True), [m]).log
+        assert not weight_scale(Style(log=False), [m]).log
+        assert not weight_scale(Style(), [m]).log
 
 
 def test_the_first_row_of_a_window_counts(random_map):
     """It sees more than one key, unlike that of a causal mask."""
     weights = np.array([[[0.9, 0.1, 0], [0.2, 0.5, 0.3], [0, 0.4, 0.6]]], np.float32)
     m = replace(random_map(1, TOKENS), weights=weights, reach=1)
-    assert Style(log=True).weight_scale([m]).high == pytest.approx(0.9)
+    assert weight_scale(Style(log=True), [m]).high == pytest.approx(0.9)
 
 
 def test_columns_can_be_chosen(layers):

@@ -6,7 +6,6 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from mhaviz.errors import ArgumentError
@@ -15,7 +14,8 @@ from mhaviz.pages.labels import cut
 from mhaviz.pages.panels import tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.sheet import listed_colormap
+from mhaviz.views.figure.sheet import mapped
+from mhaviz.views.scale import scales_of
 from mhaviz.views.style import Style
 
 _OF_PAGES = ("numbers", "width", "font_size", "title", "footnote")  # what of a style has no meaning for Axes
@@ -63,11 +63,9 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
         raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one a head, got {len(axes)} objects")
     fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys, m.module))
     font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
-    scales = style.scales(attention.maps, attention.maps)
+    scales = scales_of(style, attention.maps, attention.maps)
     for one, (m, tile, weights) in zip(axes, heads, strict=True):
-        scale = scales[scale_group(m)]
-        norm = LogNorm(scale.low, scale.high) if scale.log else Normalize(scale.low, scale.high)
-        one.imshow(weights, cmap=listed_colormap(scale.colormap), norm=norm, interpolation="nearest")
+        one.imshow(weights, interpolation="nearest", **mapped(scales[scale_group(m)]))
         title = f"{m.shown_name}, {tile}" if len(attention.maps) > 1 else tile
         if m.module:
             name = cut(fonts.shown(m.module), _NAME_CELLS)

@@ -50,6 +50,7 @@ from mhaviz.views.figure.sheet import (
     title_width,
 )
 from mhaviz.views.figure.table import TablePart, measure_table
+from mhaviz.views.scale import change_scale, scales_of
 from mhaviz.views.style import Style
 
 _TITLE, _SUBTITLE = 0.3, 0.16  # inches over a mosaic, and of a line under its title
@@ -335,7 +336,7 @@ def choose_scales(parts: Sequence[MosaicPart], style: Style) -> dict[int, Mosaic
         tuple(m if m.is_whole else pool_map(m, *part.layout.cells) for m in block.maps)
         for part, block in zip(parts, blocks, strict=True)
     ]
-    scales = style.scales([m for block in blocks for m in block.maps], [m for several in drawn for m in several])
+    scales = scales_of(style, [m for block in blocks for m in block.maps], [m for several in drawn for m in several])
     chosen: dict[int, MosaicPart] = {}
     of_scale: dict[Scale, list[MosaicPart]] = defaultdict(list)
     for part, block, maps in zip(parts, blocks, drawn, strict=True):
@@ -361,7 +362,7 @@ def number_length(maps: list[AttentionMap], style: Style) -> int:
     changes = [m for m in maps if m.quantity.is_signed and max(m.weights.shape[1:]) <= VALUES_UP_TO]
     if not changes:
         return 4
-    scale = style.change_scale(maps)
+    scale = change_scale(style, maps)
     return max(panel.text_length for m in changes for panel in head_panels(m, scale))
 
 

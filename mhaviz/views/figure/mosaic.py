@@ -15,7 +15,6 @@ from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import CROSS, Panel, Scale
 from mhaviz.results.axis import Axis, cell_edges
-from mhaviz.views.colours import colours, needs_dark_text, over_image
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import (
     ACCENT,
@@ -30,6 +29,7 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
+from mhaviz.views.scale import colours, needs_dark_text, over_image
 
 VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
 LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels

@@ -31,12 +31,12 @@ from mhaviz.errors import parameter
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
-from mhaviz.views.colours import palette
 from mhaviz.views.figure.artists import Cells, Numbers
-from mhaviz.views.figure.direction import left_to_right
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.outline import outline
+from mhaviz.views.scale import palette
+from mhaviz.views.text import left_to_right
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
 """In place of what matplotlib makes for each text and never clips it by: two thirds of the time of making one."""
@@ -224,10 +224,7 @@ class Sheet(Figure):
         self, kind: type[AxesImage], box: tuple[float, float, float, float], values: NDArray[Any], scale: Scale | None
     ) -> AxesImage:
         x, y, width, height = box
-        colours: dict[str, Any] = {"interpolation_stage": "rgba"}
-        if scale is not None:
-            norm = (LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log)
-            colours = {"cmap": listed_colormap(scale.colormap), "norm": norm}
+        colours = {"interpolation_stage": "rgba"} if scale is None else mapped(scale)
         extent = x, x + width, y + height, y
         image = kind(self.page, interpolation="nearest", origin="upper", extent=extent, **colours)
         image.set_data(values)
@@ -343,9 +340,15 @@ def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:
 
 
 @cache
-def listed_colormap(name: str) -> Colormap:
+def _listed_colormap(name: str) -> Colormap:
     """The colours of ``palette`` as matplotlib takes them; what is hidden, NaN, is paper."""
     return ListedColormap(palette(name) / 255, name=name).with_extremes(bad="white")
+
+
+def mapped(scale: Scale) -> dict[str, Any]:
+    """The colours of a scale as matplotlib's images take them; below the low end of a logarithmic one is its first."""
+    norm = (LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log)
+    return {"cmap": _listed_colormap(scale.colormap), "norm": norm}
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:

@@ -45,11 +45,11 @@ from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
-from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
+from mhaviz.views.scale import palette, scales_of
 from mhaviz.views.style import Style
 
 _DIVERGENCE = Measure(
@@ -269,7 +269,7 @@ class _Writer:
         if not maps:
             return
         maps, thumbs = ([_without_missing(m) for m in several] for several in (maps, thumbs))
-        linear, log = (replace(style, log=is_log).scales(maps, thumbs) for is_log in (False, True))
+        linear, log = (scales_of(replace(style, log=is_log), maps, thumbs) for is_log in (False, True))
         for group, scale in linear.items():
             self._scale_of_group[group] = len(self.described_scales)
             self.described_scales.append(

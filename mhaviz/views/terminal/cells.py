@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 
 from mhaviz.pages.panels import Panel
-from mhaviz.views.colours import needs_dark_text, over_image, palette, places
+from mhaviz.views.scale import needs_dark_text, over_image, palette, places
 from mhaviz.views.terminal.ramps import HIDDEN, ramp_characters
 from mhaviz.views.terminal.xterm import FIRST, xterm_colours, xterm_numbers
 

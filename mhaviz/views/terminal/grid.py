@@ -26,8 +26,8 @@ from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis, cell_edges, even_cells
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
-from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.safe_console import SafeConsole
+from mhaviz.views.text import isolated
 
 VALUES_UP_TO = 16
 """With more tokens than this a wall of numbers tells less than a picture."""

@@ -16,12 +16,13 @@ from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.words import counted
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import even_cells
+from mhaviz.views.scale import scales_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
-from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.ramps import blank_text
 from mhaviz.views.terminal.tables import table_lines
+from mhaviz.views.text import isolated
 
 _QUIET = RichStyle(dim=True, bold=False)
 _BEFORE_MODULE = "  "
@@ -54,7 +55,7 @@ class HeadsView:
         groups = {scale_group(m) for m in every}
         self.share_scale = len(groups) == 1 and all(m.is_whole and m.summary is None for m in every)
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
-        self._scales = style.scales(self._maps, [grid.drawn for grid in self._grids]) if self._maps else {}
+        self._scales = scales_of(style, self._maps, [grid.drawn for grid in self._grids]) if self._maps else {}
         self._shown: list[Panel] = []
         self.scale, self.blank = Scale(), ""
 

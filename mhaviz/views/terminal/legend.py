@@ -9,7 +9,7 @@ from rich.text import Text
 
 from mhaviz.pages.labels import visible
 from mhaviz.pages.panels import Scale
-from mhaviz.views.colours import places
+from mhaviz.views.scale import places
 from mhaviz.views.terminal.cells import terminal_colours
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.terminal.ramps import ramp_characters

@@ -23,10 +23,10 @@ from mhaviz.pages.words import counted
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, panels_grid, panels_lines
-from mhaviz.views.terminal.isolates import isolated
 from mhaviz.views.terminal.legend import ScaleBar, footnote
 from mhaviz.views.terminal.ramps import HIDDEN
 from mhaviz.views.terminal.tables import side_by_side, table_lines
+from mhaviz.views.text import isolated
 
 _STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": "", "intro": BOLD}
 

@@ -8,8 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from mhaviz.pages.labels import harmless
-from mhaviz.views.plain_text import PLAIN
-from mhaviz.views.terminal.isolates import outside_isolates
+from mhaviz.views.text import PLAIN, outside_isolates
 
 
 class SafeConsole(Console):

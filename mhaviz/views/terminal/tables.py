@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mhaviz.pages.blocks import Table
 from mhaviz.views.terminal.grid import BOLD, DIM
-from mhaviz.views.terminal.isolates import isolated
+from mhaviz.views.text import isolated
 
 _NARROW_BAR = 6  # cells
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.color import Color
 
-from mhaviz.views.colours import palette
 from mhaviz.views.lab import to_lab
+from mhaviz.views.scale import palette
 
 FIRST = 16
 """The colours before it are the user's own, and may be any."""

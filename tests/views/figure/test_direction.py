@@ -9,10 +9,10 @@ from matplotlib.font_manager import findfont, get_font
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.figure.direction import left_to_right
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY
 from mhaviz.views.figure.sheet import Sheet, text_width
 from mhaviz.views.showing import figure_of
+from mhaviz.views.text import left_to_right
 
 SENTENCE = "أحب آلية الانتباه كثيرا"
 LIKE, MECHANISM, ATTENTION, MUCH = SENTENCE.split()

@@ -21,12 +21,12 @@ from mhaviz.pages.panels import Scale
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
-from mhaviz.views.colours import colours, needs_dark_text, palette
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
+from mhaviz.views.scale import colours, needs_dark_text, palette, weight_scale
 from mhaviz.views.style import Style
 
 
@@ -393,7 +393,7 @@ def test_the_first_row_of_a_masked_map_ends_no_logarithmic_scale(random_attentio
     attention = random_attention(queries=("a", "b", "c"), kind="masked")
     weights = np.array([[[1, 0, 0], [0.4, 0.6, 0], [0.39, 0.01, 0.6]]] * 2, np.float32)
     attention = replace(attention, maps=(replace(attention.maps[0], weights=weights),))
-    assert Style(log=True).weight_scale(attention.maps).high == pytest.approx(0.6)
+    assert weight_scale(Style(log=True), attention.maps).high == pytest.approx(0.6)
 
 
 def test_a_title_shrinks_before_it_is_cut(random_attention):

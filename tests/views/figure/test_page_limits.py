@@ -20,6 +20,7 @@ from mhaviz.results.result import Source
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS
+from mhaviz.views.scale import weight_scale
 from mhaviz.views.style import Style
 
 
@@ -92,10 +93,10 @@ def test_the_palest_weight_of_a_logarithmic_scale_is_that_of_a_sorted_copy(kind)
     maps = [replace(m, weights=np.minimum(spread, 1) * (m.weights > 0)) for m in attention.maps]
     seen = np.sort(np.concatenate([m.weights[m.weights > 0] for m in maps]))
     largest, palest = float(seen[-1]), float(np.quantile(seen, 0.01))
-    scale = Style(log=True, vmax=largest).weight_scale(maps)
+    scale = weight_scale(Style(log=True, vmax=largest), maps)
     assert scale.value(1 / 6) == pytest.approx(palest, rel=0.01), "the palest hundredth has the palest sixth"
     nothing = [replace(m, weights=np.zeros_like(m.weights)) for m in maps]
-    assert Style(log=True).weight_scale(nothing).high == 1
+    assert weight_scale(Style(log=True), nothing).high == 1
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])

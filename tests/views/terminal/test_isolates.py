@@ -19,7 +19,7 @@ from mhaviz.models.single_layer import RandomLayer
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.views.showing import view_of
-from mhaviz.views.terminal.isolates import isolated
+from mhaviz.views.text import isolated
 
 ARABIC = ("أحب", "آلية", "الانتباه", "كثيرا")
 HEBREW = ("אני", "אוהב", "את", "זה")
