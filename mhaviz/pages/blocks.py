@@ -114,7 +114,7 @@ class Series:
     """One line of a plot.
 
     Attributes:
-        name: stands at its end; a line without one is known by another, or by the key.
+        name: stands in the key, or below the plot; a line without one is the only one, or known by another.
         xs, ys: its points, x rising. Where y is None, nothing is drawn.
         colour: 0 to 4; None: a quiet grey.
         marker: the shape of its points, 0 to 4; None: they are not marked.
@@ -137,14 +137,12 @@ class PlotAxis:
     Attributes:
         label: its name and unit.
         log: labels stand at powers of this number, and equal factors are equally long; None: it is even.
-        ticks: where labels may stand; empty: where they fit.
         unit: writes a label; None: as a plain number.
         limits: from where to where it goes, None where the points say it.
     """
 
     label: str = ""
     log: int | None = None
-    ticks: tuple[float, ...] = ()
     unit: Callable[[float], str] | None = None
     limits: tuple[float | None, float | None] = (None, None)
 
@@ -162,12 +160,10 @@ class Plot:
 
 @dataclass(frozen=True)
 class Key:
-    """What lines of a colour are, in all plots; ``remark``: what there is to say of it."""
+    """The name of lines that are in several plots; ``remark``: what there is to say of it."""
 
     name: str
-    colour: int | None
     remark: str = ""
-    line: Literal["solid", "dashed", "dotted"] = "solid"
 
 
 @dataclass(frozen=True)

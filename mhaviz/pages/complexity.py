@@ -18,7 +18,7 @@ def complexity_page(c: Complexity) -> Page:
     """The terms; operations, times and bytes against the length; what follows from them, a line each."""
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
     skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
-    keys = tuple(Key(name, i, skipped_from_text(c.lengths, timings[name])) for i, name in _COLOURED)
+    keys = tuple(Key(name, skipped_from_text(c.lengths, timings[name])) for name in _PARTS)
     rate = f"{readable_count(_best_rate(c))}FLOP/s" if _best_rate(c) else ""
     of_numbers = [
         "proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured",
@@ -114,7 +114,7 @@ def _sizes(c: Complexity) -> Plot:
 
 
 def _tokens(c: Complexity) -> PlotAxis:
-    return PlotAxis("N, tokens", log=2, ticks=c.lengths)
+    return PlotAxis("N, tokens", log=2)
 
 
 def _parts(c: Complexity, values: Sequence[tuple[float | None, ...]]) -> list[Series]:

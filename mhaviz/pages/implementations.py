@@ -20,7 +20,7 @@ Point = tuple[float | None, tuple[float, float] | None]
 def implementations_page(c: ImplementationComparison) -> Page:
     """Two plots or one table, what was skipped, how the numbers are meant and what the ways are."""
     ways = c.implementations
-    keys = tuple(Key(way.name, i, _remark(c, i)) for i, way in enumerate(ways))
+    keys = tuple(Key(way.name, _remark(c, i)) for i, way in enumerate(ways))
     plots = (
         _plot(c, "time of one run", _seconds, PlotAxis(log=10, unit=readable_seconds)),
         _plot(c, f"time ÷ that of the {ways[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
@@ -57,7 +57,7 @@ def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing
         ys, band = zip(*(points(n, timing) for n, timing in enumerate(way.timings)), strict=True)
         line: Literal["dashed", "solid"] = "dashed" if i == _DASHED else "solid"
         series.append(Series(way.name, c.lengths, ys, i, i, band if any(band) else (), line))
-    return Plot(title, tuple(series), PlotAxis("N, tokens", log=2, ticks=c.lengths), y)
+    return Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y)
 
 
 def _seconds(_: int, timing: Timing) -> Point:

@@ -58,29 +58,22 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
 @shown(ScalingSweep)
 def sweep_page(sweep: ScalingSweep) -> Page:
     """Every number against d_key, unscaled and scaled, and the standard deviation that theory expects."""
-    unscaled, scaled, theory = (
-        Key("q·k, unscaled", 0),
-        Key("q·k / √d_key", 2),
-        Key("theory: √d_key, and 1", None, line="dotted"),
-    )
-    results = ((unscaled, sweep.unscaled), (scaled, sweep.scaled))
+    unscaled, scaled, theory = "q·k, unscaled", "q·k / √d_key", "theory: √d_key, and 1"
     ones = (1.0,) * len(sweep.d_keys)
-    d_keys = sweep.d_keys[::3] if len(sweep.d_keys) > 6 else sweep.d_keys
     plots = []
     for number, statistic in enumerate(STATISTICS):
-        series = [
-            Series("", sweep.d_keys, tuple(map(statistic.value, values)), key.colour, 0) for key, values in results
-        ]
+        lines = (unscaled, sweep.unscaled, 0), (scaled, sweep.scaled, 2)
+        series = [Series(name, sweep.d_keys, tuple(map(statistic.value, results)), i, 0) for name, results, i in lines]
         if not number:  # that is what theory is about
-            series = [Series("", sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
+            series = [Series(theory, sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
         label = "d_key" if number >= len(STATISTICS) // 2 else ""  # of the lower row
         y = PlotAxis(limits=(0, None)) if number else PlotAxis(log=2)
-        plots.append(Plot(statistic.name, tuple(series), PlotAxis(label, log=2, ticks=d_keys), y))
+        plots.append(Plot(statistic.name, tuple(series), PlotAxis(label, log=2), y))
 
     draws = f"{sweep.draws} draws"
     length = f"{len(sweep.tokens)} token{'s' if len(sweep.tokens) != 1 else ''}"
     blocks = (
-        Curves(tuple(plots), columns=len(STATISTICS) // 2, keys=(unscaled, scaled, theory)),
+        Curves(tuple(plots), columns=len(STATISTICS) // 2, keys=tuple(map(Key, (unscaled, scaled, theory)))),
         Text(("unscaled, q·k",), "heading", "listed"),
         _numbers(sweep, sweep.unscaled, sweep.theory),
         Text(("scaled, q·k / √d_key",), "heading", "listed"),

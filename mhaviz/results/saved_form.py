@@ -69,11 +69,6 @@ class _Description(msgspec.Struct, omit_defaults=True):
     pass_number: _Position | None = msgspec.field(default=None, name="pass")
 
 
-_OF_NUMBERS = ("weights", "change", "divergence", "worst_row", "zero_rows", "largest")
-FIELDS = frozenset((*_Description.__struct_encode_fields__, *_OF_NUMBERS))
-"""What documents say of a map or of a change. A quantity's key stands beside them, and may be none of them."""
-
-
 def describe_source(source: Source) -> dict[str, Any]:
     """What every document begins with: who wrote it, and where its numbers come from."""
     remark = {"remark": source.remark} if source.remark else {}

@@ -7,7 +7,7 @@ import math
 import zipfile
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -21,6 +21,19 @@ def document(result: Any) -> dict[str, Any]:
     """The result as one JSON document. Arrays and dataclasses stay what they are: ``write_json`` writes them."""
     found: dict[str, Any] = result.to_dict()
     return describe_source(result.source) | found
+
+
+def write_data(result: Any, suffix: str, stream: BinaryIO) -> None:
+    """Write the result in the format of a suffix that is neither a picture nor a page."""
+    if suffix in (".safetensors", ".npz"):
+        stream.write(safetensors_bytes(result) if suffix == ".safetensors" else npz_bytes(result))
+        return
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # half characters, too
+    if suffix == ".csv":
+        write_csv(result, text)
+    else:
+        write_json(document(result), text)
+    text.detach()  # what has been written, too
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:

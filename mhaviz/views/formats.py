@@ -1,12 +1,10 @@
 """The formats that mhaviz writes, by the suffixes of files. Pictures are drawn in ``figure``; ``data`` makes data."""
 
-import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
@@ -60,49 +58,6 @@ def _are_one(path: Path, other: Path) -> bool:
         return False
 
 
-def _write_json(result: Any, stream: BinaryIO) -> None:
-    from mhaviz.views.data import document, write_json
-
-    with _text(stream) as text:
-        write_json(document(result), text)
-
-
-def _write_csv(result: Any, stream: BinaryIO) -> None:
-    from mhaviz.views.data import write_csv
-
-    with _text(stream) as text:
-        write_csv(result, text)
-
-
-@contextmanager
-def _text(stream: BinaryIO) -> Iterator[TextIO]:
-    """The stream for texts, half characters among them."""
-    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")
-    yield text
-    text.detach()  # what has been written, too
-
-
-def _write_safetensors(result: Any, stream: BinaryIO) -> None:
-    from mhaviz.views.data import safetensors_bytes
-
-    stream.write(safetensors_bytes(result))
-
-
-def _write_npz(result: Any, stream: BinaryIO) -> None:
-    from mhaviz.views.data import npz_bytes
-
-    stream.write(npz_bytes(result))
-
-
-DATA: dict[str, Callable[[Any, BinaryIO], None]] = {
-    ".json": _write_json,
-    ".safetensors": _write_safetensors,
-    ".npz": _write_npz,
-    ".csv": _write_csv,
-}
-"""How each format is written that is neither a picture nor a page."""
-
-
 def save_all(paths: Sequence[Path], result: object, style: "Style", **details: Any) -> list[str]:
     """Write the result in the format of each path's suffix: all files, or none.
 
@@ -124,14 +79,15 @@ def save_all(paths: Sequence[Path], result: object, style: "Style", **details: A
     sheet = figure_of(result, style, **details) if any(suffix in FIGURE_SUFFIXES for _, suffix in by_suffix) else None
 
     def writer(suffix: str) -> Callable[[BinaryIO], object]:
-        if suffix in DATA:
-            return partial(DATA[suffix], result)
+        if sheet and suffix in FIGURE_SUFFIXES:
+            return partial(sheet.save, suffix=suffix[1:])
         if suffix == ".html":
             from mhaviz.views.html.page import write_html
 
             return partial(write_html, result, style, **details)
-        assert sheet is not None
-        return partial(sheet.save, suffix=suffix[1:])
+        from mhaviz.views.data import write_data
+
+        return partial(write_data, result, suffix)
 
     write_whole([(path, writer(suffix)) for path, suffix in by_suffix])
     return sheet.notices if sheet else []

@@ -105,7 +105,6 @@ def memory(way: str, length: int) -> float:
 
 def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
     """Two plots over the length: time of one run, and peak memory above the inputs, of the ways that have names."""
-    lengths = tuple(length for length in milliseconds["map"] if is_drawn(length))
     plots = []
     for title, measured, factor, y in (
         ("time of one run", milliseconds, 1e-3, PlotAxis(log=10, unit=readable_seconds)),
@@ -115,7 +114,7 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
         for i, (way, name) in enumerate(zip(WAYS, NAMES, strict=False)):
             drawn = tuple(length for length in measured[way] if is_drawn(length))
             series.append(Series(name, drawn, tuple(measured[way][x] * factor for x in drawn), i, i))
-        plots.append(Plot(title, tuple(series), PlotAxis("N, tokens", log=2, ticks=lengths), y))
+        plots.append(Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y))
     footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
     page = Page("all the attention of a long input", (Curves(tuple(plots), 2),), footnote)
     with path.open("wb") as stream:

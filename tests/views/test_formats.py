@@ -9,7 +9,8 @@ import pytest
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
 from mhaviz.pages.registry import MAP_SUFFIXES
-from mhaviz.views.formats import DATA, check_outputs, save_all
+from mhaviz.views import data
+from mhaviz.views.formats import check_outputs, save_all
 from mhaviz.views.style import Style
 
 ALL = MAP_SUFFIXES
@@ -73,13 +74,13 @@ def test_a_full_disk_leaves_nothing_and_spoils_nothing(random_attention, tmp_pat
     attention = random_attention()
     old = tmp_path / "a.png"
     old.write_bytes(b"old")
-    write = DATA[".json"]
+    write = data.write_data
 
     def fill_up(*arguments):
         write(*arguments)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setitem(DATA, ".json", fill_up)
+    monkeypatch.setattr(data, "write_data", fill_up)
     with pytest.raises(MhavizError, match=r"cannot write .*b\.json: No space left on device"):
         save_all([old, tmp_path / "b.json"], attention, Style())
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
@@ -130,7 +131,7 @@ def test_an_interrupt_leaves_nothing(random_attention, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(DATA, ".json", interrupt)
+    monkeypatch.setattr(data, "write_data", interrupt)
     with pytest.raises(KeyboardInterrupt):
         save_all([tmp_path / "a.json"], random_attention(), Style())
     assert not list(tmp_path.iterdir())

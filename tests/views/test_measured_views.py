@@ -203,7 +203,7 @@ SPANS = [(1, 2, 1000, 1001, 1002, 5000, 10**6), (64, 26_569), (1024, 131_072), (
 @pytest.mark.parametrize("lengths", SPANS)
 def test_labels_of_the_axes_do_not_touch(lengths):
     sheet = Sheet(5, 4, 100)
-    plot = Plot("t", (Series("a", lengths, lengths),), PlotAxis(log=2, ticks=lengths), PlotAxis(log=10, unit=str))
+    plot = Plot("t", (Series("a", lengths, lengths),), PlotAxis(log=2), PlotAxis(log=10, unit=str))
     draw_plot(sheet, (1, 1, 2.75, 2), plot)
     renderer = sheet.canvas.get_renderer()
     extents = [label.get_window_extent(renderer) for label in sheet.axes[1].get_xticklabels()]
@@ -214,7 +214,7 @@ def test_labels_of_the_axes_do_not_touch(lengths):
 def test_a_legend_names_curves_in_the_order_of_their_ends():
     sheet = Sheet(6, 4, 100)
     plot = Plot("t", (Series("low", (1, 2), (9.0, 1.0), 0, 0), Series("high", (1, 2), (1.0, 9.0), 1, 1)),
-                PlotAxis(log=2, ticks=(1, 2)), PlotAxis(log=10, unit=str))  # fmt: skip
+                PlotAxis(log=2), PlotAxis(log=10, unit=str))  # fmt: skip
     draw_plot(sheet, (1, 1, 3, 2), plot)
     assert [text.get_text() for text in sheet.axes[1].get_legend().get_texts()] == ["high", "low"]
 

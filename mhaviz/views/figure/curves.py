@@ -1,12 +1,12 @@
 """Plots of curves side by side, each with a legend, or all with one key."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
@@ -40,8 +40,11 @@ _TITLE, _OVER_KEYS = 0.21, 0.08  # inches over axes, and over the keys, which ar
 
 
 def _colour(number: int | None) -> str:
-    """The colour of a series or a key."""
     return QUIET if number is None else _COLOURS[number % len(_COLOURS)]
+
+
+def _marker(series: Series) -> str:
+    return "" if series.marker is None else _MARKERS[series.marker % len(_MARKERS)]
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,10 @@ class CurvesPart:
             draw_plot(sheet, (x + left, y + top, *self.size), plot, {key.name for key in keys})
         y += self.plots_bottom + _OVER_KEYS + FOOT_LINE / 2
         for key, lines in zip(keys, self._keys(room) if keys else (), strict=True):
-            like = next((one for plot in plots for one in plot.series if one.name == key.name), None)
-            colour, line = _colour(key.colour), _LINES[like.line if like else key.line]
-            sheet.page.plot([x, x + 0.25], [y, y], color=colour, linestyle=line)
-            if like and like.marker is not None:
-                sheet.page.plot([x + 0.125], [y], _MARKERS[like.marker % len(_MARKERS)], color=colour, markersize=3.5)
+            like = next(one for plot in plots for one in plot.series if one.name == key.name)
+            colour = _colour(like.colour)
+            sheet.page.plot([x, x + 0.25], [y, y], color=colour, linestyle=_LINES[like.line])
+            sheet.page.plot([x + 0.125], [y], marker=_marker(like), color=colour, markersize=3.5)
             sheet.write(x + _SAMPLE, y, key.name, SMALL, colour=colour)
             for text in lines:
                 sheet.write(x + self._beside, y, text, SMALL)
@@ -121,31 +123,42 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
 def draw_plot(
     sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, keys: Collection[str] = frozenset()
 ) -> None:
-    """One plot, its axes in a box of left, top, width and height, in inches; ``keys``: curves that need no legend."""
+    """One plot, its axes in a box of left, top, width and height, in inches; ``keys``: curves that need no legend.
+
+    Logarithmic axes end a little beyond the points. If there are no points, that is said.
+    """
     axes = sheet.plot_axes(*box, fit_text(plot.title, box[2] + _AT_END, BODY))
     axes.set_axisbelow(True)
     axes.patch.set_visible(False)  # or it would hide what is drawn on the page: leaders and marks
-    if plot.x.log:
-        axes.set_xscale("log", base=plot.x.log)
-    if plot.y.log:
-        axes.set_yscale("log", base=plot.y.log)
-    has_names = any(series.name for series in plot.series)
-    for series in plot.series:
-        if points := _points(series, plot.y):
-            marker = "" if series.marker is None else _MARKERS[series.marker % len(_MARKERS)]
-            xs, ys = zip(*points, strict=True)
+    points = [_points(series, plot.y) for series in plot.series]
+    for series, there in zip(plot.series, points, strict=True):
+        if there:
+            xs, ys = zip(*there, strict=True)
             axes.plot(
-                xs, ys, color=_colour(series.colour), marker=marker, linestyle=_LINES[series.line], linewidth=1.2,
-                markersize=3.5 if has_names else 3, clip_on=False, label=series.name,
+                xs, ys, color=_colour(series.colour), marker=_marker(series), linestyle=_LINES[series.line],
+                linewidth=1.2, markersize=3.5, clip_on=False, label=series.name,
             )  # fmt: skip
         if series.band:
-            there = [(x, *ends) for x, ends in zip(series.xs, series.band, strict=True) if ends is not None]
-            along, lows, highs = zip(*there, strict=True)
+            known = [(x, *ends) for x, ends in zip(series.xs, series.band, strict=True) if ends is not None]
+            along, lows, highs = zip(*known, strict=True)
             axes.fill_between(along, lows, highs, color=_colour(series.colour), alpha=0.18, linewidth=0)
-    if has_names:
-        _finish_with_names(sheet, axes, plot, keys)
-    else:
-        _finish(axes, plot)
+    all_xs = [x for there in points for x, _ in there] or [x for series in plot.series for x in series.xs]
+    _finish(sheet, axes, plot, all_xs, [y for there in points for _, y in there] or [1.0])
+    ends = {series.name: there[-1][1] for series, there in zip(plot.series, points, strict=True) if there}
+    names = sorted(ends.keys() - keys - {""}, key=lambda name: -ends[name])
+    if names:  # as their curves end
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        under = -_LEGEND_GAP * sheet.dpi / axes.bbox.height
+        axes.legend(
+            [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=(-0.03, under),
+            frameon=False, fontsize=SMALL, handlelength=1.6, labelspacing=0.3, borderpad=0,
+        )  # fmt: skip
+    if not ends:
+        middle = _place(sheet, axes.transAxes.transform((0.5, 0.5)))
+        sheet.write(*middle, "nothing was measured", BODY, colour=QUIET, align="center")
+    for x, y, text in plot.marks:
+        if axes.viewLim.contains(x, y):
+            _mark(sheet, axes, x, y, text)
 
 
 def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
@@ -154,63 +167,30 @@ def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
     return [(x, value) for x, value in points if value is not None and not (y.log and value <= 0)]
 
 
-def _finish(axes: Axes, plot: Plot) -> None:
-    """Axes as matplotlib labels them, as far as the plot leaves that open."""
-    axes.set_xlabel(plot.x.label, size=BODY)
+def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float], ys: Sequence[float]) -> None:
+    """Limits, ticks and their labels, of points with these coordinates."""
+    axes.set_xlabel(plot.x.label, size=SMALL, labelpad=2)
+    axes.grid(True, color=_GRID, linewidth=0.6)
     axes.set_xlim(*plot.x.limits)
     axes.set_ylim(*plot.y.limits)
-    if plot.x.ticks:
-        axes.set_xticks(plot.x.ticks)
-        axes.xaxis.set_major_formatter("{x:g}")
+    if base := plot.x.log:
+        axes.set_xscale("log", base=base)
+        axes.set_xlim(min(xs) / 1.12, max(xs) * 1.12)
+        apart = text_width(f"{max(xs):,.0f}", SMALL) + _BESIDE_TICK
+        by_powers = LogLocator(base, numticks=int(axes.bbox.width / sheet.dpi / apart))
+        has_power = max(xs) >= base * min(xs)
+        axes.xaxis.set_major_locator(by_powers if has_power else FixedLocator(sorted(set(xs)), nbins=4))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.minorticks_off()
-    if plot.y.log:
-        axes.yaxis.set_major_locator(LogLocator(plot.y.log, (1.0, 2.0, 5.0) if plot.y.log == 10 else (1.0,)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    if not plot.x.log:
-        axes.grid(True, color=_GRID, linewidth=0.6)
-
-
-def _finish_with_names(sheet: Sheet, axes: Axes, plot: Plot, keys: Collection[str]) -> None:
-    """Logarithmic axes that end a little beyond the points, the names of curves, and marks.
-
-    If none of the curves has points, that is said.
-    """
-    points = {series.name: there for series in plot.series if (there := _points(series, plot.y))}
-    xs = [x for there in points.values() for x, _ in there] or list(plot.x.ticks)
-    ys = [y for there in points.values() for _, y in there] or [1.0]
-    limits = min(ys) / 1.6, max(ys) * 1.6
-    axes.set_xlim(min(xs) / 1.12, max(xs) * 1.12)
-    axes.set_ylim(limits)
-    axes.set_xlabel(plot.x.label, size=SMALL, labelpad=2)
-    base, unit = plot.y.log or 10, plot.y.unit or "{:g}".format
-    is_short = base == 10 and limits[1] < 10**_FEW_DECADES * limits[0]
-    powers = plot.x.log or 10
-    has_power = max(xs) >= powers * min(xs)
-    apart = text_width(f"{max(xs):,.0f}", SMALL) + _BESIDE_TICK
-    by_powers = LogLocator(powers, numticks=int(axes.bbox.width / sheet.dpi / apart))
-    axes.xaxis.set_major_locator(by_powers if has_power else FixedLocator(sorted(set(xs)), nbins=4))
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if is_short else (1.0,), numticks=_MOST_TICKS))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+ ", " ", unit(y))))
-    axes.xaxis.minorticks_off()
-    axes.yaxis.minorticks_off()
-    axes.grid(True, color=_GRID, linewidth=0.6)
-    if points:
-        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        names = sorted((name for name in handles if name not in keys), key=lambda name: -points[name][-1][1])
-        under = -_LEGEND_GAP * sheet.dpi / axes.bbox.height
-        if names:  # as their curves end
-            axes.legend(
-                [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=(-0.03, under),
-                frameon=False, fontsize=SMALL, handlelength=1.6, labelspacing=0.3, borderpad=0,
-            )  # fmt: skip
-    else:
-        middle = _place(sheet, axes.transAxes.transform((0.5, 0.5)))
-        sheet.write(*middle, "nothing was measured", BODY, colour=QUIET, align="center")
-    for x, y, text in plot.marks:
-        if axes.viewLim.contains(x, y):
-            _mark(sheet, axes, x, y, text)
+    if base := plot.y.log:
+        low, high = min(ys) / 1.6, max(ys) * 1.6
+        axes.set_yscale("log", base=base)
+        axes.set_ylim(low, high)
+        is_short = base == 10 and high < 10**_FEW_DECADES * low
+        axes.yaxis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if is_short else (1.0,), numticks=_MOST_TICKS))
+        unit = plot.y.unit or "{:g}".format
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+ ", " ", unit(y))))
+        axes.yaxis.minorticks_off()
 
 
 def _mark(sheet: Sheet, axes: Axes, x: float, y: float, text: str) -> None:
