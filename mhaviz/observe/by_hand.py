@@ -207,10 +207,10 @@ class ByHand:
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """Mark the weights that a softmax has made; ``of``: the mark of what it was applied to."""
         if isinstance(of, Scores) and of.has_own:
-            self._on_unseen("a softmax of scores of keys of each query's own, joined with those of keys that all share")
+            self._on_unseen("a softmax of scores of each query's own keys, joined with those of keys that all share")
             return
         if isinstance(of, Scores) and of.mapped == _LARGEST:
-            self._on_unseen("a softmax of the largest of queries times keys")
+            self._on_unseen("a softmax of the largest scores alone")
             of = None
         if isinstance(of, Scores):
             self._weights.begin(result, axis, of, visible)

@@ -253,7 +253,7 @@ _RANDOM = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cau
 def why_none(keys: bool | None, values: bool | None) -> str:
     """Return why weights are no attention, or "", by whether keys and values are fixed rows; None: not known."""
     if keys is None or (values is None and not keys):
-        return "weighs rows of which it is not known whether they are tokens"
+        return "weighs rows, and it is not known whether they are tokens"
     if keys:
         return "weighs a memory of fixed rows, not tokens" if values else "weighs by fixed rows, not by keys of tokens"
     return "weighs tokens whose values are fixed rows" if values else ""

@@ -195,7 +195,7 @@ class Watch:
         """Note once that an unseen thread runs a module that may hold attention: of the model, or with parameters."""
         place = self._modules.place()
         if place is not None and (self._has_model or next(module.parameters(), None) is not None):
-            self.miss(f"{place.name}: runs in a thread that was there before the recording, and is not seen")
+            self.miss(f"{place.name}: runs in a thread that was started before the recording, and is not seen")
             self.here.is_seen = False
 
     def _scripted(self, done: Done) -> None:
@@ -250,7 +250,7 @@ class Watch:
             alone = [axis for axis in range(ndim - 1) if axis not in there and query.shape[axis] > 1]
             if layout is not None and place_of_queries(layout, alone, ndim - 2, ndim - 1) != ndim - 2:
                 raise MhavizError(
-                    "heads stand on its axis of queries, and queries before them, where keys are repeated; not shown"
+                    "its axis of queries holds heads, and an axis before it queries, whose keys are repeated; not shown"
                 )
         if order is None and query.ndim > 4 and query.shape[-2] == 1:
             raise MhavizError(OWN_KEYS)

@@ -167,8 +167,8 @@ def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:
         factors = tuple(((size, place not in batch),) for place, size in enumerate(sizes))
         return Order(factors, is_split=several == batch)
     raise MhavizError(
-        f"whether heads or the batch are on its axes of {' and '.join(map(str, sizes))} before the queries is not "
-        f"known; record what makes its queries as well, or call it from a module that is given the batch first"
+        f"it is not known whether heads or the batch are on its axes of {' and '.join(map(str, sizes))} before the "
+        f"queries; record what makes its queries as well, or call it from a module that is given the batch first"
     )
 
 

@@ -50,9 +50,7 @@ class Operators:
         form = next((form for pattern, form in _FORMS if re.fullmatch(pattern, name)), None)
         named = {argument.name for argument in schema.arguments} if schema is not None else set()
         if form is None or not all(named & set(names) for names in (_QUERY, _KEY, _VALUE)):
-            self._miss(
-                f"{name}: looks like attention by its name, and is no operator that is known; it is not recorded"
-            )
+            self._miss(f"{name}: looks like attention by its name, but is not a known operator; it is not recorded")
             return None
 
         def follow(done: Done) -> None:
@@ -69,7 +67,7 @@ class Operators:
     def _read(self, name: str, form: "_Form", given: "_Given", output: Tensor, place: str) -> ObservedCall:
         unread = [argument for argument in _UNSUPPORTED if isinstance(x := given(argument), Tensor) or x]
         if unread:
-            raise MhavizError(f"{name} runs with {', '.join(unread)}, and is not recorded so")
+            raise MhavizError(f"{name} cannot be recorded with {', '.join(unread)}")
         tensors = [given(*_QUERY), given(*_KEY), given(*_VALUE), output]
         slopes: Tensor | None = given("alibi_slopes")
         starts = [given(*names) for names in (_STARTS_Q, _STARTS_K)]
@@ -81,7 +79,7 @@ class Operators:
                 slopes = slopes[one : one + 1] if slopes is not None and slopes.ndim == 2 else slopes
                 self._miss(f"{place}: {packed.line}")
         elif used is not None:
-            raise MhavizError(f"{name} runs with caches that are not filled, and is not recorded so")
+            raise MhavizError(f"{name} cannot be recorded with caches that are partly filled")
         if not form.heads_first and tensors[0].ndim == 4:
             tensors = [x.transpose(1, 2) for x in tensors]
         query, key, value, output = tensors

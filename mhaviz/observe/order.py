@@ -136,7 +136,7 @@ def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) 
     found = [place for place in several if origins_of(layout.axes[place]) & of_key] or found
     if len(found) != 1:
         sizes = " and ".join(str(layout.shape[place]) for place in several)
-        raise MhavizError(f"whether its axis of {sizes} that the keys lack is of queries or of the batch is not known")
+        raise MhavizError(f"it is not known whether its axis of {sizes} that the keys lack is queries or batch")
     return found[0]
 
 
@@ -219,11 +219,11 @@ def _example(query: Axis, key: Axis) -> tuple[Origin, Cut] | None:
     return None if example is None or example[0] in origins_of(query, key, all_of=True) else example
 
 
-SOME_EXAMPLES = "runs for some examples at a time, as in a loop over the batch, and which they are is not known"
+SOME_EXAMPLES = "runs for some examples at a time, as in a loop over the batch, and it is not known which"
 
 OWN_KEYS = (
-    "each of its queries meets keys of its own, as of a window around it, and which tokens these are is not known; not "
-    "shown"
+    "each of its queries has keys of its own, as in a window around it, and it is not known which tokens these are; "
+    "not shown"
 )
 
 
@@ -282,7 +282,7 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
         has_no_query = bool(of_query) and origins_of(query, all_of=True) <= heads
         if has_no_query and any(origin.is_lost for origin in origins_of(key)) and _length(query) == _length(key):
             raise MhavizError(
-                f"whether {_length(query)} rows and columns are heads, or one query of so many heads, is not known"
+                f"it is not known whether {_length(query)} rows and columns are heads, or one query of as many heads"
             )
         return heads
     is_lost = any(origin.is_lost for origin in others)

@@ -196,7 +196,7 @@ class Sites:
     def _take_back(self, site: SeenSite, n_queries: int) -> None:
         n_queries = min(n_queries, site.length - 1)
         if n_queries >= site.n_step > 0 and self._is_drawn(site):
-            self._miss(f"{site.name}: its cache gives back tokens of whole steps; what they were is not drawn")
+            self._miss(f"{site.name}: whole steps are taken back from its cache, and are not drawn")
         if n_queries > 0:
             site.length -= n_queries
             if site.kind != "cross":
@@ -211,7 +211,7 @@ class Sites:
             now = _Pass()
             self._passes.pop(0, None)  # outside of modules, a pass ends where another begins
         elif self._passes and place.forward < next(reversed(self._passes)):
-            self._miss("forward passes run at once, in several threads: maps of one number may be of several passes")
+            self._miss("forward passes run at once in several threads: maps of one number may be of different passes")
         self._passes[place.forward] = now
         if len(self._passes) > MOST_PASSES:
             del self._passes[next(iter(self._passes))]
@@ -242,7 +242,7 @@ class Sites:
                 self._miss(f"{place.name}: runs more than {most} times {where}; the rest is left out")
                 return None
             if len(self._sites) >= MOST_SITES:
-                self._miss(f"{MOST_SITES:,} attentions are told apart, and those that ran later are left out")
+                self._miss(f"only {MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
             kind = _kind(observed)
             order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
@@ -278,8 +278,8 @@ class Sites:
         site.unplaced.add(site.pass_number)
         if was_drawn or self._is_drawn(site):
             self._miss(
-                f"{site.name}: reads keys that are not known as those of the steps before, as of a cache that has lost "
-                f"or moved some, or of another text; a pass begins there, and which tokens its keys are is not known"
+                f"{site.name}: its keys do not continue those of the steps before, as in a cache that has lost or "
+                f"moved some, or for another text; a new pass begins, and it is not known which tokens its keys are"
             )
 
     def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:
@@ -289,7 +289,7 @@ class Sites:
         is_one = is_one and order.example is None and order.tokens.parts[1] is not None
         others = [one for one in before if not one.heads and not one.last.is_turned(order)]
         if is_one and any(one.last.tokens.parts == order.tokens.parts for one in others):
-            self._miss(f"{site.name}: runs several times with one head each; which heads, of which layer, is not known")
+            self._miss(f"{site.name}: runs several times, one head each; it is not known which heads of which layer")
         first = next((one for one in before if one.heads and one.joins is None), None)
         if first is None or not site.heads or (first.length, first.k_length) != observed.call.shape[2:]:
             return
@@ -353,8 +353,8 @@ class Sites:
         if others:
             self.leave_out(
                 (*others, site),
-                "runs several times with the same features; whether these are parts of one attention, such as some of "
-                "its queries, is not known",
+                "runs several times with the same features; it is not known whether these are parts of one attention, "
+                "such as some of its queries",
             )
         return bool(others)
 
@@ -362,7 +362,7 @@ class Sites:
         """Leave out the attentions of these numbers, which are parts of one softmax, and send a message."""
         self.leave_out(
             [self.all[number] for number in sorted(numbers)],
-            "its queries meet the keys part by part, in a softmax for each, and these are joined by their sums",
+            "its softmax is computed for a part of the keys at a time, and the parts are joined by their sums",
         )
 
     def leave_out(self, sites: Iterable[SeenSite], why: str) -> None:
@@ -386,8 +386,8 @@ class Sites:
                 one.is_block = site.is_block = True
         if site.is_block and self._is_drawn(site):
             self._miss(
-                f"{site.name}: runs several times with the same keys, as for blocks of its queries; which tokens its "
-                f"queries are is not known, and they are called rows"
+                f"{site.name}: runs several times with the same keys, as for blocks of its queries; it is not known "
+                f"which tokens its queries are, and they are called rows"
             )
 
     def _step(self, site: SeenSite, observed: ObservedCall) -> ObservedCall | None:

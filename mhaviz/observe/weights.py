@@ -175,19 +175,17 @@ class WeightsByHand:
                 self._set(result, _changed(result, [mark], mark.axes))
             elif not mark.axes and made.scores != UNKNOWN:
                 made.forget_unmet()
-                self.on_unseen("a softmax whose axis of keys was split, or joined with another, meets values")
+                self.on_unseen("a softmax is multiplied by values after its axis of keys was split or joined")
             elif mark.query is not None and product.summed_over(A.ndim + mark.query, which):
                 made.forget_unmet()
-                self.on_unseen(
-                    "a softmax of queries times keys runs over another axis than that by which it meets values"
-                )
+                self.on_unseen("a softmax of queries times keys runs over another axis than its product with values")
             return
         if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
             return  # they are multiplied by a factor for each key as well
         if made.met_in is not None:
             made.has_met_again = True
             if made.met_in and made.met_in != self._module():
-                self.on_unseen(f"values meet the weights that others have met in {made.met_in}")
+                self.on_unseen(f"values are multiplied by the weights of {made.met_in}")
             return
         if mark.query is not None and A.shape[mark.query] > 1:
             letter = product.axes[which][mark.query]
@@ -262,7 +260,7 @@ class WeightsByHand:
             may_lack_heads = scores.are_pairs or sides.why or sides.are_fixed[0] is not False
             if may_lack_heads and not order.is_split:
                 axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"
-                raise MhavizError(f"whether one of its {axes} is of heads is not known; not shown")
+                raise MhavizError(f"it is not known whether one of its {axes} is heads; not shown")
             query, key = axes_at(layout, places[-2:])
             if not mark.is_part and not sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
@@ -333,17 +331,17 @@ class WeightsByHand:
 
 
 _UNMET = (
-    "a softmax of queries times keys is not seen to meet values, by a product of matrices or a product and its sum, "
-    "and is not drawn"
+    "a softmax of queries times keys was not seen to be multiplied by values, as a product of matrices or a product "
+    "and its sum, and is not drawn"
 )
 NO_PRODUCT = (
     "weighs rows by a softmax of scores not seen to be queries times keys, as in additive attention, pools or routers"
 )
-_IN_PARTS = "its weights meet values part by part, and not each part was seen to meet them once; not shown"
-_POOLED = "sums over its queries, or over heads, in the product by which it meets values; not shown"
+_IN_PARTS = "its weights are multiplied by values part by part, and not every part was seen exactly once; not shown"
+_POOLED = "sums over its queries, or over heads, in the product with values; not shown"
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
-_CUT = "changes a part of its weights, and it is not known of which tokens and heads they are"
+_CUT = "changes a part of its weights, and it is not known which tokens and heads these are of"
 
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))

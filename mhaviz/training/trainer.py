@@ -153,11 +153,11 @@ class _Order:
 def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
     if corpus.fingerprint != checkpoint.fingerprint:
         raise ArgumentError(
-            f"this checkpoint has learnt from {checkpoint.corpus}, and its sentences are others than those of "
-            f"{corpus.name} now; resume with what it has learnt from, or train anew"
+            f"this checkpoint has learnt from {checkpoint.corpus}, whose sentences differ from those of {corpus.name} "
+            f"now; resume with the same sentences, or train anew"
         )
     if checkpoint.step and not checkpoint.optimizer:
-        raise ArgumentError("this checkpoint holds no state of its optimizer, so that it cannot be resumed; train anew")
+        raise ArgumentError("this checkpoint holds no state of its optimizer, so it cannot be resumed; train anew")
     if checkpoint.step >= checkpoint.plan.steps:
         raise ArgumentError(
             f"expected more steps than the {checkpoint.step:,} that this checkpoint has had, got "

@@ -360,7 +360,7 @@ def test_passes_that_run_at_once_are_told_apart(gpt):
         ("0 #2", 1),
     ]
     assert recording.notices == [
-        "forward passes run at once, in several threads: maps of one number may be of several passes"
+        "forward passes run at once in several threads: maps of one number may be of different passes"
     ]
 
 

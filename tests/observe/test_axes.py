@@ -310,7 +310,7 @@ def test_heads_of_a_group_in_the_axis_of_the_queries(fused):
     for batch_size in (2, 1):
         seen, (_, A) = watch(program, torch.randn(batch_size, LENGTH, 16))
         (line,) = seen.missed  # the softmax that is compared with
-        assert "is not seen to meet values" in line
+        assert "was not seen to be multiplied by values" in line
         torch.testing.assert_close(seen.weights(), A.detach())
         call = seen.only().call
         assert not isinstance(call, AttentionCall) or call.key.shape[1] == 2
@@ -456,7 +456,7 @@ def test_of_two_axes_that_keys_lack_no_batch_is_taken_for_queries():
 
     seen, _ = watch(program, torch.randn(LENGTH, 8), model=None)
     assert not seen
-    assert "whether its axis of 5 that the keys lack is of queries or of the batch is not known" in seen.missed[0]
+    assert "it is not known whether its axis of 5 that the keys lack is queries or batch" in seen.missed[0]
 
 
 def test_queries_before_heads_whose_keys_are_repeated_by_hand_are_not_drawn():
@@ -468,7 +468,7 @@ def test_queries_before_heads_whose_keys_are_repeated_by_hand_are_not_drawn():
 
     seen, _ = watch(program, torch.randn(2, LENGTH, 8))
     assert not seen
-    assert "heads stand on its axis of queries" in seen.missed[0]
+    assert "its axis of queries holds heads" in seen.missed[0]
 
 
 def test_heads_that_read_each_other():
@@ -622,4 +622,4 @@ def test_axes_of_pairs_are_not_taken_for_heads_where_nobody_knows_what_has_made_
     with mhaviz.record() as recording:
         Pairs()(torch.randn(2, LENGTH, SIZE), torch.randn(3, LENGTH, SIZE))
     assert recording.is_empty
-    assert "whether one of its axes of 2 and 3 before the queries is of heads is not known" in recording.notices[0]
+    assert "not known whether one of its axes of 2 and 3 before the queries is heads" in recording.notices[0]

@@ -560,7 +560,7 @@ def test_a_product_that_is_changed_before_its_sum_is_not_drawn_as_it_was(change)
     with torch.no_grad():
         seen, _ = watch(BySum(change), torch.randn(2, 5, 8))
     assert not seen
-    assert "not seen to meet values" in " ".join(seen.missed)
+    assert "not seen to be multiplied by values" in " ".join(seen.missed)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

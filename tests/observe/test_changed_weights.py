@@ -253,9 +253,7 @@ def test_heads_that_are_mixed_as_they_meet_values(is_in_one):
     if seen:
         torch.testing.assert_close(seen.weights(), expected.permute(0, 3, 1, 2))
     assert (len(seen), [line.partition(": ")[2] for line in seen.missed]) == (
-        (0, ["sums over its queries, or over heads, in the product by which it meets values; not shown"])
-        if is_in_one
-        else (1, [])
+        (0, ["sums over its queries, or over heads, in the product with values; not shown"]) if is_in_one else (1, [])
     )
 
 
@@ -271,7 +269,7 @@ def test_queries_that_are_summed_as_they_meet_values(equation):
         torch.testing.assert_close(seen.weights(), softmax())
     else:
         assert (len(seen), len(seen.missed)) == (0, 1)
-        assert "sums over its queries, or over heads, in the product by which it meets values" in seen.missed[0]
+        assert "sums over its queries, or over heads, in the product with values" in seen.missed[0]
 
 
 def test_what_a_change_takes_away_goes_to_no_sink():

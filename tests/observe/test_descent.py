@@ -218,7 +218,7 @@ def test_fixed_rows_are_drawn_where_they_are_asked_for(make):
     assert recording.is_empty
     (line,) = recording.notices
     assert line.endswith("not drawn unless `module` names it")
-    with pytest.raises(mhaviz.MhavizError, match=r"fixed rows|rows of which it is not|each query's own"):
+    with pytest.raises(mhaviz.MhavizError, match=r"fixed rows|rows, and it is not|each query's own"):
         recording.attention  # noqa: B018
     with mhaviz.record(model, module="*", examples="all") as recording:
         model(x)
@@ -291,7 +291,7 @@ def test_tokens_and_groups_of_experts_are_not_called_heads_where_they_are_asked_
     with torch.no_grad(), mhaviz.record(model, module="*") as recording:
         model(tokens())
     assert recording.is_empty
-    assert "before the queries is of heads is not known" in recording.notices[1]
+    assert "before the queries is heads; not shown" in recording.notices[1]
 
 
 @pytest.mark.parametrize("to", ["bijh", "bhij", "hbij"])
@@ -376,7 +376,7 @@ def test_of_rows_that_a_module_chooses_by_its_own_numbers_it_is_not_known_whethe
     with mhaviz.record(model) as recording:
         model(tokens())
     assert recording.is_empty
-    assert "weighs rows of which it is not known whether they are tokens" in recording.notices[0]
+    assert "weighs rows, and it is not known whether they are tokens" in recording.notices[0]
 
 
 @pytest.mark.parametrize("by_linear", [True, False])
@@ -711,7 +711,7 @@ def test_an_axis_of_learned_queries_is_of_heads_where_features_are_split_into_it
         assert recording.is_empty
         (line,) = recording.notices
         assert re.search(
-            "whether (one of its axes of .* is of heads|heads or the batch are on its axes of 2 and 2) .*is not known",
+            "not known whether (one of its axes of .* is heads|heads or the batch are on its axes of 2 and 2)",
             line,
         )
         return
@@ -725,7 +725,7 @@ def test_queries_of_several_axes_that_may_be_learned_are_refused_likewise():
     with torch.no_grad(), mhaviz.record(model) as recording:
         model(tokens())
     assert recording.is_empty
-    assert "whether one of its axes of 2 and 4 before the queries is of heads is not known" in recording.notices[0]
+    assert "not known whether one of its axes of 2 and 4 before the queries is heads" in recording.notices[0]
 
 
 class GivenBefore(_Program):
@@ -793,7 +793,7 @@ def test_what_is_kept_on_a_module_before_the_call_may_be_an_input_or_a_constant(
         run()
     if queries is None:
         (line,) = recording.notices
-        assert "rows of which it is not known whether they are tokens; not drawn unless `module` names it" in line
+        assert "rows, and it is not known whether they are tokens; not drawn unless `module` names it" in line
         with torch.no_grad(), mhaviz.record(model, module="*", passes=n_before) as recording:
             run()
         queries, keys = (ROWS if "another" in name else NUMBERS), ROWS
@@ -834,4 +834,4 @@ def test_whether_a_buffer_that_was_written_before_holds_tokens_is_not_known():
     seen, _ = watch(lambda: [cross(torch.randn(1, 2, 3, 4), k) for k in (torch.randn(1, 2, 5, 4), None)])
     assert len(seen) == 1
     (line,) = seen.missed
-    assert "weighs rows of which it is not known whether they are tokens" in line
+    assert "weighs rows, and it is not known whether they are tokens" in line

@@ -394,7 +394,7 @@ def test_weights_that_values_of_another_module_meet_again_are_said():
     seen, _ = watch(Lazy(), torch.randn(B, T, D))
     assert seen.names == ["first"]
     assert seen.missed == [
-        "again: values meet the weights that others have met in first, which looks like attention and is not drawn"
+        "again: values are multiplied by the weights of first, which looks like attention and is not drawn"
     ]
 
 

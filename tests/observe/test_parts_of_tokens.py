@@ -74,7 +74,7 @@ def test_softmaxes_over_parts_of_the_keys_are_not_shown(attend, cut):
     parts = CUTS[cut]
     recording, _ = recorded(lambda q, k, v: merged([attend(q, *pair) for pair in zip(parts(k), parts(v), strict=True)]))
     assert recording.is_empty
-    assert "Layer: its queries meet the keys part by part, in a softmax for each" in recording.notices[0]
+    assert "Layer: its softmax is computed for a part of the keys at a time" in recording.notices[0]
 
 
 def split(q, k, v):
@@ -246,7 +246,7 @@ def test_parts_of_the_keys_along_an_axis_are_not_shown(normalise):
 
     recording, _ = recorded(attend)
     assert recording.is_empty
-    assert any("Layer: its queries meet the keys part by part" in line for line in recording.notices)
+    assert any("Layer: its softmax is computed for a part of the keys at a time" in line for line in recording.notices)
 
 
 def in_two(x):
@@ -374,7 +374,7 @@ def test_keys_of_each_querys_own_beside_those_that_all_share_are_not_shown(score
         torch.testing.assert_close(torch.as_tensor(m.weights), made[0][0], rtol=0, atol=CLOSE)
     if recording.is_empty:
         (line,) = recording.notices
-        assert "keys of each query's own, joined with those of keys that all share" in line
+        assert "each query's own keys, joined with those of keys that all share" in line
 
 
 @pytest.mark.parametrize("window", [windows, gathered, shifted])
@@ -392,8 +392,8 @@ def test_a_window_for_each_query_is_not_shown(window, way):
     recording, _ = recorded(local)
     assert recording.is_empty
     assert recording.notices == [
-        "Layer: each of its queries meets keys of its own, as of a window around it, and which tokens these are is not "
-        "known; not shown"
+        "Layer: each of its queries has keys of its own, as in a window around it, and it is not known which tokens "
+        "these are; not shown"
     ]
 
 
@@ -452,7 +452,7 @@ def test_heads_whose_numbers_nothing_tells_are_said_to_be_unknown():
     with mhaviz.record() as recording:
         in_order(q, k, v)
     assert [m.heads for m in recording.attention.maps] == [(0,)] * H
-    assert "which heads, of which layer, is not known" in " ".join(recording.notices)
+    assert "it is not known which heads of which layer" in " ".join(recording.notices)
 
 
 class Head(nn.Module):
@@ -571,7 +571,7 @@ def test_slices_of_queries_are_no_layers():
         for _ in range(2):
             layer(torch.randn(B, T, H * D))
     assert any(
-        "whether these are parts of one attention, such as some of its queries, is not known; not shown" in n
+        "it is not known whether these are parts of one attention, such as some of its queries; not shown" in n
         for n in recording.notices
     )
     with pytest.raises(mhaviz.MhavizError, match="none that was asked for"):
@@ -598,7 +598,7 @@ def test_statistics_leave_out_parts_of_keys():
     )
     with mhaviz.record(layer, statistics=True) as recording:
         layer(torch.randn(B, T, H * D))
-    with pytest.raises(mhaviz.MhavizError, match="part by part"):
+    with pytest.raises(mhaviz.MhavizError, match="a part of the keys at a time"):
         _ = recording.head_statistics
 
 

@@ -195,7 +195,7 @@ def test_queries_in_blocks_that_were_gathered_are_named_after_no_token():
     for m in recording.attention.maps:
         assert list(m.queries) == ["row 0", "row 1", "row 2"]
     (line,) = recording.notices
-    assert "which tokens its queries are is not known" in line
+    assert "it is not known which tokens its queries are" in line
 
 
 def test_queries_that_are_lined_up_with_the_last_keys_are_named_as_these():
@@ -400,7 +400,7 @@ def test_texts_that_go_on_with_copies_of_a_cache_are_passes_of_their_own():
     assert [m.kind for m in recording.attention.maps] == ["masked", "other"]
     assert list(recording.attention.maps[1].queries) == ["row 0", "row 1", "row 2"], "what the copy held is not known"
     (line,) = recording.notices
-    assert "not known as those of the steps before" in line
+    assert "its keys do not continue those of the steps before" in line
 
 
 class Evicting(nn.Module):
@@ -444,7 +444,7 @@ def test_keys_of_a_cache_that_has_lost_some_are_named_after_no_token(way, n_new)
         np.testing.assert_allclose(m.weights, A, atol=1e-6)
         assert m.kind == "other"
         assert {name.split()[0] for name in (*m.queries, *m.keys)} == {"row"}
-    assert "a pass begins there" in "".join(recording.notices)
+    assert "a new pass begins" in "".join(recording.notices)
 
 
 @torch.no_grad()
@@ -460,7 +460,7 @@ def test_it_is_said_that_a_continuation_was_taken_back():
         for token in text[:, 4:].split(1, dim=1):
             model(token)
     np.testing.assert_allclose(recording.attention.maps[0].weights, model.expected(text), atol=1e-6)
-    assert recording.notices == ["Drafting: its cache gives back tokens of whole steps; what they were is not drawn"]
+    assert recording.notices == ["Drafting: whole steps are taken back from its cache, and are not drawn"]
 
 
 @torch.no_grad()

@@ -265,11 +265,11 @@ def test_threads_within_a_module_and_threads_that_live_on():
     assert seen.names == NAMES, "a thread that goes on is no longer watched"
     again, _ = watch(lambda: pool.submit(model, X).result())
     assert again.names == [], "nor is one that was there before"
-    assert again.missed == ["Blocks: runs in a thread that was there before the recording, and is not seen"]
+    assert again.missed == ["Blocks: runs in a thread that was started before the recording, and is not seen"]
     relu = nn.ReLU()
     assert watch(lambda: pool.submit(relu, X).result())[0].missed == [], "it is said of what may hold attention"
     named, _ = watch(lambda: pool.submit(relu, X).result(), model=relu)
-    assert named.missed == ["ReLU: runs in a thread that was there before the recording, and is not seen"]
+    assert named.missed == ["ReLU: runs in a thread that was started before the recording, and is not seen"]
     pool.shutdown()
 
 

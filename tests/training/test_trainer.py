@@ -160,7 +160,7 @@ def test_what_cannot_be_resumed(train, corpus, tmp_path):
     with pytest.raises(ArgumentError, match="more steps than the 4 that this checkpoint has had, got 4"):
         Trainer(done, corpus, CPU)
     half = train(corpus, until=2)
-    with pytest.raises(ArgumentError, match="its sentences are others than those of a test now"):
+    with pytest.raises(ArgumentError, match="whose sentences differ from those of a test now"):
         Trainer(half, replace(corpus, held_out=corpus.held_out[1:]), CPU)
     half.optimizer = {}
     half.save(tmp_path / "c.safetensors")
