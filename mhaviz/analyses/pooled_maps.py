@@ -61,7 +61,7 @@ def pooled_maps(
     pooling: Pooling,
     heads: Sequence[int] | None = None,
     hide_special: bool = False,
-    on_progress: Callable[[float], None] = lambda done: None,
+    on_progress: Callable[[float, str], None] = lambda done, what: None,
     keep: bool = False,
 ) -> Attention:
     """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
@@ -69,20 +69,22 @@ def pooled_maps(
     Args:
         model, inputs, heads, hide_special: as in ``attention_weights``.
         pooling: how.
-        on_progress: is called with how much is done, from 0 to 1.
+        on_progress: called with the share of the work that is done, from 0 to 1, and what is done next.
         keep: whether queries and keys are kept beside the maps; not of a window, or where special tokens are hidden.
 
     Raises:
         ArgumentError: a window outside a map, a size that cannot be; hidden tokens that are inside the text.
     """
     maps: list[AttentionMap] = []
-    whole, done = scores_needed(map_sizes(model, inputs, heads), pooling), 0
+    sizes = map_sizes(model, inputs, heads)
+    whole, done, number = scores_needed(sizes, pooling), 0, 1
 
     def on_attention(seen: SiteCall) -> None:
-        nonlocal done
+        nonlocal done, number
         part = _of_text(seen, pooling) if hide_special else pooling
-        cost = _pairs(_size_of(seen), pooling)
-        pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole))
+        cost, what = _pairs(_size_of(seen), pooling), f"map {number} of {len(sizes)}"
+        number += 1
+        pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole, what))
         done += cost
         if hide_special and seen.keys[0].special:
             found = _with_share(found, pooled)

@@ -178,7 +178,7 @@ class LoadedModel:
         window: OpenWindow | None = None,
         page: bool | None = None,
         on_notice: Notice | None = None,
-        on_progress: Callable[[float], None] = lambda done: None,
+        on_progress: Callable[[float, str], None] = lambda done, what: None,
         **given: Unpack[GivenOptions],
     ) -> Attention:
         """The attention weights of these texts, or the norms of what they weigh.
@@ -201,7 +201,7 @@ class LoadedModel:
             page: keep queries and keys, from which a page for the browser computes single tokens of long inputs;
                 None: where they take at most 64 MiB.
             on_notice: is told, in a line, what will take long and what has been found.
-            on_progress: is called with how much is done, from 0 to 1.
+            on_progress: called with the share of the work that is done, from 0 to 1, and what is done next.
             given: ``pair``, a second text beside the one; in place of texts ``chat``, the messages of a chat, or
                 ``ids``, the numbers of tokens; ``source_language`` and ``target_language``; ``generate``, so many
                 tokens a decoder goes on writing, which are part of the map. All are of a model of transformers; see

@@ -28,7 +28,7 @@ def compare_implementations(
 
     from mhaviz.api import random_layer
 
-    with progress(delivery.quiet) as on_progress:
+    with progress(delivery.quiet, "measuring") as on_progress:
         comparison = random_layer.compare_implementations(
             lengths, **asked(sizes), **vars(bench), on_progress=on_progress
         )

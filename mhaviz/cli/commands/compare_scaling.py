@@ -46,7 +46,7 @@ def compare_scaling(
         if unread := [name for name, is_given in said if is_given]:
             raise ArgumentError(f"{_SWEEPS}; leave out {', '.join(unread)}")
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(picture, cmap=cmap), model.load(delivery.tell, given)
+    style, loaded = style_of(picture, cmap=cmap), model.load(delivery, given)
     with delivery.working("computing"):
         if sweep:
             delivery.deliver(loaded.sweep_scaling(given), style)

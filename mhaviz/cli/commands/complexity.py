@@ -29,6 +29,6 @@ def complexity(
 
     from mhaviz.api import random_layer
 
-    with progress(delivery.quiet) as on_progress:
+    with progress(delivery.quiet, "measuring") as on_progress:
         measured = random_layer.complexity(lengths, **asked(sizes), **vars(bench), on_progress=on_progress)
     delivery.deliver(measured, style_of(picture))

@@ -72,4 +72,4 @@ def embeddings(
         return
     if length is not None:
         raise ArgumentError("--length is for positions without a sentence; leave out one of them")
-    delivery.deliver(model.load(delivery.tell, given).embeddings(given), style)
+    delivery.deliver(model.load(delivery, given).embeddings(given), style)

@@ -63,10 +63,10 @@ def heatmap(
     style = style_of(looks)
     if show not in ("norms", "uniform"):
         style.require_vmax()
-    loaded = model.load(delivery.tell, given)
+    loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
     delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
-    with progress(delivery.quiet, time_left=True) as on_progress:
+    with progress(delivery.quiet, "computing", time_left=True) as on_progress:
         attention = loaded.attend(
             given,
             layer=layer,
@@ -80,7 +80,7 @@ def heatmap(
             size=long.size,
             window=long.window,
             on_notice=None if delivery.quiet else delivery.tell,
-            on_progress=lambda done: on_progress(done, "of the map"),
+            on_progress=on_progress,
         )
     attention = attention if query is None else attention.of_query(query)
     attention = attention.mean() if mean else attention

@@ -43,7 +43,7 @@ def masks(
     given, style = given_to(model, delivery, texts, target, has_example=True), style_of(picture, cmap=cmap)
     has_seed = dropout is None or "seed" in kind_of(split_model(model.model)[0]).options
     others: dict[str, Any] = {} if has_seed else {"seed": None}  # which is then of dropout alone
-    loaded = model.load(delivery.tell, given, **others)
+    loaded = model.load(delivery, given, **others)
     with delivery.working("computing"):
         found = loaded.masks(
             given,

@@ -51,7 +51,7 @@ def matrices(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(picture, cmap=cmap), model.load(delivery.tell, given)
+    style, loaded = style_of(picture, cmap=cmap), model.load(delivery, given)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

@@ -64,7 +64,7 @@ def trace_shapes(
         if texts.sentences or texts.file or target is not None or values:
             raise ArgumentError(f"{_SIZES_ALONE}; leave out sentences and --values")
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(dpi=dpi), model.load(delivery.tell, given)
+    style, loaded = style_of(dpi=dpi), model.load(delivery, given)
     if is_of_sizes:
         if seq_length is None:
             raise ArgumentError("--batch-size needs a length; add --seq-length")

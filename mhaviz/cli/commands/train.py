@@ -140,7 +140,7 @@ def _train(trainer: "Trainer", path: Path, film: "Film | None", quiet: bool) -> 
     checkpoint, saved = trainer.checkpoint, 0
     total = checkpoint.plan.steps
     try:
-        with progress(quiet, time_left=True) as on_progress:
+        with progress(quiet, "training", time_left=True) as on_progress:
             for taken in trainer.steps():
                 if taken.milestone is not None:
                     checkpoint.save(path)

@@ -88,10 +88,13 @@ def print_view(view: "RenderableType", screens: int | None = None) -> bool:
 
 
 @contextmanager
-def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """A progress callback: called with the share of the work that is done, and a text. The bar goes away at the end.
+def progress(quiet: bool, what: str, time_left: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar that goes away at the end; yield its callback, which takes the share of the work done and a text.
 
-    ``time_left``: say how long it will take, for work that is even.
+    Args:
+        quiet: show nothing.
+        what: the text before the first call.
+        time_left: show how long the rest will take, for work that is even.
     """
 
     def columns() -> "list[ProgressColumn]":
@@ -99,14 +102,14 @@ def progress(quiet: bool = False, time_left: bool = False) -> Iterator[Callable[
 
         return [TaskProgressColumn(), *([TimeRemainingColumn(), TextColumn("left")] if time_left else [])]
 
-    with _bar(quiet, "", 1.0, columns) as update:
+    with _bar(quiet, what, 1.0, columns) as update:
         yield lambda done, what: update(completed=done, description=what)
 
 
 @contextmanager
 def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
-    """The same, called with how many sentences have been read."""
-    with progress(quiet, time_left=True) as on_progress:
+    """Show a bar of a corpus; its callback takes the share of the work done and the number of sentences read."""
+    with progress(quiet, "reading sentences", time_left=True) as on_progress:
         yield lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
 
 

@@ -1,6 +1,5 @@
 """Options for which model is looked at, where it runs, and which of its attentions are shown."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -98,22 +97,23 @@ class ModelOptions:
         """More arguments of ``mhaviz.load``."""
         return {}
 
-    def load(self, on_notice: Callable[[str], None], given: "Given", **options: Any) -> "LoadedModel":
+    def load(self, delivery: Delivery, given: "Given", **options: Any) -> "LoadedModel":
         """The model that is to read what is given. Raises as ``mhaviz.load`` does."""
         from mhaviz.api.loaded import load
 
         name, part = split_model(self.model)
         shares = not this_process().is_alone and "tensor_parallel" in kind_of(name).options
-        return load(
-            name,
-            on_notice=on_notice,
-            predicts=given.generate > 0,
-            dtype=self.dtype,
-            tensor_parallel=shares or None,
-            **part,
-            **parse_device(self.device),
-            **self.options | options,
-        )
+        with delivery.working(f"loading {name}"):
+            return load(
+                name,
+                on_notice=delivery.tell,
+                predicts=given.generate > 0,
+                dtype=self.dtype,
+                tensor_parallel=shares or None,
+                **part,
+                **parse_device(self.device),
+                **self.options | options,
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,7 +170,8 @@ class CheckpointOptions:
         (name, part), where = split_model(self.model), parse_device(self.device)
         if "device" in where:
             where["device"] = this_process().device(where["device"])
-        loaded = load(name, predicts=predicts, on_notice=delivery.tell, dtype=self.dtype, **part, **where)
+        with delivery.working(f"loading {name}"):
+            loaded = load(name, predicts=predicts, on_notice=delivery.tell, dtype=self.dtype, **part, **where)
         delivery.tell(*loaded.notices)
         return loaded
 
