@@ -176,9 +176,9 @@ def test_without_strong_links_and_without_distances():
 
 
 def test_chosen_heads_and_several_sentences_with_progress():
-    told = []
+    told, wanted = [], replace(SUMMED_UP, size=10)
     model = GivenModel("self", call(40), call(60))
-    found = pooled_maps(*encoded(model, []), replace(SUMMED_UP, size=10), (0, 2), False, lambda *done: told.append(done))
+    found = pooled_maps(*encoded(model, []), wanted, (0, 2), False, lambda *done: told.append(done))
     assert [m.sentence for m in found.maps] == [0, 1]
     assert told[-1] == (pytest.approx(1), "map 2 of 2")
     assert told == sorted(told)
