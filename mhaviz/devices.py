@@ -36,10 +36,10 @@ def resolve_device(name: str) -> torch.device:
 
 
 @contextmanager
-def cpu_threads(number: int) -> Iterator[None]:
-    """Let PyTorch compute with so many threads for a while."""
+def one_thread() -> Iterator[None]:
+    """Let PyTorch compute with one thread for a while."""
     before = torch.get_num_threads()
-    torch.set_num_threads(number)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

@@ -72,12 +72,10 @@ class Order:
 
     Attributes:
         column: the name of a number, or ``IN_MODEL_ORDER``.
-        reverse: the other end first.
         most: rows; None: all heads. The terminal has room for the usual ones.
     """
 
     column: str
-    reverse: bool = False
     most: int | None = 16
 
 
@@ -115,9 +113,9 @@ def known_measures(kinds: Sequence[HeadsOfKind], measures: Sequence[Measure]) ->
 def ranked(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> list[Head]:
     """All heads in this order; those without the number stand last."""
     heads = [Head(kind, row, column) for kind in kinds for row, column in kind.heads()]
-    sign = 1 if _low_first(order, measures) else -1
     if order.column == IN_MODEL_ORDER:
-        return heads[::sign]
+        return heads
+    sign = 1 if _low_first(order, measures) else -1
 
     def place(head: Head) -> tuple[bool, float]:
         number = head.spread(order.column)
@@ -127,18 +125,18 @@ def ranked(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measur
 
 
 def _low_first(order: Order, measures: Sequence[Measure]) -> bool:
-    return next((m.low_first for m in measures if m.name == order.column), True) != order.reverse
+    return next((m.low_first for m in measures if m.name == order.column), True)
 
 
 def ranking_heading(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> str:
     """ "heads by entropy, lowest first: 16 of 144"."""
-    heads, low_first = count_heads(kinds), _low_first(order, measures)
+    heads = count_heads(kinds)
     of = f": {order.most:,} of {heads:,}" if order.most is not None and order.most < heads else ""
     if order.column == IN_MODEL_ORDER:
-        return f"heads in the order of the model, {'first' if low_first else 'last'} layer first{of}"
+        return f"heads in the order of the model, first layer first{of}"
     if order.column not in {measure.name for measure in known_measures(kinds, measures)}:
         return f"heads in the order of the model, as no head has a number for {order.column}{of}"
-    return f"heads by {order.column}, {'lowest' if low_first else 'highest'} first{of}"
+    return f"heads by {order.column}, {'lowest' if _low_first(order, measures) else 'highest'} first{of}"
 
 
 def ranking_table(

@@ -7,7 +7,6 @@ resumed ends with the same weights as one that was not, if the plan stays the sa
 """
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import Tensor
 
-from mhaviz.devices import cpu_threads
+from mhaviz.devices import one_thread
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.results.training import LearningPoint
@@ -44,18 +43,15 @@ class Trainer:
     Args:
         checkpoint: where to begin. It is updated at every milestone.
         corpus: the corpus that the checkpoint was made for.
-        device: where to compute. The checkpoint's model is moved there.
-        threads: number of threads on the CPU, at most one for each core. A small model is fastest with one if the
-            machine has other work, and its result then does not depend on the number of cores.
+        device: where to compute. The checkpoint's model is moved there. On the CPU one thread computes: a small model
+            is fastest so if the machine has other work, and its result does not depend on the number of cores.
 
     Raises:
         ArgumentError: the corpus is another one, or the checkpoint cannot be resumed, or has no steps left.
     """
 
-    def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device, threads: int = 1) -> None:
+    def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
         _check(checkpoint, corpus)
-        # The system may refuse to start more threads than it has cores, which PyTorch does not survive.
-        self._threads = min(threads, os.cpu_count() or 1)
         self.checkpoint, self._corpus, self._device = checkpoint, corpus, device
         self._order = _Order(len(corpus.training), checkpoint.plan.batch_size, checkpoint.plan.seed)
         self._parameters = dict(checkpoint.model.to(device).named_parameters())
@@ -89,7 +85,7 @@ class Trainer:
             if not milestone_is_due:
                 yield Progress(step, loss)
                 continue
-            with cpu_threads(self._threads):
+            with one_thread():
                 score = held_out_score(self.checkpoint, self._corpus.held_out[:SCORED], self._device)
             milestone = LearningPoint(step, sum(since_last) / len(since_last), score)
             since_last = []
@@ -104,7 +100,7 @@ class Trainer:
             group["lr"] = self._learning_rate(step)
         pairs = [self._corpus.training[i] for i in self._order.at(step)]
         gpus = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=gpus), cpu_threads(self._threads):
+        with torch.random.fork_rng(devices=gpus), one_thread():
             torch.manual_seed(self.checkpoint.plan.seed + step)
             loss = self._loss(pairs)
             self._adam.zero_grad()

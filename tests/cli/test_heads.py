@@ -134,7 +134,7 @@ def test_files_are_the_same_each_time(mhaviz, model):
 
 def test_options_change_the_result(mhaviz, model):
     model(("self", "cross"))
-    options = ["", "--sort first", "--sort layer", "--reverse", "--top 1", "--kind cross", "--kind self"]
+    options = ["", "--sort first", "--sort layer", "--top 1", "--kind cross", "--kind self"]
     assert len({mhaviz("heads", "--model", "fake", "a b c", "a b", *option.split()).out for option in options}) == len(
         options
     )

@@ -32,32 +32,30 @@ def test_a_measure_for_every_number():
     assert tuple(column.name for column in MEASURES) == STATISTICS
 
 
-@pytest.mark.parametrize(("name", "reverse"), [("entropy", False), ("entropy", True), ("previous", False)])
-def test_ranked(random_heads, name, reverse):
+@pytest.mark.parametrize("name", ["entropy", "previous"])
+def test_ranked(random_heads, name):
     statistics = random_heads(4, 5)
     means = statistics.kinds[0].number(name).mean
-    lowest_first = (name == "entropy") != reverse
+    lowest_first = name == "entropy"
     order = np.argsort(means if lowest_first else -means, axis=None)
     expected = [("self", *map(int, np.unravel_index(i, means.shape))) for i in order]
-    assert places(ranked(statistics, Order(name, reverse))) == expected
-    assert ranking_heading(statistics, Order(name, reverse, 3)) == (
+    assert places(ranked(statistics, Order(name))) == expected
+    assert ranking_heading(statistics, Order(name, 3)) == (
         f"heads by {name}, {'lowest' if lowest_first else 'highest'} first: 3 of 20"
     )
 
 
 def test_heads_without_the_number_stand_last(random_heads):
     statistics = random_heads(1, 2, ("self", "masked", "cross"))
-    for reverse in (False, True):
-        ranks = places(ranked(statistics, Order("next", reverse)))
-        assert [kind for kind, _, _ in ranks[:2]] == ["self"] * 2
-        assert ranks[2:] == [("masked", 0, 0), ("masked", 0, 1), ("cross", 0, 0), ("cross", 0, 1)]
+    ranks = places(ranked(statistics, Order("next")))
+    assert [kind for kind, _, _ in ranks[:2]] == ["self"] * 2
+    assert ranks[2:] == [("masked", 0, 0), ("masked", 0, 1), ("cross", 0, 0), ("cross", 0, 1)]
 
 
 def test_in_the_order_of_the_model(random_heads):
     statistics = random_heads(2, 2, ("self", "cross"))
     everywhere = [(kind, row, column) for kind in ("self", "cross") for row in range(2) for column in range(2)]
     assert places(ranked(statistics, Order("layer"))) == everywhere
-    assert places(ranked(statistics, Order("layer", reverse=True))) == everywhere[::-1]
 
 
 def test_a_number_that_no_head_has(random_heads):

@@ -26,7 +26,6 @@ def ablate(
     sort: Annotated[
         Literal["change", "loss", "layer"], typer.Option(metavar="COLUMN", help="Rank by change, loss or layer.")
     ] = "change",
-    reverse: Annotated[bool, typer.Option("--reverse", help="The other end first.")] = False,
     top: Top = 16,
     cmap: Cmap = "ink",
 ) -> None:
@@ -48,7 +47,7 @@ def ablate(
 
     from mhaviz.pages.head_numbers import Order
 
-    style, order = style_of(picture, cmap=cmap), Order(sort, reverse, top)
+    style, order = style_of(picture, cmap=cmap), Order(sort, top)
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)

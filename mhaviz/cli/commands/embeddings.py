@@ -11,6 +11,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, split_model
 from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.given import Given
 from mhaviz.models.load import kind_of
 
 
@@ -58,8 +59,6 @@ def embeddings(
 
     Output: a {RESULT_SUFFIXES} file.
     """
-    from mhaviz.inputs.given import Given
-
     given = given_to(model, delivery, texts, target, instead, has_example=True)
     style = style_of(picture, cmap=cmap)
     if given == Given():

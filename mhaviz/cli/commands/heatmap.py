@@ -1,16 +1,32 @@
 """mhaviz heatmap"""
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import typer
 
-from mhaviz.cli.shared.appearance import MapOptions, style_of
+from mhaviz.cli.shared.appearance import MapOptions, PoolOptions, long_option, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, Mean, model_option
-from mhaviz.cli.shared.pooling import LongOptions
+from mhaviz.cli.shared.parsing import parse_window, parsed
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
 from mhaviz.pages.registry import MAP_SUFFIXES
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LongOptions(PoolOptions):
+    """Long inputs, whole or in part."""
+
+    whole: Annotated[bool, long_option("--whole", help="Read all of --file, or of -, as one input.")] = False
+    window: Annotated[
+        Any,
+        long_option(
+            metavar="Q0:Q1,K0:K1",
+            parser=parsed(parse_window, "queries and keys such as 0:512,1000:1512 or 0:512,:"),
+            help="These queries and keys alone.",
+        ),
+    ] = None
 
 
 def heatmap(

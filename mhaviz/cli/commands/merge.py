@@ -30,7 +30,7 @@ def merge(
     mhaviz merge part-*.safetensors -o heads.png
     mhaviz merge part-*.safetensors --fail-above 0.1 -o result.json
 
-    The result is that of the whole corpus, as the command that made the parts shows it. --sort, --reverse and --top are
+    The result is that of the whole corpus, as the command that made the parts shows it. --sort and --top are
     for parts of heads, --fail-above and --fail-above-row for those of diff.
 
     Output: a {HEAD_SUFFIXES} file; .safetensors: one part of the whole.

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.command import asked, require_unread
-from mhaviz.cli.shared.appearance import MapOptions, style_of
+from mhaviz.cli.shared.appearance import MapOptions, PoolOptions, style_of
 from mhaviz.cli.shared.console import say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads, Layers
 from mhaviz.cli.shared.parsing import several
-from mhaviz.cli.shared.pooling import PoolOptions
 from mhaviz.cli.surroundings import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES
@@ -180,7 +179,7 @@ def _deliver(
     if show == "heads":
         from mhaviz.pages.head_numbers import Order
 
-        delivery.deliver(result, style, order=Order("entropy", False, _MOST_HEADS))
+        delivery.deliver(result, style, order=Order("entropy", _MOST_HEADS))
     else:
         images.deliver(result, delivery, style)
 

@@ -70,7 +70,6 @@ def train(
         Path | None, typer.Option(metavar="GIF", help="Film the maps of a held-out sentence as training goes on.")
     ] = None,
     device: PlainDevice = "auto",
-    threads: Annotated[int, _training_option(min=1, help="On the CPU; more pay for large models only.")] = 1,
 ) -> None:
     """Train a small model of mhaviz's own layers, so that its maps mean something.
 
@@ -114,7 +113,7 @@ def train(
         chosen_plan = Plan(**asked(plan), **more)
         learnt_from = read_corpus(corpus, chosen_plan.seed)
         checkpoint = Checkpoint.untrained(learnt_from, Sizes(**asked(sizes)), chosen_plan)
-    trainer = Trainer(checkpoint, learnt_from, chosen_device, threads)
+    trainer = Trainer(checkpoint, learnt_from, chosen_device)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
     if not resume and path.exists():
         delivery.tell(f"{path} will be replaced; --resume would go on from it")

@@ -1,4 +1,4 @@
-"""Options for how pictures look."""
+"""Options for how pictures look, and how finely maps of many tokens are drawn."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.shared.parsing import number_or_auto, parse_length, parsed
+from mhaviz.limits import MOST_CELLS
 
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
 
 look_option = partial(typer.Option, rich_help_panel="Appearance")
+long_option = partial(typer.Option, rich_help_panel="Long inputs")
 
 Cmap = Annotated[str, look_option(help="ink, bone or one of matplotlib's.")]
 Vmax = Annotated[
@@ -56,6 +58,20 @@ class MapOptions(PictureOptions):
     columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
     numbers: Annotated[
         bool | None, look_option("--numbers/--no-numbers", help="Write them into the cells. \\[default: if few]")
+    ] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PoolOptions:
+    """How maps are pooled."""
+
+    pool: Annotated[
+        Literal["mass", "max", "both"] | None,
+        long_option(metavar="mass|max|both", help="What a cell shows. \\[default: mass]"),
+    ] = None
+    size: Annotated[
+        int | None,
+        long_option(metavar="CELLS", help=f"Most rows and columns of cells. \\[default: {MOST_CELLS}]"),
     ] = None
 
 

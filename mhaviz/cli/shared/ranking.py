@@ -110,11 +110,11 @@ class RankingOptions:
 
     sort: Annotated[
         SortColumn | None,
-        typer.Option(metavar="COLUMN", help=f"Rank by {', '.join(get_args(SortColumn))}. \\[default: entropy]"),
+        typer.Option(
+            metavar="COLUMN",
+            help=f"Rank by {', '.join(get_args(SortColumn))}. \\[default: entropy]",
+        ),
     ] = None
-    reverse: Annotated[
-        bool, typer.Option("--reverse", help="The other end first. \\[default: low entropy, high distance and weights]")
-    ] = False
     top: Top = 16
 
     def order(self, probe: "Probe | None") -> "Order":
@@ -132,4 +132,4 @@ class RankingOptions:
                 f"--sort {self.sort} ranks heads by what they read of a needle, and none was in the sentences"
             )
         usual = "entropy" if probe is None else "induction" if isinstance(probe, RandomRepeats) else "retrieval"
-        return Order(self.sort or usual, self.reverse, self.top)
+        return Order(self.sort or usual, self.top)

@@ -1,5 +1,6 @@
 """What a model is to read: sentences, from arguments, a file or standard input, or what stands in their place."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +13,10 @@ import typer
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed
 from mhaviz.errors import ArgumentError, MhavizError, quoted
-from mhaviz.files import texts
 from mhaviz.files.errors import STANDARD_INPUT, name_of
+from mhaviz.files.texts import read_json, read_lines, read_text, stream_lines
+from mhaviz.inputs.given import Given, Message, require_messages
+from mhaviz.inputs.tokens import Sentence
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models.load import RANDOM
 from mhaviz.models.transformers.folder import is_file
@@ -21,8 +24,6 @@ from mhaviz.pages.registry import RESULT_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.cli.shared.models import ModelOptions
-    from mhaviz.inputs.given import Given
-    from mhaviz.inputs.tokens import Sentence
 
 _MANY = 20  # sentences; few people want a picture of each
 
@@ -105,8 +106,6 @@ class Instead:
 
     def read(self) -> dict[str, Any]:
         """The arguments of ``Given``. Raises MhavizError for a file that holds no chat, or no ids."""
-        from mhaviz.files.given import parse_ids, read_chat, read_ids
-
         ids = None
         if self.ids is not None:
             in_file = self.ids == "-" or is_file(self.ids)
@@ -126,7 +125,7 @@ def given_to(
     generate: int = 0,
     whole: bool = False,
     has_example: bool = False,
-) -> "Given":
+) -> Given:
     """All that a model is to read, after it has been found out whether results can be written.
 
     Args:
@@ -142,8 +141,6 @@ def given_to(
         MhavizError: a file that cannot be read; as ``Delivery.check``.
     """
     delivery.check([*model.files, *([given.file] if given.file else []), *instead.files], suffixes)
-
-    from mhaviz.inputs.given import Given
 
     read = Given(tuple(read_sentences(given, whole)), target, generate=generate, **instead.read())
     is_example = has_example and model.model == RANDOM and target is None
@@ -164,7 +161,7 @@ def read_sentences(given: OneSentence | Several, whole: bool = False) -> list[st
     read: list[str] = []
     for one in _arguments(given.sentences, given.file):
         if isinstance(one, Path):
-            read += [_whole(one)] if whole else [line.text for line in texts.read_lines(one)]
+            read += [_whole(one)] if whole else [line.text for line in read_lines(one)]
         elif " " not in one and Path(one).suffix and is_file(one):
             option = "--file" if isinstance(given, Several) else "- <"
             raise ArgumentError(f"{one} is a file; to read it, use {option} {one}")
@@ -177,25 +174,23 @@ def read_sentences(given: OneSentence | Several, whole: bool = False) -> list[st
 
 
 def _whole(path: Path) -> str:
-    text = texts.read_text(path)
+    text = read_text(path)
     if not text.strip():
         raise MhavizError(f"{name_of(path)} is empty: expected text")
     return text
 
 
-def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator["Sentence"]:
+def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator[Sentence]:
     """All sentences, in the same order, one by one, as the file may be larger than memory.
 
     Raises:
         ArgumentError: there are none.
         MhavizError: a file that cannot be opened; when it comes to it, one that is not UTF-8 or holds no sentence.
     """
-    from mhaviz.inputs.tokens import Sentence
-
     parts: list[Iterable[Sentence]] = []
     for one in _arguments(arguments, file):
         if isinstance(one, Path):
-            parts.append(Sentence(line.text, line.done) for line in texts.stream_lines(one))
+            parts.append(Sentence(line.text, line.done) for line in stream_lines(one))
         else:
             parts.append([Sentence(one, 0.0)])
     require_some(parts)
@@ -233,3 +228,35 @@ def lines_notice(file: Path | None, whole: bool, sentences: Sequence[str]) -> st
 
 def _forgot_quotes(sentences: Sequence[str]) -> bool:
     return len(sentences) > 1 and all(len(tokenize(sentence)) == 1 for sentence in sentences)
+
+
+_BETWEEN = re.compile(r"[\s,]+")
+
+
+def parse_ids(text: str, of: str) -> tuple[int, ...]:
+    """ "101,2023 102" → (101, 2023, 102). Raises ArgumentError, which begins with ``of``, if they cannot be read."""
+    parts = _BETWEEN.split(text.strip(" \t,[]"))
+    for part in parts:
+        if not part.isdecimal() or len(part) > 18:  # no vocabulary has more, and Python reads 4,300 digits at most
+            raise ArgumentError(f"{of}: expected numbers such as 101,2023,102, or a file of them, got {quoted(part)}")
+    return tuple(map(int, parts))
+
+
+def read_ids(path: Path) -> tuple[tuple[int, ...], ...]:
+    """Those of each line that is not blank; "-" is standard input. Raises MhavizError if a line holds another thing."""
+    try:
+        lines = read_lines(path, "the ids of one sequence a line")
+        return tuple(parse_ids(line.text, f"{name_of(path)}, line {line.number}") for line in lines)
+    except ArgumentError as error:
+        raise MhavizError(str(error)) from error
+
+
+def read_chat(path: Path) -> tuple[Message, ...]:
+    """The messages of a file; "-" is standard input. Raises MhavizError if it cannot be read, or holds no chat."""
+    document = read_json(path)
+    if isinstance(document, dict) and "messages" in document:
+        document = document["messages"]
+    try:
+        return require_messages(document, f"{path}: ")
+    except ArgumentError as error:
+        raise MhavizError(str(error)) from error
