@@ -12,7 +12,6 @@ from mhaviz.analyses.pooled_maps import pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
-from mhaviz.api.choosing import choose_token
 from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
@@ -27,6 +26,7 @@ from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.results.ablation import Ablation
 from mhaviz.results.attention import Attention
+from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.head_statistics import SHOWN, HeadStatistics
@@ -651,7 +651,7 @@ def _position_of(token: str | int | None, model: Model, inputs: Inputs) -> int:
     """Of the query that is named, in the one attention that is looked into."""
     kind = model.one_site(inputs).kind
     queries, _ = inputs.texts[0].sides(kind)
-    return choose_token(token, queries.texts, is_target=kind == "cross")
+    return Axis(queries).position(token, "token")
 
 
 def _takes_little(sizes: Iterable[MapSize]) -> bool:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from mhaviz.analyses import implementations, projections
-from mhaviz.analyses.bench import Bench
-from mhaviz.analyses.benchmark import OnProgress
+from mhaviz.analyses.benchmark import Bench, OnProgress
 from mhaviz.analyses.complexity import measure_complexity
 from mhaviz.devices import free_memory, resolve_device
 from mhaviz.models.single_layer import RandomLayer

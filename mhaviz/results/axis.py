@@ -1,5 +1,6 @@
 """One side of a map: its tokens, and which of them each cell stands for."""
 
+import difflib
 import operator
 import re
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
-_FOUND = 8  # positions that an error lists
+_FOUND = 8  # tokens that an error lists
 _WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales
 
 
@@ -100,30 +101,37 @@ class Axis(ShortRepr):
         return int(np.searchsorted(self.edges, position, side="right")) - 1
 
     def places(self, query: int | str) -> list[int]:
-        """The positions of a token: of its text, blanks at its ends aside, or the position itself, 3 or "#3".
+        """The positions of a token, which is named by its text or by its position, 3 or "#3".
 
-        A text of digits is the token of that text, if there is one.
+        Blanks at its ends do not count unless two tokens differ in them, nor do case and punctuation. A text of digits
+        is the token of that text, if there is one.
         """
         if isinstance(query, str):
-            named = [(i, text) for i, text in enumerate(self.tokens.texts, self.start) if text.strip() == query.strip()]
-            if places := [i for i, text in named if text == query] or [i for i, _ in named]:
-                return places
+            for form in (str, str.strip, _plain):
+                name = form(query)
+                if places := [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == name]:
+                    return places
             if not _POSITION.fullmatch(query):
                 return []
             query = int(query.strip().removeprefix("#"))
         position = operator.index(query)
         return [position] if self.start <= position < self.end else []
 
-    def position(self, query: int | str) -> int:
-        """The one of ``places``. Raises ArgumentError if there is none, or several."""
-        places, name = self.places(query), parameter("query")
+    def position(self, query: int | str | None, option: str = "query") -> int:
+        """The one of ``places``. Raises ArgumentError, which names this option, if there is none, or several."""
+        places, name = [] if query is None else self.places(query), parameter(option)
         if len(places) > 1:
             listed = ", ".join(f"#{i}" for i in places[:_FOUND]) + ", …" * (len(places) > _FOUND)
             raise ArgumentError(f"{name}: {quoted(query)} occurs {len(places):,} times; give a position: {listed}")
         if not places:
-            raise ArgumentError(
-                f"{name}: expected a token, or a position from {self.start:,} to {self.end - 1:,}, got {quoted(query)}"
-            )
+            shown = [text.strip() for text in self.tokens.texts]
+            if near := difflib.get_close_matches(query, set(shown)) if isinstance(query, str) else ():
+                hint = f"try {', '.join(map(quoted, sorted(near)))}"
+            else:
+                listed = ", ".join(f"#{i} {quoted(text)}" for i, text in enumerate(shown[:_FOUND], self.start))
+                hint = f"there are {listed}" + ", …" * (len(shown) > _FOUND)
+            places_there = f"a position from {self.start:,} to {self.end - 1:,}"
+            raise ArgumentError(f"{name}: expected a token, or {places_there}, got {quoted(query)}; {hint}")
         return places[0]
 
     def pooled(self, most: int) -> "Axis":
@@ -133,3 +141,8 @@ class Axis(ShortRepr):
     def is_same(self, other: "Axis") -> bool:
         """Whether both have the same tokens in the same cells."""
         return self.tokens.texts == other.tokens.texts and np.array_equal(self.edges, other.edges)
+
+
+def _plain(text: str) -> str:
+    """Without case, and without punctuation at its ends, unless it is nothing else; "#3" is always a position."""
+    return text if text.startswith("#") else re.sub(r"^\W+|\W+$", "", text).casefold() or text

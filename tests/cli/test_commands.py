@@ -324,7 +324,10 @@ def test_a_text_that_looks_like_a_parameter_stays_what_it_is(mhaviz, name):
     assert mhaviz("heatmap", "--file", name).err == f"mhaviz: cannot read {name}: No such file or directory\n"
     result = mhaviz("heatmap", "a", "--cmap", name)
     assert result.err.startswith(f"mhaviz: --cmap: expected a matplotlib colormap, got '{name}'; try ")
-    assert mhaviz("explain", "a b", "--token", "`token`").err.startswith("mhaviz: --token: “`token`” is not in")
+    assert (
+        "mhaviz: --token: expected a token, or a position from 0 to 1, got '`token`'"
+        in mhaviz("explain", "a b", "--token", "`token`").err
+    )
 
 
 def test_an_error_does_not_let_the_text_act(mhaviz):

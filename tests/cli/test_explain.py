@@ -44,7 +44,7 @@ def test_the_token_is_of_the_target(mhaviz):
     data = json.loads(mhaviz("explain", "a b c", "--target", "le chat", "--token", "chat", "--json", *SMALL).out)
     assert (data["token"], data["position"], data["keys"]) == ("chat", 1, ["a", "b", "c"])
     result = mhaviz("explain", "a b", "--target", "le chat", "--token", "b", *SMALL)
-    assert "“b” is not in the target, whose words are the queries" in result.err
+    assert "got 'b'; there are #0 'le', #1 'chat'" in result.err
 
 
 def test_files(mhaviz, tmp_path):
@@ -76,10 +76,10 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
     ("arguments", "status", "message"),
     [
         ([], 2, "no sentence"),
-        (["a b"], 2, "--token: expected a word of the sentence or its position; it has #0 a, #1 b"),
-        (["a b a", "--token", "a"], 2, "“a” occurs 2 times; give one of its positions, #0, #2"),
-        (["a b", "--token", "2"], 2, "expected a position from 0 to 1, got 2"),
-        (["deposit", "--token", "depost"], 2, "try deposit"),
+        (["a b"], 2, "--token: expected a token, or a position from 0 to 1, got None; there are #0 'a', #1 'b'"),
+        (["a b a", "--token", "a"], 2, "--token: 'a' occurs 2 times; give a position: #0, #2"),
+        (["a b", "--token", "2"], 2, "a position from 0 to 1, got '2'"),
+        (["deposit", "--token", "depost"], 2, "try 'deposit'"),
         (["a b", "--token", "a", "--head", "0,1"], 2, "--head: expected one head, such as 3, got '0,1'"),
         (["a b", "--token", "a", "--head", "8"], 2, "there is no head 8"),
         (["a", "b", "--token", "a"], 2, "expected one sentence, got 2; put it in quotes"),

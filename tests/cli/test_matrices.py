@@ -46,7 +46,10 @@ def test_of_a_translator_the_source_target_attention(mhaviz):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("a b", "--token", "c"), "--token: “c” is not in the sentence; it has #0 a, #1 b"),
+        (
+            ("a b", "--token", "c"),
+            "--token: expected a token, or a position from 0 to 1, got 'c'",
+        ),
         (("a b", "--head", "2", *SMALL), "--head: there is no head 2; the layer has heads 0 to 1"),
         (("a b", "c d e"), "expected one sentence, got 2"),
         (("--model", "translation"), "no sentence: give one in quotes"),
