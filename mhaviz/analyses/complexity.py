@@ -11,8 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from mhaviz.analyses.bench import Bench
-from mhaviz.analyses.benchmark import OnProgress, Work, check_lengths, measure
+from mhaviz.analyses.benchmark import Bench, OnProgress, Work, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention, weigh
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.results.timing import Timing

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mhaviz.analyses.bench import Bench
-from mhaviz.analyses.benchmark import OnProgress, check_lengths, measure
+from mhaviz.analyses.benchmark import Bench, OnProgress, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 

@@ -14,8 +14,7 @@ from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.corpus_difference import require_same_tokens
 from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
-from mhaviz.corpus.batches import CorpusBatches, with_block_size
-from mhaviz.corpus.cutting import cut
+from mhaviz.corpus.batches import CorpusBatches, cut, with_block_size
 from mhaviz.corpus.merging import joined, require_same_study, source_of, study_of
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.files.parts import read_part, write_part

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from mhaviz.analyses.bench import Bench
+from mhaviz.analyses.benchmark import Bench
 from mhaviz.analyses.complexity import attend, crossover, longest_input, measure_complexity, predict, project
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models.single_layer import RandomLayer

@@ -8,7 +8,7 @@ from rounding import rounding
 from torch import nn
 
 from mhaviz.analyses import benchmark, implementations
-from mhaviz.analyses.bench import Bench
+from mhaviz.analyses.benchmark import Bench
 from mhaviz.analyses.implementations import IMPLEMENTATIONS, compare_implementations, fused_kernel, torch_twin
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.attention import MultiHeadAttention

@@ -14,7 +14,7 @@ from scipy.spatial.distance import jensenshannon
 
 import mhaviz
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.corpus.cutting import cut
+from mhaviz.corpus.batches import cut
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.tokens import Tokens
 
