@@ -23,12 +23,12 @@ class Origin:
         size: length.
         step: for a factor that was split off, the distance between its numbers; 0: not known.
         maker: for features, identifies the matrix of the layer that made them; None: no layer made the axis.
-        parents: axes of features of which a layer has read a part alone, as a layer that is shared by heads does.
+        parents: axes of features from which a layer has read only a part, as a layer that is shared by heads does.
         given: for a tensor that was not seen to be computed, the place of this axis and the number of all.
         is_lost: whether it was made by a function that may have put anything there.
         is_slice: for a lost axis, whether it is a part of several that were joined, such as examples and heads.
         rows: for the columns of an image's patches, the axis of their rows.
-        patches: for the tokens of a sequence, those that are patches of an image; None: none is, or not known.
+        patches: for the tokens of a sequence, which of them are patches of an image; None: none are, or not known.
         cuts: what was cut from it, one after the other.
         beside: what was cut from another axis of this origin, such as heads for the features of each head.
         whole: the axis that this is a part or a later state of; None: itself.
@@ -125,8 +125,7 @@ class Piece(NamedTuple):
 class Part(NamedTuple):
     """Tokens of a sequence: every ``step``-th from ``start`` on, ``n`` in all.
 
-    With a step of 0 nothing is known of them but the number of their part, ``start``. Negative places are before the
-    sequence.
+    With a step of 0, only the number of their part is known, ``start``. Negative places are before the sequence.
     """
 
     of: Origin
@@ -402,7 +401,7 @@ def unnamed(layout: Layout, places: Collection[int] = (), before: Layout | None 
 def reordered(layout: Layout, places: Collection[int]) -> Layout:
     """Return the layout with other tokens along these axes, or with the same in another order.
 
-    Along the other axes, except those of heads, the tokens are then of other examples.
+    The other axes, except those of heads, then belong to other examples.
     """
     of_examples = {one for one in origins_of(*(layout.axes[place] for place in places)) if one.maker is None}
     cut = Cut(-next(_numbers), 0, 0, 0)
@@ -420,7 +419,7 @@ def _without_names(origin: Origin) -> Origin:
 
 
 def with_patches(axis: Axis, patches: Patches | None) -> Axis:
-    """Return the axis of tokens of which these are patches of an image; None: none is, or not known."""
+    """Return the axis with these patches of an image among its tokens; None: there are none, or not known."""
     return tuple((o.replace(rows=None, patches=patches, is_lost=o.is_lost and patches is None), n) for o, n in axis)
 
 

@@ -240,7 +240,7 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     if source is None:
         return None
     dim = done.argument(1, "dim", 0) % done.result.ndim
-    source = _read_by_all(source, parts, layouts, -1)
+    source = _shared_layout(source, parts, layouts, -1)
     new, old = lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
     makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
@@ -252,7 +252,7 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
         place, new, each = found
         old[place] = each
     elif len({frozenset(origins_of(*one.axes[:-1])) for one in layouts if one}) > 1:
-        new = ((Origin(len(parts), given=(dim, done.result.ndim)), len(parts)),)  # of examples
+        new = ((Origin(len(parts), given=(dim, done.result.ndim)), len(parts)),)  # an axis of examples
     layout = Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
     origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
     in_place = all(not o.example or o.example[1].start == place for place, of in enumerate(origins) for o in of)
@@ -271,7 +271,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
     dim = done.argument(1, "dim", 0) % done.result.ndim
     found = _cut_from(parts, layouts, [place for place in range(done.result.ndim)[::-1] if place != dim])
     if found is None or dim == done.result.ndim - 1:
-        layout = cut_layout(_read_by_all(source, parts, layouts, dim), done.result.shape)
+        layout = cut_layout(_shared_layout(source, parts, layouts, dim), done.result.shape)
         sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
         along = [one and one.axes[dim] for one in layouts]
         tokens = _joined_tokens(sizes, along)
@@ -345,7 +345,7 @@ def _without_joined(axis: Axis) -> Axis:
     return tuple((o.replace(made_of=tuple(one for one in o.made_of if not one.n)), n) for o, n in axis)
 
 
-def _read_by_all(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
+def _shared_layout(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
     """Return the layout of joined tensors along the axes that they share, from ``source``, the first that is known.
 
     If features are joined, it has the names of all of them. If tensors of different texts are joined, it has none.

@@ -205,7 +205,7 @@ class ByHand:
             self._mark_weights(done.result, axis, scores, visible)
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
-        """Mark the weights that a softmax has made; ``of``: the mark of what it was applied to."""
+        """Mark the weights that a softmax has made; ``of``: the mark of its input."""
         if isinstance(of, Scores) and of.has_own:
             self._on_unseen("a softmax of scores of each query's own keys, joined with those of keys that all share")
             return
@@ -309,7 +309,7 @@ class ByHand:
             self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
 
     def _has_own(self, done: Done) -> bool:
-        """Return whether scores are joined, now or before, of which only some have keys of each query's own."""
+        """Return whether scores are joined, now or before, and only some of them have separate keys for each query."""
         scores = [(x, mark) for x in done.each() if isinstance(mark := self._marks.get(x), Scores)]
         queries = {axis for _, mark in scores if (axis := mark.axes.query(-1)) is not None}
         is_own = done.func in _JOINTS and any(

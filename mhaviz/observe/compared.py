@@ -104,7 +104,7 @@ class Compared:
 
     @cached_property
     def made(self) -> frozenset[Origin]:
-        """The features made by layers of the program of which queries and keys have all or some."""
+        """Features, made by layers of the program, that queries and keys have all or some of."""
         made = (origin for origin in origins_of(*self.features) if origin.maker is not None)
         return frozenset() if self.has_layers else frozenset(made)
 
@@ -122,7 +122,7 @@ class Compared:
     def may_be_batch(self) -> tuple[bool, bool]:
         """Whether queries may be the examples of a batch as well as the tokens of a sequence, and whether keys may be.
 
-        They stand first in what the program is given, and were not looked up as ids of tokens.
+        They may if they stand first in what the program is given, and were not looked up as token ids.
         """
         own, key = (is_first(axis) and not reads_along(axis) for axis in (self.query, self.key))
         return self.is_by_hand and own, self.is_by_hand and key
@@ -156,8 +156,8 @@ def _joined_to(axis: Axis) -> dict[Origin, frozenset[Origin]]:
 def _are_of_one_sequence(query: Axis, key: Axis) -> bool:
     """Return whether no other tokens are known to be among queries or keys.
 
-    These would be tokens of other examples, joined from another input, or added to those of one side alone, where
-    either may be the tokens and the other their positions.
+    Other tokens come from other examples, are joined from another input, or are added on one side alone, where either
+    may be the tokens and the other their positions.
     """
     own, others = _joined_to(query), _joined_to(key)
     apart = own.keys() ^ others.keys()

@@ -32,7 +32,7 @@ class Sides:
 
 @dataclass(eq=False)
 class Constant:
-    """Root of a tensor that a module has made of no other, and of what is made of it.
+    """Root of a tensor that a module has made from no other tensor, and of tensors that are made from it.
 
     ``is_fixed``: False once activations are written into it. None: nothing has been written yet, as after
     ``torch.empty``, or it is random, or it holds integers.
@@ -111,7 +111,7 @@ class FixedRows:
     def follow(self, done: Done) -> None:
         """Note which results of a call are fixed."""
         if done.func in MAKERS and type(done.result) is Tensor and self.is_within():
-            # Integers may be ids of tokens, unless they are consecutive. Arrays of NumPy may be the program's input.
+            # Integers may be token ids, unless they are consecutive. Arrays of NumPy may be the program's input.
             is_number = not _is_integer(done.result) or done.func is torch.arange
             if not is_number or done.func not in _MAY_TAKE_INPUT or _is_plain(done.args):
                 self._roots.set(done.result, Constant(None if not is_number or done.func.__name__ in _UNSET else True))
@@ -198,7 +198,7 @@ def _is_fixed(root: Root | None) -> bool:
 
 
 def _root_of_all(roots: Sequence[Root | None]) -> Root | None:
-    """Return the root of what is made of fixed tensors with these roots."""
+    """Return the root of a tensor that is made from fixed tensors with these roots."""
     kept = [root.ids for root in roots if isinstance(root, Kept)]
     return Kept(frozenset().union(*kept)) if kept else roots[0] if roots else None
 
@@ -225,7 +225,7 @@ def _writes(name: str) -> bool:
 _UNSET = {"empty", "empty_like", "new_empty", "rand"}
 _CHOOSING = {"mul", "div", "__rmul__", "where", "masked_fill", "__getitem__", "index_select", "gather"}
 """Functions that keep fixed rows fixed: they multiply by random numbers, or choose by integers that a module has made.
-Whether such integers are ids of tokens is not known."""
+Whether such integers are token ids is not known."""
 
 _MADE = (
     "empty rand randint randperm zeros ones full eye arange range linspace logspace tensor scalar_tensor as_tensor "
@@ -264,7 +264,7 @@ class Axes:
     """The axes of scores, counted from the end, by the factors of the product that has made the scores.
 
     Attributes:
-        factors: for each axis, the numbers of the factors that have it. Axes of which that is not known are missing.
+        factors: for each axis, the numbers of the factors that have it, unless that is not known.
         roots: root of each factor; see ``FixedRows``.
         number: of the product, among all.
     """

@@ -54,8 +54,8 @@ class Fused:
 
     Args:
         on_ran: see ``OnRan``.
-        is_passed_over: returns whether to skip an attention of these tensors, with so many queries and keys: it is not
-            wanted and has been counted, or it cannot be read.
+        is_passed_over: returns whether to skip an attention of these tensors, and numbers of queries and keys: it is
+            not wanted and has been counted, or it cannot be read.
         on_error: called with exceptions that are raised here.
     """
 
@@ -107,8 +107,7 @@ class Fused:
         if not calls:
             if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
                 return
-            # PyTorch takes is_causal as a hint that it need not read the mask. Where it returns weights, it reads the
-            # mask.
+            # PyTorch takes is_causal as a hint that it need not read the mask; where it returns weights, it reads it.
             given.arguments |= {"need_weights": False, "is_causal": False, "training": False, "dropout_p": 0.0}
             with unseen(), _sdpa_followed(calls):
                 MULTI_HEAD(*given.args, **given.kwargs)

@@ -62,7 +62,7 @@ class Layouts:
         if layout is None:
             is_fixed = self.are_fixed(x)
             layout = given_layout(x.shape, is_input or is_fixed or not self._fixed.is_within(), is_fixed)
-            if x.is_floating_point():  # ids of tokens are read once
+            if x.is_floating_point():  # token ids are read once
                 self._layouts.set(x, layout)
         return layout
 
@@ -112,7 +112,7 @@ class Layouts:
         return is_known and {all(map(are_tokens, axes)) for axes in sums} == {True, False}
 
     def take(self, result: Any, seen: Any) -> None:
-        """Copy the layouts of what was seen being computed to ``result``, the same tensors computed unseen."""
+        """Copy layouts to ``result``, which was computed unseen, from ``seen``, the same tensors computed again."""
         for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
             if isinstance(x, Tensor) and (layout := self.get(one)) is not None:
                 self._layouts.set(x, layout)
@@ -130,7 +130,7 @@ class Layouts:
         return layout_of_product(self, product, (*query.shape[:-1], key.shape[-2]))
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Return whether a call may make a tensor of which something is known."""
+        """Return whether the layouts of a call's results may be known."""
         return bool(kwargs) or func in _STARTS or self._layouts.may_hold(args) or not self._fixed.is_within()
 
     def follow(self, done: Done) -> None:
@@ -228,7 +228,7 @@ class Layouts:
             read, beside = (self.get(one) if isinstance(one, Tensor) else None for one in (x, other))
             own = read.axes[-2] if read is not None and len(read.axes) > 1 else ()
             if not reads_along(own) or (beside is not None and cuts_along(own) in map(cuts_along, beside.axes[-2:-1])):
-                continue  # nothing is lost, or it becomes what a layer has made of the same tokens
+                continue  # nothing is replaced, or by a layer's output for the same tokens
             with unseen():
                 replaced = rows_of().expand(result.shape).all(-1).view(-1, result.shape[-2])
                 if replaced.any():

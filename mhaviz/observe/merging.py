@@ -60,7 +60,7 @@ class Merging:
         results = several[:1] if result is None else result if isinstance(result, list | tuple) else [result]
         # Single numbers do not count, as losses may be multiplied.
         tensors = [x for x in results if isinstance(x, Tensor) and x.is_floating_point() and x.ndim]
-        if done.attention is not None and done.func is not F.multi_head_attention_forward:  # its output is a layer's
+        if done.attention is not None and done.func is not F.multi_head_attention_forward:  # its output is projected
             self._marks.set(tensors[0], _Made(frozenset([done.attention])))
             for x in tensors[1:]:
                 self.add_sums(x)

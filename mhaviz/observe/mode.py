@@ -46,7 +46,7 @@ OnObserved = Callable[[ObservedCall], int | None]
 number by which ``on_merged`` refers to the attention."""
 
 Wanted = Callable[[Place, int, int], bool]
-"""Callback that decides, before anything is computed, whether an attention with so many queries and keys is wanted."""
+"""Callback that decides whether an attention is wanted, by its place and its numbers of queries and keys."""
 
 
 class Watch:

@@ -121,7 +121,7 @@ _FORMS = tuple(
         (r"xformers_flash\d?::flash_fwd|\w*flash_?attn\w*::(\w*_)?(fwd|forward)(_\w+)?", False, False),
     )
 )
-"""Patterns for the names of operators that are known, of which the first that matches counts."""
+"""Patterns for the names of known operators. The first match counts."""
 
 _LOOKS_LIKE = re.compile(r"attention|attn|sdpa|(^|[_:])f?mha(_|$)|flash_(fwd|forward|mla)|paged", re.IGNORECASE)
 _IS_AUXILIARY = re.compile(

@@ -158,7 +158,7 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     if layout.scores is None:  # no product: features may have given a score for each head
         made = {origin for origin in origins_of(*before) if origin.maker is not None}
         is_known = made and not any(origin.is_lost for origin in origins_of(*before))
-        return Order(tuple(map(_named, before, sizes, repeat(made)))) if is_known else None
+        return Order(tuple(map(_factors_of, before, sizes, repeat(made)))) if is_known else None
     heads = _heads(before, query, key, layout.scores.summed)
     if not heads and any(origin.is_slice for origin in origins_of(*before, all_of=True)):
         raise MhavizError(f"{SOME_EXAMPLES}; not shown")
@@ -168,7 +168,7 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     heads |= {origin for origin in origins_of(*shared) if origin.maker is not None}
     own, called = origins_of(*layout.scores.summed), ""
     of_query = heads & origins_of(query) & own
-    if has_rows((query, key)) and all(one.maker is not None and n < one.size for one, n in query):  # of one query
+    if has_rows((query, key)) and all(one.maker is not None and n < one.size for one, n in query):  # a single query
         heads, of_query = heads | origins_of(query), origins_of(query)
     if of_query == origins_of(query) and origins_of(key) & own:  # heads attend to each other
         if of_query and origins_of(key) <= own:
@@ -176,8 +176,8 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
         heads, of_query = heads - of_query, set()
     channels = has_features(origins_of(query) - own) and all(map(are_tokens, layout.scores.summed))
     order = Order(
-        tuple(map(_named, before, sizes, repeat(heads))),
-        _named(query, 1, heads) if of_query else (),
+        tuple(map(_factors_of, before, sizes, repeat(heads))),
+        _factors_of(query, 1, heads) if of_query else (),
         "channel" if channels else called,
         _windows(before, heads, query, key),
         example=_example(query, key),
@@ -259,7 +259,7 @@ def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis, key: Axis)
     return math.prod(n for origin, n in batch if origin in of_query)
 
 
-def _named(axis: Axis, size: int, heads: set[Origin]) -> tuple[tuple[int, bool], ...]:
+def _factors_of(axis: Axis, size: int, heads: set[Origin]) -> tuple[tuple[int, bool], ...]:
     return tuple((n, origin in heads) for origin, n in axis) or ((size, False),)
 
 

@@ -50,7 +50,7 @@ class SeenSite:
         is_followed: whether the current pass is read. If it is not, steps are counted by their numbers of keys alone.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
-        unplaced: numbers of the passes that began with keys of which it is not known which tokens they are.
+        unplaced: numbers of the passes that began with keys of unknown tokens.
         n_step: number of queries in its last run.
         n_before: how many more keys than queries its first run had, such as learned keys.
         last: order of its last run that was no step.
@@ -156,7 +156,7 @@ class Sites:
         return tuple(self._sites.values())
 
     def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
-        """Count a run of so many queries and keys if it begins a pass that is not wanted, and return whether it does.
+        """Count a run if it begins an unwanted pass, and return whether it does; ``lengths``: of queries and keys.
 
         A run of fewer queries than keys may be a step of the current pass, which ``run`` finds out.
         """
@@ -335,7 +335,7 @@ class Sites:
         return bool(others)
 
     def _is_slice(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> bool:
-        """Return whether these are slices of queries and keys of which the same call of a module has met others.
+        """Return whether these are slices of queries and keys, and the same call of a module has had others.
 
         If so, send a message. Known heads and blocks are told apart, and so are several softmaxes of all heads of the
         same tokens.
@@ -460,7 +460,7 @@ def _known_by(observed: ObservedCall, k_length: int) -> Tensor | None:
 
 
 def _few_features(x: Tensor) -> Tensor:
-    """Return the first and last features of the first head. At one end, those of DeepSeek's keys have no position."""
+    """Return the first and last features of the first head, as DeepSeek's keys have no position at one end."""
     x = x[:, 0].detach().float()
     return torch.cat([x[..., :2], x[..., -2:]], dim=-1)
 
@@ -496,7 +496,7 @@ def _end_left(site: SeenSite, layer: tuple[Tensor, Tensor]) -> int:
 
 
 def _end(observed: ObservedCall, k_length: int) -> int:
-    """Return how many keys of a cache are filled, of which ``k_length`` were before.
+    """Return how many keys of a cache are filled; ``k_length`` of them were filled before.
 
     The mask tells which keys the queries see. For weights alone, which may be 0 for other reasons, all keys of the step
     count.

@@ -20,7 +20,7 @@ class Scores:
 
     Attributes:
         axes: of the product.
-        mapped: the functions that have mapped it otherwise than a softmax does; "": none.
+        mapped: names of other functions that have mapped the scores; "": none.
         sinks: how many numbers of its last axis were made by no product.
         stage: how far a softmax that is written out has come. "sums" are of exponentials, logarithms are of sums or
             weights.
@@ -61,7 +61,7 @@ class Made:
         has_met_again: whether they have met other values since.
         parts: the parts of the weights that have met values, while others have not.
         layout: of all weights; None: not known.
-        unmet: take back what was noted of their softmaxes, that the weights have met no values.
+        unmet: functions that take back the notes that their softmaxes have met no values.
     """
 
     scores: Axes

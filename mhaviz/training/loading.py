@@ -93,7 +93,7 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
     with torch.device("meta"):  # nothing is allocated or drawn, whatever the sizes
         model = build(sizes, len(source), len(target))
     model.load_state_dict(weights, assign=True)
-    model.position = PositionalEncoding(sizes.d_model, sizes.dropout)  # its table is in no file
+    model.position = PositionalEncoding(sizes.d_model, sizes.dropout)  # its table is not saved
     shapes = {f"{key}.{name}": p.shape for key in AVERAGES for name, p in model.named_parameters()}
     if optimizer and {name: tensor.shape for name, tensor in optimizer.items()} != shapes:
         raise ValueError("the averages of Adam are not those of the weights")
