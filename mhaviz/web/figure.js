@@ -119,7 +119,7 @@ export class MapFigure {
   /** Of a side that is at most so long, along which tokens that have no room for all stand after their positions. */
   #labelRoom(axis, most, length) {
     this.#ruler.font = LABEL_FONT;
-    const step = Math.max(Math.floor(axis.length / 200), 1);
+    const step = Math.max(Math.floor(axis.length / 60), 1);
     let room = 24;
     for (let index = 0; index < axis.length && room < most; index += step) {
       const label = axis.length * LINE > length ? placed(axis, axis.first(index)) : labelOf(axis, index);
