@@ -80,22 +80,6 @@ def settle_surroundings() -> None:
             os.chdir(folder)
 
 
-def owns_process() -> bool:
-    """Whether this process is the command line's own, and not that of a Python program that calls ``main``."""
-    return _is_ours
-
-
-@contextmanager
-def surroundings_put_back() -> Iterator[None]:
-    """Let what runs within, a program of the user's own, find what it would find without us."""
-    _users.close()
-    try:
-        yield
-    finally:
-        if _is_ours:
-            settle_surroundings()
-
-
 @contextmanager
 def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
     """Give a program what Python would: the user's own settings, and standard output.
@@ -109,7 +93,9 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
         stream.flush()
     process, kept = os.getpid(), {number: (os.dup(number), os.fstat(number)) for number in (1, 2)}
     with ExitStack() as stack:
-        stack.enter_context(surroundings_put_back())
+        _users.close()
+        if _is_ours:
+            stack.callback(settle_surroundings)
         if keeps_stdout:
             stack.enter_context(_stdout_to_stderr())
         try:
@@ -122,7 +108,7 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
                         if os.path.samestat(os.fstat(copy), before):  # else it is a file of the program's by now
                             os.dup2(copy, number)
                             os.close(copy)
-                if keeps_stdout and owns_process():
+                if keeps_stdout and _is_ours:
                     atexit.register(_end_stdout)
             _reopen_streams()
 

@@ -4,16 +4,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mhaviz.errors import ArgumentError, as_one_line, parameter, quoted
 from mhaviz.files.errors import ContentError, reading
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 MOST_SIDE = 2048
 """Pixels of the longer side of what is kept: no picture shows more of it."""
@@ -31,15 +29,12 @@ def read_image(path: Path) -> NDArray[np.uint8]:
     Raises:
         MhavizError: there is no such file, it is no image or one that is cut off, or it is too large.
     """
-    from PIL import UnidentifiedImageError
-    from PIL.Image import open as open_image
-
     with reading(path):
         if path.exists() and not path.is_file():  # to open a pipe waits for who writes it
             raise ContentError("expected a file, got a folder, a pipe or a device")
         with path.open("rb") as stream, _in_silence():
             try:
-                return _pixels(open_image(stream, formats=_FORMATS))
+                return _pixels(Image.open(stream, formats=_FORMATS))
             except UnidentifiedImageError:
                 raise ContentError(f"it is no image that can be read: expected {_NAMES}") from None
 
@@ -54,60 +49,50 @@ def as_pixels(image: object) -> NDArray[np.uint8]:
         ArgumentError: it is none of these.
         MhavizError: it cannot be read.
     """
-    from PIL.Image import Image
-
     if isinstance(image, str | Path):
         return read_image(Path(image))
     name = parameter("image")
     if isinstance(image, np.ndarray):
         image = _of_array(image, name)
-    if not isinstance(image, Image):
+    if not isinstance(image, Image.Image):
         raise ArgumentError(f"{name}: expected a path, an image of PIL, or a uint8 array, got {quoted(image)}")
     with as_one_line(f"{name}: it cannot be read"), _in_silence():  # its file, which is read now, may be broken
         return _pixels(image)
 
 
-def _of_array(array: NDArray[Any], name: str) -> "Image":
-    from PIL.Image import fromarray
-
+def _of_array(array: NDArray[Any], name: str) -> Image.Image:
     if array.dtype != np.uint8 or array.ndim not in (2, 3) or array.shape[2:] not in _CHANNELS or not array.size:
         raise ArgumentError(
             f"{name}: expected a uint8 array, (height, width) or with 1, 3 or 4 channels after them, got {array.dtype} "
             f"{array.shape}"
         )
-    return fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
+    return Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
 
 
 @contextmanager
 def _in_silence() -> Iterator[None]:
     """Without PIL's warnings of what cameras write into files; those of images too large to be decoded are errors."""
-    from PIL.Image import DecompressionBombWarning
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.simplefilter("error", DecompressionBombWarning)
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
 
 
-def _pixels(image: "Image") -> NDArray[np.uint8]:
+def _pixels(image: Image.Image) -> NDArray[np.uint8]:
     """Of one that is open."""
-    from PIL import ImageOps
-    from PIL.Image import Resampling, fromarray
-    from PIL.Image import new as new_image
-
     if image.format == "JPEG":  # of which a smaller one is decoded in less time
         image.draft("RGB", (MOST_SIDE, MOST_SIDE))
     image = ImageOps.exif_transpose(image)
     if image.mode == "F":
         raise ContentError("expected whole numbers for pixels, got others; convert it to 8 or 16 bits")
     if image.mode.startswith("I"):  # 16 bits, of which PIL would cut off all above 255
-        image = fromarray(np.round(np.clip(np.asarray(image), 0, 65535) / 257).astype(np.uint8))
+        image = Image.fromarray(np.round(np.clip(np.asarray(image), 0, 65535) / 257).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
-        on_white = new_image("RGBA", image.size, "white")
+        on_white = Image.new("RGBA", image.size, "white")
         on_white.alpha_composite(image)
         image = on_white
     image = image.convert("RGB")
     if max(image.size) > MOST_SIDE:
-        image.thumbnail((MOST_SIDE, MOST_SIDE), Resampling.LANCZOS)
+        image.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
     return np.array(image, np.uint8)

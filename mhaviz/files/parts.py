@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from safetensors.numpy import save
 
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, shortened
@@ -38,8 +39,6 @@ class _Description(msgspec.Struct):
 
 def write_part(part: CorpusPart, path: Path) -> None:
     """Write it whole or not at all. Raises MhavizError if it cannot be written."""
-    from safetensors.numpy import save
-
     arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
     saved = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.progress)
     about = describe_source(part.source) | msgspec.to_builtins(saved) | {"format": _FORMAT}

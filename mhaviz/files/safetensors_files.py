@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 
 from mhaviz.files.errors import reading
 from mhaviz.files.saved_array import SavedArray, numbers_of
@@ -22,8 +23,6 @@ _FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 
 def read_safetensors(path: Path) -> tuple[dict[str, SavedArray], Mapping[str, str]]:
     """The arrays of a file by their names, and its metadata. Raises MhavizError if it is broken or cut off."""
-    from safetensors import safe_open
-
     with reading(path):
         content = np.memmap(path, np.uint8, "r")  # the file stays open: another may be put in its place
         with safe_open(path, "numpy"):  # checks the header, and that all numbers are there

@@ -13,7 +13,7 @@ from mhaviz.cli.shared.change_limits import LimitOptions, flaw_notices, require_
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import ArrayKind, Dtype, Heads, PlainDevice, array_option, model_option, split_model
+from mhaviz.cli.shared.models import ArrayKind, Dtype, Heads, PlainDevice, array_option, load_model, model_option
 from mhaviz.cli.shared.parsing import number_or_auto, parsed
 from mhaviz.cli.shared.texts import Languages
 from mhaviz.errors import ArgumentError
@@ -22,7 +22,6 @@ from mhaviz.processes import this_process
 from mhaviz.results.corpus_part import SUFFIX
 
 if TYPE_CHECKING:
-    from mhaviz.api.loaded import LoadedModel
     from mhaviz.files.maps import SavedMaps
     from mhaviz.results.difference import Limits
     from mhaviz.views.style import Style
@@ -162,10 +161,12 @@ def diff(
     from mhaviz.api.corpus_difference import diff_models
 
     with corpus.keeping(texts, delivery):
-        models = _load(before, after, pair, delivery)
+        first, second = (load_model(str(one), delivery, pair.device, dtype=pair.dtype) for one in (before, after))
+        delivery.tell(*dict.fromkeys([*first.notices, *second.notices]))
         with corpus_progress(delivery.quiet) as on_progress:
             difference = diff_models(
-                *models,
+                first,
+                second,
                 texts,
                 layer=one_layer,
                 kind=array.kind,
@@ -179,19 +180,6 @@ def diff(
         corpus.deliver(difference, delivery, style)
     if this_process().is_first:  # it alone has the whole
         require_models_alike(difference)
-
-
-def _load(before: Path, after: Path, options: PairOptions, delivery: Delivery) -> "tuple[LoadedModel, LoadedModel]":
-    """Both models; what is to be known of both is told once. Raises as ``mhaviz.load`` does."""
-    from mhaviz.api.loaded import load
-
-    device = this_process().device(options.device)
-    models = [
-        load(name, device=device, on_notice=delivery.tell, dtype=options.dtype, **asked)
-        for name, asked in map(split_model, map(str, (before, after)))
-    ]
-    delivery.tell(*dict.fromkeys(line for one in models for line in one.notices))
-    return models[0], models[1]
 
 
 def _diff_of_files(

@@ -8,11 +8,10 @@ import typer
 from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import DModel, ModelOptions, Seed, split_model
+from mhaviz.cli.shared.models import DModel, ModelOptions, Seed
 from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.given import Given
-from mhaviz.models.load import kind_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,7 +24,7 @@ class EmbeddingOptions(ModelOptions):
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of ``mhaviz.load``: one head, as any number of features can be split into that."""
-        has_heads = "n_heads" in kind_of(split_model(self.model)[0]).options
+        has_heads = "n_heads" in self.takes
         return {"d_model": self.d_model, "seed": self.seed, "n_heads": 1 if has_heads else None}
 
 

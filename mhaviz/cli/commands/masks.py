@@ -6,10 +6,9 @@ import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, OneAttention, split_model
+from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.texts import Several, Target, given_to, quotes_notice
-from mhaviz.models.load import kind_of
 
 
 def masks(
@@ -41,7 +40,7 @@ def masks(
     Output: a {RESULT_SUFFIXES} file.
     """
     given, style = given_to(model, delivery, texts, target, has_example=True), style_of(picture, cmap=cmap)
-    has_seed = dropout is None or "seed" in kind_of(split_model(model.model)[0]).options
+    has_seed = dropout is None or "seed" in model.takes
     others: dict[str, Any] = {} if has_seed else {"seed": None}  # which is then of dropout alone
     loaded = model.load(delivery, given, **others)
     with delivery.working("computing"):

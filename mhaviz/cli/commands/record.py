@@ -18,6 +18,7 @@ from mhaviz.cli.shared.models import Heads, Layers
 from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.surroundings import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.texts import read_labels
 from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ class Recorded:
 
     def parse(self) -> dict[str, Any]:
         """The arguments of ``mhaviz.record``. Raises ArgumentError and MhavizError."""
-        from mhaviz.files.texts import read_labels
-
         return asked(self) | {"tokens": None if self.tokens is None else read_labels(self.tokens)}
 
 

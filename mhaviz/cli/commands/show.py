@@ -10,6 +10,7 @@ from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import ArrayKind, Heads, Mean, array_option
+from mhaviz.files.texts import read_labels
 from mhaviz.pages.registry import MAP_SUFFIXES
 
 
@@ -67,7 +68,6 @@ def show(
     images.check(looks)
 
     from mhaviz.api.saved_maps import read
-    from mhaviz.files.texts import read_labels
 
     queries, keys = (None if path is None else read_labels(path) for path in (arrays.queries, arrays.keys))
     attention = read(file, arrays.name, queries, keys, arrays.kind, delivery.tell)

@@ -5,7 +5,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from mhaviz.errors import MhavizError
@@ -14,7 +13,6 @@ from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.progress import ProgressColumn
 
 
 _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: of a path, and of what anybody reads
@@ -88,22 +86,41 @@ def print_view(view: "RenderableType", screens: int | None = None) -> bool:
 
 
 @contextmanager
-def progress(quiet: bool, what: str, time_left: bool = False) -> Iterator[Callable[[float, str], None]]:
+def progress(
+    quiet: bool, what: str, time_left: bool = False, is_counted: bool = True
+) -> Iterator[Callable[[float, str], None]]:
     """Show a bar that goes away at the end; yield its callback, which takes the share of the work done and a text.
 
     Args:
         quiet: show nothing.
         what: the text before the first call.
         time_left: show how long the rest will take, for work that is even.
+        is_counted: whether the callback is called at all; if not, show how long the work has taken already.
     """
+    if quiet or not sys.stderr.isatty() or not this_process().is_first:
+        yield lambda done, what: None
+        return
 
-    def columns() -> "list[ProgressColumn]":
-        from rich.progress import TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column
 
-        return [TaskProgressColumn(), *([TimeRemainingColumn(), TextColumn("left")] if time_left else [])]
+    from mhaviz.views.terminal.safe_console import SafeConsole
 
-    with _bar(quiet, what, 1.0, columns) as update:
-        yield lambda done, what: update(completed=done, description=what)
+    # What is too long for the terminal is cut at the end of the words, not everywhere.
+    rest = Column(no_wrap=True, overflow="crop", ratio=1)
+    left = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
+    columns = [BarColumn(20), *([TaskProgressColumn(), *left] if is_counted else [TimeElapsedColumn()])]
+    columns.append(TextColumn("{task.description}", markup=False, table_column=rest))
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True, expand=True) as bar:
+        task = bar.add_task(what, total=1.0 if is_counted else None)
+        yield lambda done, what: bar.update(task, completed=done, description=what)
 
 
 @contextmanager
@@ -111,40 +128,3 @@ def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
     """Show a bar of a corpus; its callback takes the share of the work done and the number of sentences read."""
     with progress(quiet, "reading sentences", time_left=True) as on_progress:
         yield lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
-
-
-@contextmanager
-def working(what: str, quiet: bool = False) -> Iterator[None]:
-    """Say what is being done, and for how long already, while work that cannot be counted goes on."""
-
-    def columns() -> "list[ProgressColumn]":
-        from rich.progress import TimeElapsedColumn
-
-        return [TimeElapsedColumn()]
-
-    with _bar(quiet, what, None, columns):
-        yield
-
-
-@contextmanager
-def _bar(
-    quiet: bool, what: str, total: float | None, columns: "Callable[[], list[ProgressColumn]]"
-) -> Iterator[Callable[..., None]]:
-    """A bar on a terminal, with what it says of its task; it is called with what has changed.
-
-    ``columns``: made only where there is a bar, as rich takes a while to be imported.
-    """
-    if quiet or not sys.stderr.isatty() or not this_process().is_first:
-        yield lambda **changed: None
-        return
-
-    from rich.progress import BarColumn, Progress, TextColumn
-    from rich.table import Column
-
-    from mhaviz.views.terminal.safe_console import SafeConsole
-
-    # What is too long for the terminal is cut at the end of the words, not everywhere.
-    rest = Column(no_wrap=True, overflow="crop", ratio=1)
-    shown = [BarColumn(20), *columns(), TextColumn("{task.description}", markup=False, table_column=rest)]
-    with Progress(*shown, console=SafeConsole(stderr=True), transient=True, expand=True) as bar:
-        yield partial(bar.update, bar.add_task(what, total=total))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.console import print_view, printing, say, working
+from mhaviz.cli.shared.console import print_view, printing, progress, say
 from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import FIGURE_SUFFIXES, RESULT_SUFFIXES
 from mhaviz.processes import this_process
@@ -58,9 +58,9 @@ class Delivery:
             for line in lines:
                 say(line)
 
-    def working(self, what: str) -> AbstractContextManager[None]:
+    def working(self, what: str) -> AbstractContextManager[object]:
         """Say on a terminal what is being done, if it takes long."""
-        return working(what, self.quiet)
+        return progress(self.quiet, what, is_counted=False)
 
     def deliver(
         self,

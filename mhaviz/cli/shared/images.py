@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mhaviz.cli.shared.appearance import MapOptions
 from mhaviz.cli.shared.console import option_name
+from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.pages.registry import RESULT_SUFFIXES
 
 if TYPE_CHECKING:
-    from mhaviz.cli.shared.appearance import MapOptions
-    from mhaviz.cli.shared.delivery import Delivery
     from mhaviz.results.attention import Attention
     from mhaviz.views.style import Style
 
@@ -55,7 +55,7 @@ class ImageOptions:
         """Those that are read."""
         return [self.image] if self.image else []
 
-    def check(self, looks: "MapOptions", needs_image: Sequence[str] = ("grid",)) -> None:
+    def check(self, looks: MapOptions, needs_image: Sequence[str] = ("grid",)) -> None:
         """Find out before the work starts whether its options go together.
 
         ``needs_image``: those that are about an image alone.
@@ -77,7 +77,7 @@ class ImageOptions:
         except MhavizError as error:
             raise MhavizError(f"--image: {error}") from error
 
-    def deliver(self, attention: "Attention", delivery: "Delivery", style: "Style") -> None:
+    def deliver(self, attention: "Attention", delivery: Delivery, style: "Style") -> None:
         """Save maps and show them, or show them over the image: pictures and JSON are then of this.
 
         Files of maps are saved first, so that they are there whatever is wrong with the image.

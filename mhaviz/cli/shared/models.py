@@ -9,13 +9,13 @@ import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import one, parsed, several, wholes
+from mhaviz.inputs.given import Given
 from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.models.transformers.folder import is_file
 from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
-    from mhaviz.inputs.given import Given
 
 
 model_option = partial(typer.Option, rich_help_panel="The model")
@@ -37,6 +37,17 @@ def parse_device(text: str) -> dict[str, Any]:
     if text == "spread":
         return {"device_map": "auto"}
     return {"device_map": "auto", "max_memory": text} if "=" in text else {"device": text}
+
+
+def load_model(text: str, delivery: Delivery, device: str, **options: Any) -> "LoadedModel":
+    """The model of this name, on the device of this process. Raises as ``mhaviz.load`` does."""
+    from mhaviz.api.loaded import load
+
+    (name, part), where = split_model(text), parse_device(device)
+    if "device" in where:
+        where["device"] = this_process().device(where["device"])
+    with delivery.working(f"loading {name}"):
+        return load(name, on_notice=delivery.tell, **part, **where, **options)
 
 
 def _input(text: str) -> tuple[Path, str | None]:
@@ -97,23 +108,23 @@ class ModelOptions:
         """More arguments of ``mhaviz.load``."""
         return {}
 
-    def load(self, delivery: Delivery, given: "Given", **options: Any) -> "LoadedModel":
-        """The model that is to read what is given. Raises as ``mhaviz.load`` does."""
-        from mhaviz.api.loaded import load
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """What may be asked of a model of its kind."""
+        return kind_of(split_model(self.model)[0]).options
 
-        name, part = split_model(self.model)
-        shares = not this_process().is_alone and "tensor_parallel" in kind_of(name).options
-        with delivery.working(f"loading {name}"):
-            return load(
-                name,
-                on_notice=delivery.tell,
-                predicts=given.generate > 0,
-                dtype=self.dtype,
-                tensor_parallel=shares or None,
-                **part,
-                **parse_device(self.device),
-                **self.options | options,
-            )
+    def load(self, delivery: Delivery, given: Given, **options: Any) -> "LoadedModel":
+        """The model that is to read what is given. Raises as ``mhaviz.load`` does."""
+        shares = not this_process().is_alone and "tensor_parallel" in self.takes
+        return load_model(
+            self.model,
+            delivery,
+            self.device,
+            dtype=self.dtype,
+            predicts=given.generate > 0,
+            tensor_parallel=shares or None,
+            **self.options | options,
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,13 +176,7 @@ class CheckpointOptions:
 
     def load(self, delivery: Delivery, predicts: bool = False) -> "LoadedModel":
         """The model, on the device of this process. Raises as ``mhaviz.load`` does."""
-        from mhaviz.api.loaded import load
-
-        (name, part), where = split_model(self.model), parse_device(self.device)
-        if "device" in where:
-            where["device"] = this_process().device(where["device"])
-        with delivery.working(f"loading {name}"):
-            loaded = load(name, predicts=predicts, on_notice=delivery.tell, dtype=self.dtype, **part, **where)
+        loaded = load_model(self.model, delivery, self.device, dtype=self.dtype, predicts=predicts)
         delivery.tell(*loaded.notices)
         return loaded
 

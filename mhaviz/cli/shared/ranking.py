@@ -2,21 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from mhaviz.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from mhaviz.inputs.probes import Probe
-
-from typing import TYPE_CHECKING, Any, Literal, get_args
-
 from mhaviz.cli.shared.parsing import parsed, whole
+from mhaviz.errors import ArgumentError
+from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 
 if TYPE_CHECKING:
-    from mhaviz.inputs.probes import Probe
     from mhaviz.pages.head_numbers import Order
 
 
@@ -36,10 +30,8 @@ class RepeatOptions:
         typer.Option(metavar="N", hidden=True, help="Of the bootstrap that 95 % intervals are of; 0: no intervals."),
     ] = 1000
 
-    def probe(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
+    def probe(self, sentences: list[str] | None, file: Path | None) -> Probe | None:
         """What texts are made for, if they are. Raises ArgumentError for what does not go together."""
-        from mhaviz.inputs.probes import RandomRepeats
-
         if self.random_repeat is None:
             return None
         if sentences or file is not None:
@@ -58,10 +50,8 @@ class ProbeOptions(RepeatOptions):
         ),
     ] = None
 
-    def probe(self, sentences: list[str] | None, file: Path | None) -> "Probe | None":
+    def probe(self, sentences: list[str] | None, file: Path | None) -> Probe | None:
         """As ``RepeatOptions.probe``."""
-        from mhaviz.inputs.probes import Needle
-
         if self.random_repeat is not None and self.needle is not None:
             raise ArgumentError("--random-repeat and --needle make two kinds of texts; leave out one")
         return super().probe(sentences, file) if self.needle is None else Needle(self.needle)
@@ -117,13 +107,12 @@ class RankingOptions:
     ] = None
     top: Top = 16
 
-    def order(self, probe: "Probe | None") -> "Order":
+    def order(self, probe: Probe | None) -> "Order":
         """How the table is ordered: unasked, by the number that the texts were made for.
 
         Raises:
             ArgumentError: what heads read of a needle is asked for, and there is none.
         """
-        from mhaviz.inputs.probes import Needle, RandomRepeats
         from mhaviz.pages.head_numbers import Order
         from mhaviz.results.head_statistics import OF_A_NEEDLE
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.models import ModelOptions
 from mhaviz.cli.shared.parsing import parsed
 from mhaviz.errors import ArgumentError, MhavizError, quoted
 from mhaviz.files.errors import STANDARD_INPUT, name_of
@@ -21,9 +22,6 @@ from mhaviz.layer.tokens import tokenize
 from mhaviz.models.load import RANDOM
 from mhaviz.models.transformers.folder import is_file
 from mhaviz.pages.registry import RESULT_SUFFIXES
-
-if TYPE_CHECKING:
-    from mhaviz.cli.shared.models import ModelOptions
 
 _MANY = 20  # sentences; few people want a picture of each
 
@@ -115,7 +113,7 @@ class Instead:
 
 
 def given_to(
-    model: "ModelOptions",
+    model: ModelOptions,
     delivery: Delivery,
     given: OneSentence | Several,
     target: str | None = None,
