@@ -475,7 +475,7 @@ class LoadedModel:
     ) -> ShapeTrace:
         """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones.
 
-        Without a text as in ``matrices``, but the whole worked example.
+        Without a text as in ``matrices``, but the whole worked example. ``ShapeTrace.follow`` follows one element of Q.
 
         Examples:
             >>> trace = mhaviz.trace_shapes("random", "the cat sat")

@@ -7,9 +7,9 @@ from looking import attend, calls
 from rounding import rounding
 from torch import nn
 
-from mhaviz.analyses.following import follow_element
 from mhaviz.errors import ArgumentError
 from mhaviz.models.trained_model import TrainedModel
+from mhaviz.results.trace import follow_element
 from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
 from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.evaluation import most_words

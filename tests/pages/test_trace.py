@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from mhaviz.analyses.following import follow_element
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.trace import following_text, numbers_remark, step_numbers
+from mhaviz.results.trace import follow_element
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from safetensors import safe_open
 from safetensors.numpy import load
 
 import mhaviz
-from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.results.attention import Attention
@@ -22,6 +21,7 @@ from mhaviz.results.quantity import Quantity
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.results.trace import follow_element
 from mhaviz.views.data import document, safetensors_bytes, write_csv, write_json
 
 

@@ -1,6 +1,5 @@
 """mhaviz trace-shapes"""
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -73,7 +72,5 @@ def trace_shapes(
         trace = loaded.trace_shapes(given, values=values, **vars(attention))
 
     if follow:
-        from mhaviz.analyses.following import follow_element
-
-        trace = replace(trace, followed=follow_element(trace, follow))
+        trace = trace.follow(follow)
     delivery.deliver(trace, style, notice=quotes_notice(texts.sentences))

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from looking import traced
 
-from mhaviz.analyses.following import follow_element
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.results.trace import follow_element
 from mhaviz.views.figure.flow import WIDTH, decide_flow
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from looking import attend, encoded
 from made import remade
 
-from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.results.attention import Attention
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScoreStatistics
+from mhaviz.results.trace import follow_element
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style

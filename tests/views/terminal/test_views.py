@@ -12,13 +12,13 @@ from made import made_map
 from rich.cells import cell_len
 from shown import heatmap_view
 
-from mhaviz.analyses.following import follow_element
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
+from mhaviz.results.trace import follow_element
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
 

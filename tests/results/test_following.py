@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from looking import traced
 
-from mhaviz.analyses.following import follow_element
 from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.results.trace import follow_element
 
 
 @given(st.data())
