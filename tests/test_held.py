@@ -58,7 +58,6 @@ MORE = [
     f"heatmap --model minilm {STREET} --layer 0,5 --head 1-3 --hide-special",
     f"heatmap --model minilm {STREET} --layer 3 --show rollout",
     f"explain {TRANSLATED} --kind masked --token noir",
-    f"heads --model minilm {STREET} 'to be or not to be' 'one two one two'",
     f"trace-shapes --model minilm {STREET}",
     f"compare-scaling --model minilm {STREET} --layer 3",
     'heatmap "the cat sat on the mat" --model "layer.pt#self_attn" --n-heads 4 --input x.safetensors',
