@@ -6,7 +6,7 @@ import { largestPlaces } from "./pieces.js";
 /** Bytes of answers that are kept for the next time. */
 const MOST_KEPT_BYTES = 192 * 2 ** 20;
 
-/** Weights that are computed at once, in 10 to 20 ms: with more, the pointer and a newer question would have to wait. */
+/** Weights that are computed at once, in 10 to 20 ms: with more, the pointer and newer questions would wait. */
 const WEIGHTS_AT_ONCE = 2 ** 18;
 
 /** Why a question has no answer: a newer one has taken its place. */
@@ -91,7 +91,8 @@ export class Asking {
    * @param {number} head its number
    * @param {number} query its position
    * @param {number} key its position
-   * @returns {Promise<[any, {scores: Float64Array, weights: Float32Array, sink: number|null, norms: Float32Array|null}]>}
+   * @returns {Promise<[any, {scores: Float64Array, weights: Float32Array, sink: number|null,
+   *   norms: Float32Array|null}]>}
    */
   score(map, head, query, key) {
     const place = map.placeOf(head);

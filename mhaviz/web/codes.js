@@ -17,7 +17,8 @@ export function bytesOfBase64(text) {
  * @returns {Promise<Uint8Array>}
  */
 export async function inflated(bytes) {
-  const stream = new Blob([/** @type {Uint8Array<ArrayBuffer>} */ (bytes)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const blob = new Blob([/** @type {Uint8Array<ArrayBuffer>} */ (bytes)]);
+  const stream = blob.stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 

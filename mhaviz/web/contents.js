@@ -69,7 +69,7 @@ class Chunks {
   }
 }
 
-/** The numbers between the queries and the keys of one attention, or a difference of two; with all that Python says of it. */
+/** Numbers between the queries and the keys of one attention, or of a difference, and all that Python says of it. */
 export class PageMap {
   #chunkBytes;
   #call;

@@ -109,7 +109,7 @@ export function shortened(text, length) {
   return `${start.join("")}…${end.join("")}`;
 }
 
-/** A token inside a sentence: one from right to left turns nothing around it (Unicode's isolates, which are not seen). */
+/** A token inside a sentence: from right to left it turns nothing around it (by Unicode's isolates, not seen). */
 export function isolated(text) {
   return `\u2068${text}\u2069`;
 }

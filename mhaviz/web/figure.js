@@ -376,7 +376,7 @@ export class FrameView {
     return { x: this.x(column), y: this.y(row), width: this.cellWidth, height: this.cellHeight };
   }
 
-  /** Each cell in sight that is wanted. @returns {Generator<[{x, y, width: number, height: number}, number, number]>} */
+  /** The wanted cells in sight. @returns {Generator<[{x, y, width: number, height: number}, number, number]>} */
   *cells(isWanted) {
     const [firstRow, endRow, firstColumn, endColumn] = this.range;
     for (let row = firstRow; row < endRow; row++) {

@@ -44,8 +44,9 @@ export class LinksView {
     const name = part === "change" ? "change" : map.quantity.name;
     const what = queries.areCells || keys.areCells ? "cells" : `${name}s`;
     const without = isFirstLeftOut ? ", without the first query, which sees one key alone" : "";
+    const whose = chosenName(map, chosenHeads(this.app.state.values));
     const caption = places.length
-      ? `The strongest ${what}${window ? " in sight" : ""}${without}: ${chosenName(map, chosenHeads(this.app.state.values))}`
+      ? `The strongest ${what}${window ? " in sight" : ""}${without}: ${whose}`
       : `There is no ${name} above zero${without}.`;
     const focused = document.activeElement?.closest(".links tbody tr")?.sectionRowIndex;
     this.links = places.map(placeOf);

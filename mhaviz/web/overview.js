@@ -35,9 +35,8 @@ export class OverviewView {
 
   update() {
     if (!this.#app.state.map) return;
-    const { sort, reverse } = this.#app.state.values;
     const { sentence, pass } = this.#app.state.map;
-    const key = JSON.stringify([sentence, pass, sort, reverse]);
+    const key = JSON.stringify([sentence, pass, this.#app.state.values.sort]);
     if (key !== this.#arranged) {
       this.#arranged = key;
       this.#arrange();
@@ -64,22 +63,16 @@ export class OverviewView {
       ["layer", "layer and head"],
       ...contents.measures.map(({ name }) => name),
     ]);
-    this.reverse = make("input", {
-      type: "checkbox",
-      onchange: () => state.set({ reverse: this.reverse.checked }),
-    });
-    this.ofMeasure = make("label", {}, this.reverse, " reverse order");
-    const tools = make("div", { className: "controls" }, this.sort.element, this.ofMeasure);
+    const tools = make("div", { className: "controls" }, this.sort.element);
     tools.hidden = contents.measures.length === 0;
     return tools;
   }
 
   #setTools() {
-    const { sort, reverse } = this.#app.state.values;
-    this.sort.value = sort;
-    this.reverse.checked = reverse;
-    this.ofMeasure.hidden = sort === "layer";
-    this.meaning.textContent = this.#measure ? `${this.#measure.name}: ${this.#measure.meaning}` : "";
+    const measure = this.#measure;
+    this.sort.value = this.#app.state.values.sort;
+    const first = measure?.low_first ? "lowest" : "highest";
+    this.meaning.textContent = measure ? `${measure.name}, ${first} first: ${measure.meaning}` : "";
   }
 
   // Which heads, in which order.
@@ -154,8 +147,7 @@ export class OverviewView {
   /** All heads, best first; those without a number last. */
   #sorted(maps) {
     const measure = this.#measure;
-    const { reverse } = this.#app.state.values;
-    const sign = measure.low_first === reverse ? -1 : 1;
+    const sign = measure.low_first ? 1 : -1;
     const thumbs = maps
       .flatMap((map) => map.heads.map((head) => this.#thumb(map, head)))
       .map((thumb) => ({ thumb, number: this.#number(thumb, measure.name) ?? null }))

@@ -69,8 +69,7 @@ export class State {
       scale: scales.some((scale) => scale.log) ? "log" : "linear",
       special: true,
       theme: "auto",
-      sort: sort?.by ?? "layer",
-      reverse: sort?.reverse ?? false,
+      sort: sort ?? "layer",
     };
   }
 
@@ -135,14 +134,14 @@ export class State {
       special: wanted.special !== false,
       theme: one("theme", ["auto", "light", "dark"]),
       sort: one("sort", ["layer", ...measures.map((measure) => measure.name)]),
-      reverse: wanted.reverse === true,
     });
   }
 
   /** All values as the part of an address after "#" says them. */
   #read(hash) {
     const named = [...new URLSearchParams(hash.slice(1))].filter(([name]) => Object.hasOwn(this.#defaults, name));
-    return this.#valid({ ...this.#defaults, ...Object.fromEntries(named.map(([name, text]) => [name, readValue(text)])) });
+    const values = named.map(([name, text]) => [name, readValue(text)]);
+    return this.#valid({ ...this.#defaults, ...Object.fromEntries(values) });
   }
 
   /** The address of what is shown. That of the window may be older: browsers refuse many changes at once. */

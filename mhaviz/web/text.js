@@ -153,7 +153,8 @@ export class TextView {
     const boxes = map.heads.map((head) => {
       const [checked, tabIndex] = [heads.includes(head), head === heads[0] ? 0 : -1];
       const onchange = () => this.#toggle(head);
-      return make("label", {}, make("input", { type: "checkbox", value: head, checked, tabIndex, onchange }), String(head));
+      const box = make("input", { type: "checkbox", value: head, checked, tabIndex, onchange });
+      return make("label", {}, box, String(head));
     });
     this.heads.replaceChildren(make("legend", {}, "heads"), ...boxes);
     if (isFocused !== null) this.heads.querySelector(`input[value="${isFocused}"]`)?.focus();
@@ -216,14 +217,15 @@ export class TextView {
     const pinned = pieces.of(this.#values.query);
     if (pinned >= 0 && (pinned < start || pinned >= end)) ranges.push([pinned, pinned + 1]);
     const isSingle = map.isPooled && map.exact;
-    const question = JSON.stringify([map.index, this.#part, heads, isSingle ? ranges : "all"]);
+    const wanted = isSingle ? ranges : [null];
+    const question = JSON.stringify([map.index, this.#part, heads, wanted]);
     if (question === this.#question) return;
     this.#question = question;
     this.#rows = new Map();
     this.#strongest = -1;
     this.message.textContent = "";
     try {
-      const blocks = await Promise.all((isSingle ? ranges : [null]).map((range, at) => this.#block(map, heads, range, at)));
+      const blocks = await Promise.all(wanted.map((range, at) => this.#block(map, heads, range, at)));
       if (question !== this.#question) return;
       this.#rows = new Map(blocks.flat());
       this.#strongest = this.#findStrongest();
@@ -235,7 +237,7 @@ export class TextView {
     this.#shade();
   }
 
-  /** Of each query of a range of single tokens, else of all. @returns {Promise<[number, Float32Array][]>} with weights */
+  /** [query, weights] of a range of single tokens, else of all. @returns {Promise<[number, Float32Array][]>} */
   async #block(map, heads, range, at) {
     const { asking } = this.#app;
     const { pieces } = this.queries;

@@ -1,4 +1,4 @@
-// What classes have that is not written in them one by one: what Python writes into a page, and what Object.assign sets.
+// What classes have that is not written in them: what Python writes into a page, and what Object.assign sets.
 
 type Numbers = { chunk: number; offset: number; type: string; shape: number[]; bytes: number; precision: number };
 type Part = { name: string; scale: number; thumbs: Numbers; values: Numbers | null; precision: number };
@@ -33,7 +33,9 @@ declare module "./rule.js" {
   interface Call { queries: number; dKey: number }
 }
 declare module "./words.js" {
-  interface Words { pieces: import("./pieces.js").Pieces; start: number; end: number; special: boolean; words: HTMLElement[] }
+  interface Words {
+    pieces: import("./pieces.js").Pieces; start: number; end: number; special: boolean; words: HTMLElement[];
+  }
 }
 declare module "./overview.js" {
   interface Thumb { map: import("./contents.js").PageMap; head: number; key: string }

@@ -78,14 +78,17 @@ export class WhyView {
       [this.query, map.rows, query],
       [this.key, map.columns, key],
     ]) {
-      choice.options = side.labels.map((label, at) => [String(side.start + at), `${side.start + at} ${shortened(label, 30)}`]);
+      const words = (position) => `${position} ${shortened(side.label(position), 30)}`;
+      choice.options = side.labels.map((_, at) => [String(side.start + at), words(side.start + at)]);
       choice.value = position;
     }
     const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
     const weight = row.weights[key];
-    this.title.textContent = `${headName(map, head)}: ${name(map.rows, query)} → ${name(map.columns, key)}, weight ${numberText(weight)}`;
+    const pair = `${name(map.rows, query)} → ${name(map.columns, key)}`;
+    this.title.textContent = `${headName(map, head)}: ${pair}, weight ${numberText(weight)}`;
     const without = hasOneKeyFirst(map) ? ", apart from the first query, which sees one key alone" : "";
-    const strongest = `${isFound ? "The largest weight" : "There is no weight above zero: a link"} of this head${without}`;
+    const which = isFound ? "The largest weight" : "There is no weight above zero: a link";
+    const strongest = `${which} of this head${without}`;
     const chosen =
       pinnedQuery === null && pinnedKey === null
         ? `${strongest}. Choose others here, in the map or in the text.`
@@ -169,7 +172,8 @@ export class WhyView {
     if (row.norms !== null) {
       lines.push(["× ‖v W_O‖ of the key", row.norms[key]], ["= ‖weight · v W_O‖", weight * row.norms[key]]);
     }
-    const rows = lines.map(([name, value]) => rowOf(name.startsWith("=") ? "sum" : "", name, numberCell(numberText(value, 4))));
+    const cell = (value) => numberCell(numberText(value, 4));
+    const rows = lines.map(([name, value]) => rowOf(name.startsWith("=") ? "sum" : "", name, cell(value)));
     return tableOf("from q·k to the weight", ["step", "value"], rows);
   }
 
@@ -207,9 +211,9 @@ export class WhyView {
   }
 
   #allFeatures(products, terms) {
-    const rows = Array.from(terms, (term, f) =>
-      rowOf("", String(f), ...[products.query[f], products.key[f], term].map((value) => numberCell(numberText(value, 6)))),
-    );
+    const cell = (value) => numberCell(numberText(value, 6));
+    const numbers = (f) => [products.query[f], products.key[f], terms[f]].map(cell);
+    const rows = Array.from(terms, (_, f) => rowOf("", String(f), ...numbers(f)));
     const table = tableOf("features of the query and the key", ["feature", "q", "k", "q × k"], rows);
     return make("details", {}, make("summary", {}, "all features as numbers"), table);
   }

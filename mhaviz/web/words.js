@@ -13,8 +13,8 @@ const NUMBER_WIDTH = 26; // pixels of such a number
 export class Words {
   /**
    * @param {string} role "query" or "key"
-   * @param {{onPoint: (a: number|null, b: boolean) => void, onPin: (a: number, b: boolean) => void, onGo: (a: number) => void}} listener
-   *   of positions: pointed at (by the keyboard or not), pinned (with Shift or not), and the first one to show of a long text
+   * @param {any} listener of positions: {onPoint(position or null, by the keyboard), onPin(position, with Shift),
+   *   onGo(the first one to show of a long text)}
    */
   constructor(role, { onPoint, onPin, onGo }) {
     this.role = role;

@@ -161,7 +161,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
         for measure, scale in zip(measures, measure_scales(result).values(), strict=True)
     ]
     if order.column != USUAL_ORDER.column:
-        about["sort"] = {"by": order.column}
+        about["sort"] = order.column
     n_sentences = max(kind.sentences for kind in result.kinds)
     if examples and n_sentences > (n_shown := len({m.sentence for m in examples})):
         shown = f"the maps are those of {counted(n_shown, 'sentence')}, as examples"
