@@ -7,7 +7,7 @@ from typing import Any
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Table, Text
 from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, lesson, pair_text
-from mhaviz.pages.head_numbers import WHISKER, heads_subtitle, key_columns, reading_text
+from mhaviz.pages.head_numbers import WHISKER, key_columns, kind_text, reading_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, counted, head_name, left_out_text
@@ -38,7 +38,7 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     ]
     panels = [(KIND_NAMES[kind.kind] if several else "", kind.layers, kind.divergence.mean) for kind in d.kinds]
     blocks: tuple[Block, ...] = (
-        heads_subtitle(d.kinds, _subtitle),
+        Text(tuple(kind_text(kind, _subtitle(kind)) for kind in d.kinds), "subtitle"),
         *change_dots(heads, _heading(d), _MEANING, WHISKER.format(d.replicates, "sentences")),
         *divergence_panels(panels),
         ranking_table(d),
@@ -81,8 +81,7 @@ def ranking_table(d: CorpusDifference) -> Table:
     rows = [
         (
             *([head["kind"]] if several else []),
-            head["layer"],
-            head["head"],
+            head_name(head["layer"], head["head"]),
             head,
             *[head] * has_interval,
             head["largest"],

@@ -1,15 +1,14 @@
 """Numbers of heads on a page: a layers × heads panel of each, and the heads ranked in a table."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.inputs.tokens import KIND_NAMES, Kind
-from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table, Text, Where
+from mhaviz.inputs.tokens import KIND_NAMES
+from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table, Where
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted, head_name
 from mhaviz.results.axis import Axis
@@ -20,14 +19,7 @@ _CHANCE = "chance: of a head that weighs all keys alike"
 _GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
 WHISKER = "whisker: 95 % of the means of {:,} bootstrap replicates over {}"
 _SIDES = "layer", "head"
-
-
-class _OfKind(Protocol):
-    @property
-    def kind(self) -> Kind: ...
-
-
-_AnyKind = TypeVar("_AnyKind", bound=_OfKind)
+_MOST_OF_IT = 0.5  # more of a row is most of it
 
 
 @dataclass(frozen=True)
@@ -40,6 +32,7 @@ class Measure:
         unit: what it is counted in; it tells which numbers share a scale.
         decimals: of the number in a cell.
         low_first: whether the lowest is what people look for.
+        place: of a weight, what it is on: "the token before".
     """
 
     name: str
@@ -47,10 +40,11 @@ class Measure:
     unit: str = "weight"
     decimals: int = 2
     low_first: bool = False
+    place: str = ""
 
     def described(self, weight: str = "weight") -> str:
         """Its meaning: "weight on the first token"."""
-        return self.meaning.format(weight=weight)
+        return self.meaning.format(weight=weight, place=self.place)
 
     def text(self, number: float) -> str:
         """The number alone."""
@@ -164,15 +158,12 @@ def ranking_table(
     has_interval = any(head.interval(first.name) for head in heads)
     has_kind = len(kinds) > 1
 
-    def row(of: HeadsOfKind, layer: object, head: object, pairs: Sequence[object], interval: object) -> list[object]:
-        return [*[of.kind] * has_kind, layer, head, pairs[0], *[interval] * has_interval, *pairs[1:]]
+    def row(of: HeadsOfKind, name: str, pairs: Sequence[object], interval: object) -> list[object]:
+        return [*[of.kind] * has_kind, name, pairs[0], *[interval] * has_interval, *pairs[1:]]
 
-    rows = [
-        row(h.of, h.of.layers[h.row], h.column, [h.spread(m.name) for m in (first, *others)], h.interval(first.name))
-        for h in heads
-    ]
+    rows = [row(h.of, h.name, [h.spread(m.name) for m in (first, *others)], h.interval(first.name)) for h in heads]
     chances = {kind.kind: [_chance(kind, measure) for measure in (first, *others)] for kind in kinds}
-    rows += [row(kind, "chance", "", chances[kind.kind], "") for kind in kinds if any(chances[kind.kind])]
+    rows += [row(kind, "chance", chances[kind.kind], "") for kind in kinds if any(chances[kind.kind])]
     columns = (
         *key_columns(has_kind),
         Column(first.name, first.spread),
@@ -190,11 +181,9 @@ def ranking_table(
     return Table(columns, tuple(map(tuple, rows)), heading, notes="; ".join(notes), where=where)
 
 
-def key_columns(has_kind: bool) -> Iterator[Column]:
+def key_columns(has_kind: bool) -> list[Column]:
     """What tells heads apart."""
-    if has_kind:
-        yield Column("kind", align="left", is_key=True)
-    yield from (Column(name, is_key=True) for name in _SIDES)
+    return [Column(name, align="left", is_key=True) for name in ["kind"] * has_kind + ["head"]]
 
 
 def _chance(kind: HeadsOfKind, measure: Measure) -> tuple[float, float] | None:
@@ -226,9 +215,25 @@ def ranking_dots(
     return [Dots(heading, tuple(dots), label, measure.text, "; ".join(notes))] if dots else []
 
 
-def heads_title(kinds: Sequence[Kind], n_heads: int) -> str:
-    """ "self-attention: 72 heads"; of several kinds "self-attention, source-target attention: 16 heads"."""
-    return f"{', '.join(KIND_NAMES[kind] for kind in kinds)}: {counted(n_heads, 'head')}"
+def ranking_lesson(
+    model: str, kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure], weight: str
+) -> str:
+    """What the ranked number says: "minilm: 5 of 72 heads put most of their weight on the token before"."""
+    measure = ranked_measure(kinds, order, measures)
+    heads = [head for head in ranked(kinds, replace(order, column=measure.name), measures) if head.spread(measure.name)]
+    means = [pair[0] for head in heads if (pair := head.spread(measure.name))]
+    if not means:
+        return f"{model}: {counted(count_heads(kinds), 'head')}"
+    n_most = sum(mean > _MOST_OF_IT for mean in means)
+    if measure.place and n_most > 1:
+        return f"{model}: {n_most:,} of {len(means):,} heads put most of their {weight} on {measure.place}"
+    name = f"{heads[0].of.kind} {heads[0].name}" if len(kinds) > 1 else heads[0].name
+    if measure.place and n_most:
+        return f"{model}: only {name} of {len(means):,} heads puts most of its {weight} on {measure.place}"
+    end = "lowest" if measure.low_first else "highest"
+    what = f"{weight} on {measure.place}" if measure.place else measure.name
+    unit = measure.unit.removeprefix(measure.name).replace(",", "") if measure.unit.startswith(measure.name) else ""
+    return f"{model}: {name} has the {end} {what} of {counted(len(means), 'head')}, {measure.text(means[0])}{unit}"
 
 
 def count_heads(kinds: Sequence[HeadsOfKind]) -> int:
@@ -236,12 +241,9 @@ def count_heads(kinds: Sequence[HeadsOfKind]) -> int:
     return sum(1 for kind in kinds for _ in kind.heads())
 
 
-def heads_subtitle(kinds: Sequence[_AnyKind], about: Callable[[_AnyKind], str]) -> Text:
-    """What the numbers of each kind are means over."""
-    texts = list(map(about, kinds))
-    if len(set(texts)) > 1:
-        texts = [f"{KIND_NAMES[kind.kind]}: {text}" for kind, text in zip(kinds, texts, strict=True)]
-    return Text(tuple(dict.fromkeys(texts)), "subtitle")
+def kind_text(kind: HeadsOfKind, about: str) -> str:
+    """ "self-attention: 72 heads, means over 1,000 sentences, 21,400 tokens"."""
+    return f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, {about}"
 
 
 def layers_by_heads(

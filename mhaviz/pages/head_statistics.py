@@ -1,7 +1,5 @@
 """What every head looks at: the heads ranked, and a layers × heads panel of each number."""
 
-from functools import partial
-
 import numpy as np
 
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
@@ -9,13 +7,12 @@ from mhaviz.pages.blocks import Block, Page, Panels, Text
 from mhaviz.pages.head_numbers import (
     Measure,
     Order,
-    count_heads,
-    heads_subtitle,
-    heads_title,
+    kind_text,
     known_measures,
     layers_by_heads,
     ranked_measure,
     ranking_dots,
+    ranking_lesson,
     ranking_table,
 )
 from mhaviz.pages.head_numbers import reading_text as panels_text
@@ -28,16 +25,16 @@ from mhaviz.results.quantity import NORM
 MEASURES = (
     Measure("entropy", "−Σ a ln a of a row of {weight}s a, in nats", "entropy, nats", low_first=True),
     Measure("distance", "Σ a |i − j| of query i and keys j, in tokens", "distance, tokens", decimals=1),
-    Measure("itself", "{weight} on the query's own position"),
-    Measure("previous", "{weight} on the token before, of all queries but the first"),
-    Measure("next", "{weight} on the token after, of all queries but the last"),
-    Measure("first", "{weight} on the first token"),
-    Measure("separators", "{weight} on special tokens such as [SEP]"),
-    Measure("copies", "{weight} on earlier copies of the query's token"),
-    Measure("induction", "{weight} on what followed earlier copies of the query's token"),
+    Measure("itself", "{weight} on {place}", place="the query's own position"),
+    Measure("previous", "{weight} on {place}, of all queries but the first", place="the token before"),
+    Measure("next", "{weight} on {place}, of all queries but the last", place="the token after"),
+    Measure("first", "{weight} on {place}", place="the first token"),
+    Measure("separators", "{weight} on {place} such as [SEP]", place="special tokens"),
+    Measure("copies", "{weight} on {place}", place="earlier copies of the query's token"),
+    Measure("induction", "{weight} on {place}", place="what followed earlier copies of the query's token"),
     Measure("sink", f"how often the mean of first is above {SINK_ABOVE:g}", "share"),
     Measure("retrieval", "how often a token of a needle gets the largest {weight} where it is read", "share"),
-    Measure("needle", "{weight} on the token of the needle that is read"),
+    Measure("needle", "{weight} on {place}", place="the token of the needle that is read"),
 )
 """The numbers, in their order."""
 
@@ -58,7 +55,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         return layers_by_heads(title, kind.layers, known, scales, order.column)
 
     blocks: tuple[Block, ...] = (
-        heads_subtitle(s.kinds, partial(_subtitle, s)),
+        Text(tuple(title(s, kind) for kind in s.kinds), "subtitle"),
         *ranking_dots(*ranking),
         *map(panels, s.kinds),
         Text((_meanings(s, ranked_measure(s.kinds, order, MEASURES)),), "quiet", "drawn"),
@@ -66,8 +63,8 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         Text((*counts, *sink_texts(s), *filter(None, [s.source.remark])), "quiet"),
         Text(left_out, "quiet", "listed"),
     )
-    title = _prefix(s) + heads_title([kind.kind for kind in s.kinds], count_heads(s.kinds))
-    return Page(title, blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]))
+    lesson = ranking_lesson(s.source.model, s.kinds, order, MEASURES, weight)
+    return Page(lesson, blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]))
 
 
 def weight_text(statistics: HeadStatistics) -> str:
@@ -108,12 +105,8 @@ def sink_texts(statistics: HeadStatistics) -> list[str]:
 
 def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
     """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
-    heads = counted(len(list(kind.heads())), "head")
-    return f"{_prefix(statistics)}{KIND_NAMES[kind.kind]}: {heads}, {_subtitle(statistics, kind)}"
-
-
-def _prefix(statistics: HeadStatistics) -> str:
-    return NORM.title_prefix if statistics.are_of_norms else ""
+    prefix = NORM.title_prefix if statistics.are_of_norms else ""
+    return prefix + kind_text(kind, _subtitle(statistics, kind))
 
 
 def _subtitle(statistics: HeadStatistics, kind: HeadAverages) -> str:

@@ -29,7 +29,13 @@ def trace_page(trace: ShapeTrace) -> Page:
     if followed is not None:
         first, *rest = following_text(followed, trace)
         blocks += [Text((first,), "heading"), visits_table(followed), Text(tuple(rest))]
-    return Page("shapes on the way through multi-head attention", tuple(blocks), trace.source.footnote)
+    return Page(_lesson(trace), tuple(blocks), trace.source.footnote)
+
+
+def _lesson(trace: ShapeTrace) -> str:
+    """How many steps only see earlier numbers in another shape."""
+    views = sum(step.memory == "view" for step in trace.steps)
+    return f"{trace.source.model}: {views} of {len(trace.steps)} steps through attention are views, which copy nothing"
 
 
 def steps_table(trace: ShapeTrace) -> Table:

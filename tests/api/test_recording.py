@@ -407,7 +407,7 @@ def test_statistics_count_by_layer():
     assert kind.entropy.by_layer.tolist() == [[4, 20], [4, 20], [2, 12]]  # as they first ran
     assert kind.previous.by_layer.tolist() == [[4, 16], [4, 16], [2, 10]]
     page = head_statistics_page(recording.head_statistics)
-    assert page.blocks[0].lines == ("means over 2 to 4 examples, 12 to 20 tokens",)
+    assert page.blocks[0].lines == ("self-attention: 6 heads, means over 2 to 4 examples, 12 to 20 tokens",)
     rows = recording.head_statistics.to_dataframe().query("number == 'entropy' and head == 0")
     assert rows[["sentences", "queries"]].to_numpy().tolist() == kind.entropy.by_layer.tolist()
     alone = kind.select([1])

@@ -33,14 +33,14 @@ def ablate(mhaviz, folder, monkeypatch):
 def test_a_head_that_others_need_stands_first(ablate, folder):
     result = ablate("-o", "a.png", "-o", "a.csv", "-o", "a.json")
     assert (result.status, "saved a.png" in result.err) == (0, True)
-    assert "4 heads each zeroed by itself, means over 8 sentences, 168 tokens" in " ".join(result.out.split())
+    assert "4 heads, each zeroed by itself, means over 8 sentences, 168 tokens" in " ".join(result.out.split())
     found = json.loads((folder / "a.json").read_text())
     assert found["prediction"] == "next token"
     lines = list(csv.DictReader((folder / "a.csv").read_text().splitlines()))
     first = max((line for line in lines if line["number"] == "change"), key=lambda line: float(line["mean"]))
     assert first["layer"] == "0"
-    rows = [line.split() for line in result.out.splitlines() if line.split()[:1] in (["0"], ["1"]) and "±" in line]
-    assert rows[0][:2] == [first["layer"], first["head"]]
+    rows = [line.split() for line in result.out.splitlines() if line.startswith(" L") and "±" in line]
+    assert rows[0][:2] == [f"L{first['layer']}", f"H{first['head']}"]
 
 
 def test_json_and_chosen_heads(ablate):

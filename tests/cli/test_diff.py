@@ -341,7 +341,7 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     result = mhaviz(*command, "-o", "d.png", "-o", "d.json", "--dpi", "40")
     assert result.status == 0, result.err
     assert result.out.startswith(f"{Path(shaken_folder).name} and shaken differ most in L")
-    assert "\ndivergence of two models over 3 sentences, " in result.out
+    assert "\nself-attention: 8 heads, divergence of two models over 3 sentences, " in result.out
     data = json.loads(Path("d.json").read_text())
     means = [head["mean"] for head in data["ranking"]]
     assert (len(means), data["unit"], means) == (8, "bits", sorted(means, reverse=True))

@@ -109,7 +109,7 @@ def test_a_table_that_is_asked_for_is_shown(random_heads, capsys, tmp_path, most
     for paths in ([], [path]):
         Delivery(paths).deliver(statistics, Style(), order=Order("entropy", most=most))
         shown = capsys.readouterr().out
-        assert len(set(re.findall(r"^ *(\d+ +\d+) +\d\.\d\d", shown, re.MULTILINE))) == (most or 40)
+        assert len(set(re.findall(r"^ *(L\d+ H\d+) +\d\.\d\d", shown, re.MULTILINE))) == (most or 40)
         assert ("rows are layers" in shown) == (not paths or most == 16)
 
 

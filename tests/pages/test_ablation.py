@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mhaviz.pages.ablation import ablation_page
-from mhaviz.pages.blocks import Panels, Table, Text
+from mhaviz.pages.blocks import Dots, Panels, Table, Text
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.panels import DIVERGING, INK
 
@@ -18,11 +18,11 @@ def test_heads_are_ranked_by_what_changes(random_effects):
     table = block(ablation_page(ablation), Table)
     means = ablation.kinds[0].change.mean
     expected = sorted(zip(*np.where(np.isfinite(means)), strict=True), key=lambda head: -means[head])
-    assert [row[:2] for row in table.rows] == expected
-    assert table.rows[0][2] == (means[expected[0]], means[expected[0]] / 3)
-    assert [column.heading for column in table.columns] == ["layer", "head", "change", "95 %", "loss"]
+    assert [row[0] for row in table.rows] == [f"L{layer} H{head}" for layer, head in expected]
+    assert table.rows[0][1] == (means[expected[0]], means[expected[0]] / 3)
+    assert [column.heading for column in table.columns] == ["head", "change", "95 %", "loss"]
     low, high = means[expected[0]] - 0.1, means[expected[0]] + 0.1
-    assert table.texts()[0][3] == f"{low:.2f}{'–' if high >= 0 else ' to '}{high:.2f}"
+    assert table.texts()[0][2] == f"{low:.2f}{'–' if high >= 0 else ' to '}{high:.2f}"
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,9 @@ def test_orders(random_effects, order, heading):
     table = block(ablation_page(ablation, order), Table)
     assert table.heading == heading
     if order.column == "layer":
-        heads = [(0, 0), (0, 1), (1, 0), (1, 1)]
-        assert [row[:2] for row in table.rows] == heads
+        assert [row[0] for row in table.rows] == ["L0 H0", "L0 H1", "L1 H0", "L1 H1"]
     else:
-        numbers = [row[2][0] for row in table.rows]
+        numbers = [row[1][0] for row in table.rows]
         assert numbers == sorted(numbers, reverse=True)
 
 
@@ -55,15 +54,19 @@ def test_scales_tell_what_is_below_0(random_effects):
 
 def test_small_changes_have_digits(random_effects):
     table = block(ablation_page(random_effects(prediction="embedding", size=1e-4, seed=3)), Table)
-    assert all(len(row[2].partition("±")[0].lstrip("0.")) >= 1 for row in table.texts()[:1])
-    assert "0.0000±" not in table.texts()[0][2]
+    assert all(len(row[1].partition("±")[0].lstrip("0.")) >= 1 for row in table.texts()[:1])
+    assert "0.0000±" not in table.texts()[0][1]
 
 
 def test_words(random_effects):
     page = ablation_page(random_effects(too_long=2))
     texts = [one for one in page.blocks if isinstance(one, Text)]
-    assert page.title == "masked self-attention: 4 heads"
-    assert texts[0].lines == ("each zeroed by itself, means over 10 sentences, 50 tokens",)
+    (dots,) = (one for one in page.blocks if isinstance(one, Dots))
+    first = dots.dots[0]
+    assert page.title == f"made by a test: without {first.name} the next token changes most, by {first.value:.2f} bits"
+    assert texts[0].lines == (
+        "masked self-attention: 4 heads, each zeroed by itself, means over 10 sentences, 50 tokens",
+    )
     assert texts[-1].lines == (
         "the whole model's loss: 4.50 bits a token",
         "2 sentences were left out: longer than the model can read",

@@ -69,21 +69,20 @@ def test_a_number_that_no_head_has(random_heads):
 def test_rows(random_heads):
     statistics = random_heads(2, 2, ("self", "cross"))
     order = Order("first", most=3)
-    assert ranking_table(statistics, order).headings()[:6] == ("kind", "layer", "head", "first", "95 %", "entropy")
+    assert ranking_table(statistics, order).headings()[:5] == ("kind", "head", "first", "95 %", "entropy")
     rows = ranking_table(statistics, order).texts()
     assert len(rows) == 3 + 2
     for head, row in zip(ranked(statistics, order), rows[:3], strict=False):
         first = head.of.first
         at = head.row, head.column
-        assert row[:5] == (
+        assert row[:4] == (
             head.of.kind,
-            str(head.row),
-            str(head.column),
+            f"L{head.row} H{head.column}",
             f"{first.mean[at]:.2f}±{first.spread[at]:.2f}",
             f"{first.low[at]:.2f}–{first.high[at]:.2f}",
         )
     for kind, row in zip(statistics.kinds, rows[3:], strict=True):
-        assert row[:5] == (kind.kind, "chance", "", f"{kind.first.chance[0, 0]:.2f}", "")
+        assert row[:4] == (kind.kind, "chance", f"{kind.first.chance[0, 0]:.2f}", "")
     _, cross = statistics.kinds
     every = ranking_table(statistics, Order("layer"))
     distance = every.headings().index("distance")
@@ -93,19 +92,18 @@ def test_rows(random_heads):
 def test_no_spread_of_one_sentence(random_heads):
     statistics = random_heads(sentences=1)
     (kind,) = statistics.kinds
-    assert ranking_table(statistics, Order("layer")).texts()[0][4] == f"{kind.itself.mean[0, 0]:.2f}"
+    assert ranking_table(statistics, Order("layer")).texts()[0][3] == f"{kind.itself.mean[0, 0]:.2f}"
 
 
 def test_layers_by_their_numbers(random_heads):
     statistics = random_heads(2, 1)
     chosen = replace(statistics, kinds=(replace(statistics.kinds[0], layers=(4, 9)),))
-    assert {row[0] for row in ranking_table(chosen, Order("entropy")).texts()} == {"4", "9", "chance"}
+    assert {row[0] for row in ranking_table(chosen, Order("entropy")).texts()} == {"L4 H0", "L9 H0", "chance"}
 
 
 def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
     assert "next" not in ranking_table(random_heads(kinds=("masked",)), Order("entropy")).headings()
     assert ranking_table(random_heads(kinds=("cross",)), Order("entropy")).headings() == (
-        "layer",
         "head",
         "entropy",
         "95 %",

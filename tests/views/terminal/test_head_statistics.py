@@ -46,7 +46,7 @@ def test_every_number_is_there(show, random_heads, width, colour):
 @pytest.mark.parametrize(("width", "parts"), [(160, 1), (80, 2)])
 def test_one_table_or_its_parts(show, random_heads, width, parts):
     shown = show(head_statistics_view(random_heads()), width)
-    assert len(re.findall(r"^ +\d+ +\d+ +\d\.\d\d", shown, re.MULTILINE)) == 6 * parts
+    assert len(re.findall(r"^ +L\d+ H\d+ +\d\.\d\d", shown, re.MULTILINE)) == 6 * parts
 
 
 @pytest.mark.parametrize(("size", "kinds", "width"), [
@@ -71,8 +71,8 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
     shown = show(head_statistics_view(statistics, order=Order(sort)), width)
     parts = shown.split(f"heads by {sort}")[1].split("copies, induction: of")[0]
     table, after = re.split(r"^(?=chance: )", parts, maxsplit=1, flags=re.MULTILINE)
-    headings = "  ".join(re.findall(r"^ *layer +head +(.*)", table, re.MULTILINE))
-    in_table = set(re.split(r"  +", headings.strip())) - {"layer", "head"}
+    headings = "  ".join(re.findall(r"^ *head +(.*)", table, re.MULTILINE))
+    in_table = set(re.split(r"  +", headings.strip())) - {"head"}
     assert len(in_table) >= 9
     noted = set(re.findall(r"(?:^|; )(95 %|[a-z]+|±): ", words(after)))
     assert noted - {"±", "chance"} == in_table
@@ -83,7 +83,7 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
 
 def test_the_ranked_number_stands_first(show, random_heads):
     shown = show(head_statistics_view(random_heads(), order=Order("induction")), 160)
-    assert re.search(r"layer +head +induction +95 % +entropy", shown)
+    assert re.search(r"head +induction +95 % +entropy", shown)
     assert shown.splitlines()[2].split()[:2] == ["induction", "entropy"]
     assert "heads by induction, highest first" in shown
 
@@ -96,7 +96,7 @@ def test_pictures_are_means_on_their_scales(show, random_heads):
         head_statistics_view(replace(statistics, kinds=(replace(kind, previous=some),)), order=Order("previous")), 80
     )
     assert "each on its own scale: previous 0–1, entropy 0–" in shown
-    assert shown.splitlines()[4].startswith("0  █")
+    assert shown.splitlines()[5].startswith("0  █")
 
 
 def test_what_is_left_out_is_said(show, random_heads):
