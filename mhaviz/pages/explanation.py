@@ -39,7 +39,7 @@ def explanation_page(e: Explanation) -> Page:
         ),
         *([Text((rest_text(e, left),))] if (left := others(e, keys)) else []),
         Text((strongest_text(e), "")),
-        Text((output_heading(),), "heading"),
+        Text(("output: the values v times their weights a, the largest contributions first",), "heading"),
         Grid(
             (
                 (
@@ -83,12 +83,8 @@ def heading(e: Explanation) -> str:
 def scores_heading(e: Explanation) -> str:
     """Over the scores."""
     rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"
-    return f"scores: q·k, the sum of {_features(e)}; {rule}; softmax"
-
-
-def output_heading() -> str:
-    """Over the contributions."""
-    return "output: the values v times their weights a, the largest contributions first"
+    features = f"{e.d_key} products of features" if e.d_key > 1 else "one product of features"
+    return f"scores: q·k, the sum of {features}; {rule}; softmax"
 
 
 def strongest_text(e: Explanation) -> str:
@@ -176,7 +172,3 @@ def contributions_table(e: Explanation, keys: Sequence[int]) -> Table:
 def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     """‖v‖ of each row; in float64, as squares of numbers from 1e19 on are more than float32 can hold."""
     return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=-1))
-
-
-def _features(e: Explanation) -> str:
-    return f"{e.d_key} products of features" if e.d_key > 1 else "one product of features"

@@ -14,7 +14,7 @@ from mhaviz.files.maps import read_maps
 from mhaviz.pages.head_numbers import Order
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
-from mhaviz.views.terminal import grid
+from mhaviz.views.terminal import heads
 from mhaviz.views.terminal.screen import SCREENS, SCREENS_BESIDE_FILES
 
 SCREEN = 40  # lines, of a pipe
@@ -115,8 +115,8 @@ def test_a_table_that_is_asked_for_is_shown(random_heads, capsys, tmp_path, most
 
 def test_what_is_not_shown_is_not_made(mhaviz, weights, monkeypatch):
     made = []
-    real = grid.pool_map
-    monkeypatch.setattr(grid, "pool_map", lambda m, *cells: made.append(len(m.heads)) or real(m, *cells))
+    real = heads.pool_map
+    monkeypatch.setattr(heads, "pool_map", lambda m, *cells: made.append(len(m.heads)) or real(m, *cells))
     result = mhaviz("show", weights(5, 16, 300))
     assert lines(result) <= PICTURES + 10
     assert sum(made) <= 2

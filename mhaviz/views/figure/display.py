@@ -130,20 +130,10 @@ def _as_array(attention: Any, name: str) -> tuple[NDArray[np.float32], float]:
 
 def _check_weights(weights: NDArray[np.float32], tolerance: float, name: str) -> None:
     sums = weights.sum(axis=-1, dtype=np.float64)
-    not_numbers = ~np.isfinite(weights).all(axis=-1)
-    wrong_sums = (np.abs(sums - 1) > tolerance) & (weights != 0).any(axis=-1)
-    outside = ((weights < 0) | (weights > 1 + tolerance)).any(axis=-1)
-    for wrong, what in (
-        (not_numbers, "finite weights"),
-        (wrong_sums, "weights that sum to 1"),
-        (outside, "weights from 0 to 1"),
-    ):
+    outside = ~((weights >= 0) & (weights <= 1 + tolerance))  # NaN is neither
+    others = (np.abs(sums - 1) > tolerance) & (weights != 0).any(axis=-1)
+    for wrong, numbers, what in ((outside, weights, "weights from 0 to 1"), (others, sums, "weights that sum to 1")):
         if wrong.any():
-            head, row = (int(index) for index in np.argwhere(wrong)[0])
-            got = f"a sum of {sums[head, row]:.4g}" if wrong is wrong_sums else f"{_odd_one(weights[head, row])}"
-            raise ArgumentError(f"{name}: expected {what} in head {head}, row {row}, got {got}")
-
-
-def _odd_one(row: NDArray[np.float32]) -> float:
-    odd = row[~np.isfinite(row) | (row < 0) | (row > 1)]
-    return float(odd[0])
+            place = tuple(np.argwhere(wrong)[0])
+            got = f"a sum of {numbers[place]:.4g}" if wrong is others else f"{numbers[place]:.4g}"
+            raise ArgumentError(f"{name}: expected {what} in head {place[0]}, row {place[1]}, got {got}")

@@ -1,24 +1,75 @@
 """What the numbers of a panel look like in a terminal: colours, or characters where there are none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 
-from mhaviz.pages.panels import Panel
+from mhaviz.pages.panels import Panel, Scale
+from mhaviz.views.lab import to_lab
 from mhaviz.views.scale import needs_dark_text, over_image, palette, places
-from mhaviz.views.terminal.ramps import HIDDEN, ramp_characters
-from mhaviz.views.terminal.xterm import FIRST, xterm_colours, xterm_numbers
 
 Colours = Literal["256", "truecolor"]
 """How many colours a terminal has, if they are enough for a scale."""
 
 CellKind = Literal["values", "half-blocks", "lines"]
 """Numbers on colour; two rows a line; one row a line."""
+
+RAMP = " ▁▂▃▄▅▆▇█"
+"""From the lowest number to the highest."""
+BELOW, ABOVE = "░▒▓", "▂▅█"
+"""Of numbers of two signs, from the smallest to the largest; what is nearly 0 is blank."""
+HIDDEN = "·"
+"""What stands in a hidden cell: a blank would look like 0."""
+
+_EDGE = 1e-5  # a number so near to the next character has it: rounding does not choose, as in a legend's even steps
+_FIRST = 16  # of xterm's 256 colours: those before it are the user's own, and may be any
+_LIGHTNESS = 5.0  # how much it counts, beside hue and strength: with less, larger numbers may look smaller
+
+
+def blank_text(several: Sequence[NDArray[np.float32]], scale: Scale) -> str:
+    """ "blank: below 0.11", where most of a row is, as of one that is nearly even; else nothing."""
+    end = scale.value(1 / len(RAMP))
+    is_blank = any(
+        bool((2 * np.nansum(np.where(values < end, values, 0), axis=1) > np.nansum(values, axis=1)).any())
+        for values in several
+    )
+    return f"blank: below {end:.2g}" if is_blank and not scale.has_two_signs else ""
+
+
+def ramp_characters(values: NDArray[np.float32], scale: Scale) -> NDArray[np.str_]:
+    """The character of each value; for NaN, the mark of what is hidden."""
+    shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
+    if scale.has_two_signs:
+        ramp = [*reversed(BELOW), " ", *ABOVE]
+        from_middle = shares * (len(ramp) - 1) - len(BELOW)
+        places = len(BELOW) + np.copysign(np.rint(np.abs(from_middle)), from_middle)
+    else:
+        ramp = list(RAMP)
+        places = np.floor(shares * len(ramp) + _EDGE)
+    chosen = np.array(ramp)[np.clip(places, 0, len(ramp) - 1).astype(int)]
+    return np.where(np.isnan(values), HIDDEN, chosen)
+
+
+@cache
+def xterm_colours() -> NDArray[np.uint8]:
+    """The colours from 16 to 255, (240, 3): a cube of 6 × 6 × 6, and greys."""
+    return np.array([Color.from_ansi(number).get_truecolor() for number in range(_FIRST, 256)], np.uint8)
+
+
+@cache
+def xterm_numbers(colormap: str) -> NDArray[np.int64]:
+    """For each of a colormap's 256 colours the number of the nearest of xterm's in L*a*b*, from 16 to 255.
+
+    rich's own choice, in RGB, would jump between hues along a scale.
+    """
+    apart = to_lab(palette(colormap))[:, None] - to_lab(xterm_colours())
+    return np.asarray((apart**2 @ np.array([_LIGHTNESS, 1.0, 1.0])).argmin(axis=1) + _FIRST)
 
 
 @cache
@@ -32,7 +83,7 @@ def terminal_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
 @cache
 def _text_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
     """Black or white, on each of these colours."""
-    ground = xterm_colours()[xterm_numbers(colormap) - FIRST] if colours == "256" else palette(colormap)
+    ground = xterm_colours()[xterm_numbers(colormap) - _FIRST] if colours == "256" else palette(colormap)
     black, white = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
     return tuple(black if is_light else white for is_light in needs_dark_text(ground))
 

@@ -22,7 +22,6 @@ from mhaviz.pages.labels import (
 )
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
-from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis, cell_edges, even_cells
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
@@ -136,6 +135,17 @@ class HeatGrid:
     keys: Axis
     with_values: bool = True
     layout: GridLayout | None = None
+
+    @classmethod
+    def of(
+        cls, m: AttentionMap, titles: Sequence[str], with_values: bool = True, layout: GridLayout | None = None
+    ) -> "HeatGrid":
+        """The heads of a map, on a scale that is chosen later; see ``coloured``."""
+        return cls(head_panels(m, Scale(), titles), m.rows, m.columns, with_values, layout)
+
+    def coloured(self, scale: Scale) -> "HeatGrid":
+        """The same on this scale."""
+        return replace(self, panels=[replace(panel, scale=scale) for panel in self.panels])
 
     @property
     def _numbered(self) -> bool:
@@ -286,61 +296,6 @@ class HeatGrid:
                 yield [f"{name}:", *_legend(axis)], "  "
 
 
-@dataclass(frozen=True)
-class MapGrid:
-    """A map as the screen has room for it: ``drawn`` in the cells of the layout, or with all its tokens.
-
-    ``titles``: as in ``head_panels``; ``with_values``: numbers in the cells, where there is room.
-    """
-
-    drawn: AttentionMap
-    layout: GridLayout | None = None
-    titles: Sequence[str] | None = None
-    with_values: bool = True
-
-    @classmethod
-    def on_screen(
-        cls,
-        attention_map: AttentionMap,
-        console: Console,
-        options: ConsoleOptions,
-        titles: Sequence[str] | None = None,
-        most_lines: int | None = None,
-    ) -> "MapGrid":
-        """Pool the map where there is room neither for a label of every token nor for a legend of them.
-
-        ``most_lines``: as in ``limited``.
-        """
-        width, abilities = options.max_width, Abilities.of(console, options)
-        whole = cls(attention_map, titles=titles)
-        if not (attention_map.is_pooled or whole._lacks_legend(width, abilities)):
-            return whole.limited(width, abilities, most_lines)
-        height = console.height if console.file.isatty() else None
-        layout = long_layout(attention_map, width, height, abilities, titles)
-        first = replace(whole, layout=layout).limited(width, abilities, most_lines)
-        return replace(first, drawn=pool_map(first.drawn, layout.rows, layout.columns))
-
-    def limited(self, width: int, abilities: Abilities, most_lines: int | None) -> "MapGrid":
-        """The first heads, as many as have room in so many lines; at least those that stand side by side."""
-        if most_lines is None:
-            return self
-        layout = self.layout or self.coloured(Scale()).decide(width, abilities)
-        heads = self.drawn.heads[: layout.fitting(most_lines)]
-        if len(heads) == len(self.drawn.heads):
-            return self
-        return replace(self, drawn=self.drawn.select(heads), titles=self.titles and self.titles[: len(heads)])
-
-    def _lacks_legend(self, width: int, abilities: Abilities) -> bool:
-        if max(self.drawn.weights.shape[1:]) <= LEGEND_UP_TO:
-            return False
-        return self.coloured(Scale()).decide(width, abilities).labels == "positions"
-
-    def coloured(self, scale: Scale) -> HeatGrid:
-        """The grid."""
-        panels = head_panels(self.drawn, scale, self.titles)
-        return HeatGrid(panels, self.drawn.rows, self.drawn.columns, self.with_values, layout=self.layout)
-
-
 def long_layout(
     attention_map: AttentionMap,
     width: int,
@@ -350,7 +305,7 @@ def long_layout(
 ) -> GridLayout:
     """Panels as large as the terminal allows: squares, or up to twice as wide as high where the screen is low.
 
-    ``height``: lines of the screen; None: of a file or a pipe, which has no end. ``titles``: as in ``head_panels``.
+    ``height``: lines of the screen; None: of a file or a pipe, which has no end.
     """
     n_heads, q_cells, k_cells = attention_map.weights.shape
     label_width, of_rows = len(f"{attention_map.rows.end - 1:,}"), attention_map.rows

@@ -1,7 +1,7 @@
 """Heads, and other small matrices, in the terminal: a grid of cells for each, as many side by side as there is room."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rich.cells import cell_len
@@ -13,14 +13,15 @@ from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
+from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.words import counted
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import even_cells
 from mhaviz.views.scale import scales_of
 from mhaviz.views.style import Style
-from mhaviz.views.terminal.grid import BOLD, DIM, Abilities, HeatGrid, MapGrid
+from mhaviz.views.terminal.cells import blank_text
+from mhaviz.views.terminal.grid import BOLD, DIM, LEGEND_UP_TO, Abilities, GridLayout, HeatGrid, long_layout
 from mhaviz.views.terminal.legend import ScaleBar
-from mhaviz.views.terminal.ramps import blank_text
 from mhaviz.views.terminal.tables import table_lines
 from mhaviz.views.text import isolated
 
@@ -31,6 +32,16 @@ _LEAST_TITLE = 78  # characters that a title with positions may always have, in 
 _TABLE_LINES = 4  # of a table, beside its rows
 _ALL_LINES, _LEAST_LINES = 44, 4  # for matrices that are all shown, and of one of them
 _GRID_LINES = 40  # for the grids of all panels, or what follows scrolls them away
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Heads that have room: those of ``m``, ``drawn`` in the cells of the grid."""
+
+    block: Heads
+    m: AttentionMap
+    drawn: AttentionMap
+    grid: HeatGrid
 
 
 class HeadsView:
@@ -47,15 +58,13 @@ class HeadsView:
 
     def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
         self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
-        self._blocks: list[Heads] = []
-        self._maps: list[AttentionMap] = []
-        self._grids: list[MapGrid] = []
+        self._chosen: list[_Shown] = []
         self.n_maps, self.heads_left = 0, 0
         every = [m for block in blocks for m in block.maps]
         groups = {scale_group(m) for m in every}
         self.share_scale = len(groups) == 1 and all(m.is_whole and m.summary is None for m in every)
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
-        self._scales = scales_of(style, self._maps, [grid.drawn for grid in self._grids]) if self._maps else {}
+        self._scales = scales_of(style, [one.m for one in self._chosen], [one.drawn for one in self._chosen])
         self._shown: list[Panel] = []
         self.scale, self.blank = Scale(), ""
 
@@ -64,39 +73,50 @@ class HeadsView:
         with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
         room = self._abilities.lines
         for block in blocks:
-            m = _stacked(block.maps)
-            grid = self._grid(block, m, with_values, room)
-            heads = m.heads[: len(grid.drawn.heads)]
+            whole = _stacked(block.maps)
+            shown = self._grid(block, whole, with_values, room)
+            left = len(whole.heads) - len(shown.m.heads)
             if room is not None:
-                room -= self._height(block, grid)
-                if self._grids and (room < 0 or heads != m.heads):
+                room -= self._height(shown)
+                if self._chosen and (room < 0 or left):
                     return
-            self._blocks.append(block)
-            self._maps.append(m if heads == m.heads else m.select(heads))
-            self._grids.append(grid)
+            self._chosen.append(shown)
             if len(block.maps) > 1:  # of one head each
-                self.n_maps += len(heads)
+                self.n_maps += len(shown.m.heads)
             else:
                 self.n_maps += 1
-                self.heads_left = len(m.heads) - len(heads)
-            if heads != m.heads:
+                self.heads_left = left
+            if left:
                 return
 
-    def _grid(self, block: Heads, m: AttentionMap, with_values: bool, room: int | None) -> MapGrid:
-        if block.says_cell or not self.share_scale:
-            return MapGrid.on_screen(m, self._console, self._options, block.tiles, room)
-        grid = MapGrid(m, titles=block.tiles, with_values=with_values)
-        return grid.limited(self._options.max_width, self._abilities, room)
+    def _grid(self, block: Heads, m: AttentionMap, with_values: bool, room: int | None) -> "_Shown":
+        """The first heads, as many as have room in so many lines; at least those that stand side by side.
 
-    def _height(self, block: Heads, grid: MapGrid) -> int:
+        A map with a scale of its own is pooled where there is room neither for a label of every token nor for a legend.
+        """
+        width, abilities, layout = self._options.max_width, self._abilities, None
+        has_scale = block.says_cell or not self.share_scale
+        with_values = with_values or has_scale
+
+        def decided() -> GridLayout:
+            return HeatGrid.of(m, block.tiles, with_values).decide(width, abilities)
+
+        lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and decided().labels == "positions")
+        if has_scale and lacks_legend:
+            height = self._console.height if self._console.file.isatty() else None
+            layout = long_layout(m, width, height, abilities, block.tiles)
+        if room is not None:
+            fitting = (layout or decided()).fitting(room)
+            m = m if fitting >= len(m.heads) else m.select(m.heads[:fitting])
+        drawn = m if layout is None else pool_map(m, layout.rows, layout.columns)
+        return _Shown(block, m, drawn, HeatGrid.of(drawn, block.tiles[: len(m.heads)], with_values, layout))
+
+    def _height(self, shown: "_Shown") -> int:
         """Lines of a title, the grid and what stands below it."""
-        lines = 1 + grid.coloured(Scale()).height(self._options.max_width, self._abilities)
-        lines += len(self._title_lines(block))
-        if block.says_cell or not self.share_scale:
-            lines += 1
-        if block.table is not None:
-            lines += _TABLE_LINES + len(grid.drawn.heads)
-        return lines
+        block = shown.block
+        lines = 1 + shown.grid.height(self._options.max_width, self._abilities)
+        lines += len(self._title_lines(block)) + (block.says_cell or not self.share_scale)
+        return lines if block.table is None else lines + _TABLE_LINES + len(shown.m.heads)
 
     def _title_lines(self, block: Heads) -> list[Text]:
         """The title, and what the program calls the attention: in the same line if there is room for both."""
@@ -113,18 +133,19 @@ class HeadsView:
     def lines(self) -> Iterator[RenderableType]:
         """What is shown of all heads, in the order of the result."""
         width, abilities = self._options.max_width, self._abilities
-        for block, grid in zip(self._blocks, self._grids, strict=True):
+        for shown in self._chosen:
+            block, drawn = shown.block, shown.drawn
             self.scale = scale = self._scales[scale_group(block.first)]
-            heat = grid.coloured(scale)
+            heat = shown.grid.coloured(scale)
             panels = heat.drawn(width, abilities)
             yield from self._title_lines(block)
             yield heat
             are_bare = heat.decide(width, abilities).cells != "values"
             blank = blank_text([panel.values for panel in panels], scale) if are_bare else ""
             self.blank = self.blank or blank
-            cell = block.cell_text(grid.drawn.cells)
+            cell = block.cell_text(drawn.cells)
             if not self.share_scale:
-                beyond = values_beyond(panels, scale, with_below=scale.log or not grid.drawn.is_whole)
+                beyond = values_beyond(panels, scale, with_below=scale.log or not drawn.is_whole)
                 yield ScaleBar(scale, cell, beyond, blank)
             else:
                 self._shown += panels
@@ -132,7 +153,7 @@ class HeadsView:
                     yield Text(cell, DIM)
             if block.table is not None:
                 table = block.table
-                first = replace(table, rows=table.rows[: len(grid.drawn.heads)])
+                first = replace(table, rows=table.rows[: len(drawn.heads)])
                 yield from table_lines(first, self._console, self._options)
             yield Text()
 

@@ -1,4 +1,4 @@
-"""What stands below a picture in the terminal: its scale, and where it comes from."""
+"""What stands below a picture in the terminal: its scale, and how to read it."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text
 
-from mhaviz.pages.labels import visible
 from mhaviz.pages.panels import Scale
 from mhaviz.views.scale import places
-from mhaviz.views.terminal.cells import terminal_colours
+from mhaviz.views.terminal.cells import ramp_characters, terminal_colours
 from mhaviz.views.terminal.grid import DIM, Abilities
-from mhaviz.views.terminal.ramps import ramp_characters
 
 _STEPS = 16
 
@@ -47,8 +45,3 @@ class ScaleBar:
         if self.remark:
             bar.append("   " + self.remark, DIM)
         yield bar
-
-
-def footnote(text: str) -> Text:
-    """Where the numbers come from, as every view says it."""
-    return Text(visible(text), DIM)

@@ -18,13 +18,13 @@ from mhaviz.pages.blocks import (
     Title,
     leaves,
 )
-from mhaviz.pages.labels import harmless, title_text
+from mhaviz.pages.labels import harmless, title_text, visible
 from mhaviz.pages.words import counted
 from mhaviz.views.style import Style
+from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, panels_grid, panels_lines
-from mhaviz.views.terminal.legend import ScaleBar, footnote
-from mhaviz.views.terminal.ramps import HIDDEN
+from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
@@ -85,7 +85,7 @@ class PageView:
                 yield from [Line()] * bool(waiting)
         if left_out:
             yield Line(f"and {counted(left_out, 'picture')} more: -o page.png has all", DIM)
-        yield footnote(page.footnote)
+        yield Line(visible(page.footnote), DIM)
 
     def without_pictures(self) -> "PageView | None":
         """Its tables and words; None if there is no table."""

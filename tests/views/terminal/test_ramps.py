@@ -13,11 +13,9 @@ from rich.text import Text
 
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.axis import Axis
-from mhaviz.views.terminal.cells import terminal_colours
+from mhaviz.views.terminal.cells import ramp_characters, terminal_colours, xterm_numbers
 from mhaviz.views.terminal.grid import Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar
-from mhaviz.views.terminal.ramps import ramp_characters
-from mhaviz.views.terminal.xterm import xterm_numbers
 from mhaviz.views.text import PLAIN
 
 SEQUENTIAL = {"ink": -1, "bone": 1, "viridis": 1, "Blues": -1, "Greys": -1, "magma": 1}  # lighter or darker
