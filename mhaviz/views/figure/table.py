@@ -23,29 +23,19 @@ class TablePart:
     """A table that has been measured.
 
     Attributes:
-        rows: of texts; the first are the headings, or, of a card, each begins with one.
+        table: the rows that are drawn.
+        texts: of each row; the first are the headings, or, of a card, each begins with one.
         widths: of the columns, in inches.
-        right: which columns have their numbers one under the other.
-        keys: which columns tell the rows apart.
-        bars: of each column the shares that its bars show; none where it has texts.
-        heading: stands over it.
         more: what is said of rows that are left out.
-        notes: what the columns mean.
         card: whether it is of a single row, a line a number.
-        has_total: whether the last row sums up the others.
         line: inches of a row.
     """
 
-    rows: tuple[tuple[str, ...], ...]
+    table: Table
+    texts: tuple[tuple[str, ...], ...]
     widths: tuple[float, ...]
-    right: tuple[bool, ...]
-    keys: tuple[bool, ...]
-    bars: tuple[tuple[float, ...], ...]
-    heading: str
     more: str
-    notes: str
     card: bool
-    has_total: bool
     line: float
 
     after = 0.08
@@ -63,7 +53,7 @@ class TablePart:
     @property
     def rows_height(self) -> float:
         """In inches, of the rows and their headings."""
-        return self.line * len(self.rows)
+        return self.line * len(self.texts)
 
     def height(self, width: float) -> float:
         """In inches, where the notes have ``width``."""
@@ -71,35 +61,37 @@ class TablePart:
 
     def note_lines(self, width: float) -> list[str]:
         """The notes as lines of at most so many inches."""
-        return wrap(self.notes, width / DRAWN_WIDER, SMALL) if self.notes else []
+        return wrap(self.table.notes, width / DRAWN_WIDER, SMALL) if self.table.notes else []
 
     def beside(self, n_rows: int, row: float) -> "TablePart":
         """The same beside so many rows of cells that are so high, if each is one of its own, which they tell apart."""
-        if len(self.rows) != n_rows + 1:
+        if len(self.texts) != n_rows + 1:
             return self
+        columns = self.table.columns
 
-        def others(columns: Sequence[_T]) -> tuple[_T, ...]:
-            return tuple(column for column, is_key in zip(columns, self.keys, strict=True) if not is_key)
+        def others(values: Sequence[_T]) -> tuple[_T, ...]:
+            return tuple(value for column, value in zip(columns, values, strict=True) if not column.is_key)
 
-        kept = replace(self, rows=tuple(map(others, self.rows)), widths=others(self.widths), right=others(self.right))
-        return replace(kept, keys=others(self.keys), bars=others(self.bars), line=row)
+        table = replace(self.table, columns=others(columns), rows=tuple(map(others, self.table.rows)))
+        return replace(self, table=table, texts=tuple(map(others, self.texts)), widths=others(self.widths), line=row)
 
     def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
         """With its top left corner at (x, y), its heading above, its notes in at most ``width`` inches."""
-        if self.heading:
-            sheet.write(x, y - 0.12, self.heading, SMALL, bold=True)
-        for number, row in enumerate(self.rows):
-            left, middle, bold = x, y + self.line / 2, self.has_total and number == len(self.rows) - 1
-            for column, (text, wide, right) in enumerate(zip(row, self.widths, self.right, strict=True)):
-                colour = QUIET if (column == 0 if self.card else number == 0) else INK
-                if right:
-                    sheet.write(left + wide, middle, text, SMALL, align="right", colour=colour, bold=bold)
-                else:
-                    sheet.write(left, middle, text, SMALL, colour=colour, bold=bold)
-                if number and self.bars[column]:
-                    is_last = column == len(row) - 1  # it has what room there is
+        table = self.table
+        if table.heading:
+            sheet.write(x, y - 0.12, table.heading, SMALL, bold=True)
+        for number, row in enumerate(self.texts):
+            left, middle, bold = x, y + self.line / 2, table.has_total and number == len(self.texts) - 1
+            for i, (text, wide) in enumerate(zip(row, self.widths, strict=True)):
+                column = None if self.card else table.columns[i]
+                colour = QUIET if (i if self.card else number) == 0 else INK
+                right = column is not None and column.align == "right"
+                at = left + wide * right
+                sheet.write(at, middle, text, SMALL, align="right" if right else "left", colour=colour, bold=bold)
+                if number and column and column.bar:
+                    is_last = i == len(row) - 1  # it has what room there is
                     most, height = wide + max(width - self.width, 0.0) * is_last, 0.6 * self.line
-                    size = most * self.bars[column][number - 1], height
+                    size = most * table.rows[number - 1][i], height
                     sheet.page.add_patch(Rectangle((left, middle - height / 2), *size, facecolor=ACCENT, linewidth=0))
                 left += wide + _GAP
             y += self.line
@@ -114,27 +106,12 @@ def measure_table(table: Table, fonts: Fonts, card: bool = False) -> TablePart:
     """Measure a table; as a card, without its first column, of a single row."""
     families = fonts.families
     table, more = table.limited()
-    rows = [tuple(text and fonts.shown(text) for text in row) for row in (table.headings(), *table.texts())]
-    columns = list(zip(*rows, strict=True))
-    right, keys = (tuple(flags) for flags in zip(*((c.align == "right", c.is_key) for c in table.columns), strict=True))
-    bars = tuple(tuple(row[i] for row in table.rows) if c.bar else () for i, c in enumerate(table.columns))
+    texts = [tuple(text and fonts.shown(text) for text in row) for row in (table.headings(), *table.texts())]
     least = [column.bar * _BAR_CELL for column in table.columns]
     if card:
-        rows, right, keys, bars, least = columns[1:], (False, False), (False, False), ((), ()), [0.0, 0.0]
+        texts, least = list(zip(*texts, strict=True))[1:], [0.0, 0.0]
     # Small letters are drawn wider than they measure, as they begin at whole pixels.
-    widths = (
-        max(text_width(text, SMALL, families) for text in column) * DRAWN_WIDER for column in zip(*rows, strict=True)
-    )
-    return TablePart(
-        tuple(rows),
-        tuple(map(max, widths, least)),
-        right,
-        keys,
-        bars,
-        table.heading,
-        more,
-        table.notes,
-        card,
-        table.has_total,
-        _BAR_LINE if any(bars) else _LINE,
-    )
+    wides = (max(text_width(text, SMALL, families) for text in column) for column in zip(*texts, strict=True))
+    widths = tuple(max(wide * DRAWN_WIDER, bar) for wide, bar in zip(wides, least, strict=True))
+    line = _BAR_LINE if any(least) else _LINE
+    return TablePart(table, tuple(texts), widths, more, card, line)
