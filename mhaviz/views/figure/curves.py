@@ -145,7 +145,7 @@ def draw_plot(
     all_xs = [x for there in points for x, _ in there] or [x for series in plot.series for x in series.xs]
     _finish(sheet, axes, plot, all_xs, [y for there in points for _, y in there] or [1.0])
     ends = {series.name: there[-1][1] for series, there in zip(plot.series, points, strict=True) if there}
-    names = sorted(ends.keys() - keys - {""}, key=lambda name: -ends[name])
+    names = sorted((name for name in ends if name and name not in keys), key=lambda name: -ends[name])
     if names:  # as their curves end
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         under = -_LEGEND_GAP * sheet.dpi / axes.bbox.height
