@@ -294,9 +294,10 @@ export class Thumb {
     const picture = matrixImage(colours, values, scale, { rows, columns }, cells);
     drawImage(context, picture, [0, 0, columns, rows], { x: 0, y: 0, width, height });
     context.fillStyle = colours.line;
-    const lines = outlineOf(this.#hidden(rows, columns), rows, columns);
+    const [down, across] = map.hiddenLater || map.reach !== null ? [rows, columns] : [1, 1]; // none is hidden: one box
+    const lines = outlineOf(this.#hidden(down, across), down, across);
     const along = (length, count) => (cell) => (cell / count) * (length - 1); // the last line is inside too
-    drawLines(context, lines, along(width, columns), along(height, rows));
+    drawLines(context, lines, along(width, across), along(height, down));
     this.image.src = canvas.toDataURL();
   }
 
@@ -304,7 +305,6 @@ export class Thumb {
   #hidden(rows, columns) {
     const { map } = this;
     const hidden = new Uint8Array(rows * columns);
-    if (!map.hiddenLater && map.reach === null) return hidden;
     const middle = (side, index, count) => side.start + Math.floor(((index + 0.5) * side.tokens) / count);
     return hidden.map((_, place) => {
       const [row, column] = [Math.floor(place / columns), place % columns];
