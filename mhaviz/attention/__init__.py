@@ -1,1 +1,1 @@
-"""Attention calls, the interface of models that make them, and exact pooled maps of calls of any length."""
+"""Attention calls, exact pooled maps of calls of any length, and the interface of the models that make the calls."""

@@ -1,8 +1,8 @@
-"""Computes one head of a map, a block of queries at a time: the weights in each tile of keys, pooled to cells.
+"""Computation of one head of a map, a block of queries at a time: weights in each tile of keys, pooled to cells.
 
-What share of a query's weight lies in each tile is known when its last tile is done, from the logarithm of each tile's
-sum of exponentials: softmax over all keys = softmax over tiles of these logarithms × softmax within the tile (Milakov
-and Gimelshein 2018, arXiv 1805.02867).
+The share of each tile in a query's weight is computed after its last tile, from lse, the logarithm of each tile's sum
+of exponentials: softmax over all keys = softmax of lse over tiles × softmax within the tile (Milakov and Gimelshein
+2018, arXiv 1805.02867).
 """
 
 import math
@@ -17,20 +17,23 @@ from mhaviz.attention.pooled_map import Pooling
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.attention.tiles import Tile
 
-_TOPK_SORTS_PARTLY = 64  # of k times as many numbers or more, PyTorch's topk takes less time than of fewer
-HIDDEN = -3e38  # as good as −∞ in a softmax, and 0 times it is 0 where 0 · −∞ would be NaN
+_TOPK_SORTS_PARTLY = 64  # PyTorch's topk sorts only a part of at least this many times k numbers, which is faster
+HIDDEN = -3e38  # acts as −∞ in a softmax, but times 0 it is 0, not NaN
 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """The sums of a block of queries for the map, or of one tile as if there were no other keys; None: not wanted.
+    """Sums of a block of queries for the map, or of one of its tiles as if there were no other keys.
+
+    None: not wanted.
 
     Attributes:
-        cell: the number of the first cell in ``mass`` and ``largest``.
-        mass, largest: (rows of cells, cells); of a tile among others, (queries, cells).
+        cell: number of the first cell in ``mass`` and ``largest``.
+        mass, largest: (rows of cells, cells); of one tile of several, (queries, cells).
         entropy, local, totals: (queries,).
         top_weights, top_keys: (queries, up to k).
-        received: positions of keys, and what they get from all queries; of a tile among others, its weights.
+        received: positions of keys, (keys,), and the weight that they get from all queries, (keys,); of one tile of
+            several, its weights, (queries, keys).
     """
 
     cell: int = 0
@@ -45,11 +48,11 @@ class BlockSums:
 
 
 class Workspace:
-    """Memory that all blocks reuse: allocating it anew for each block takes longer than the computation.
+    """Memory that all blocks reuse, as allocating it for each block takes longer than the computation.
 
     Attributes:
-        device, dtype: of the computation.
-        shade: HIDDEN above the diagonal and 0 below it, in the shape that was wanted last.
+        device, dtype: device and precision of the computation.
+        shade: HIDDEN on and above the diagonal, 0 below, in the shape that was used last.
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
@@ -58,22 +61,22 @@ class Workspace:
         self._held: dict[str, Tensor] = {}
 
     def take(self, name: str, size: int) -> Tensor:
-        """So many numbers, (size,), which hold anything; what had this name before is written over."""
+        """Return uninitialised numbers, (size,), in the memory of this name; earlier ones are overwritten."""
         if name not in self._held or len(self._held[name]) < size:
             self._held[name] = torch.empty(size, dtype=self.dtype, device=self.device)
         return self._held[name][:size]
 
 
 class HeadBlocks:
-    """The queries of a head, and its keys in tiles.
+    """The queries of a head, computed in blocks, and its keys in tiles.
 
     Args:
-        call: what the attention is called with.
-        b, h: which sentence of the batch, and which head.
-        tiles: of the keys.
-        workspace: where to compute.
-        wanted: what is asked.
-        queries_at_once: the most that a block has.
+        call: call of the attention.
+        b, h: numbers of the sentence in the batch, and of the head.
+        tiles: keys.
+        workspace: memory.
+        wanted: request.
+        queries_at_once: most queries of a block.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class HeadBlocks:
         self._copied = workspace.take("keys", copied * self._key.shape[1])
 
     def sums(self, start: int, end: int, rows: CellReducer) -> BlockSums | None:
-        """Of the queries from ``start`` to ``end`` in these rows of cells; None if they see no key."""
+        """Compute the sums of the queries from ``start`` to ``end``, pooled to ``rows``; None if they see no key."""
         Q = self._query[start:end].to(self._workspace.dtype) * self._scale  # queries d_key
         tiles = zip(self._tiles, self._norms, strict=True)
         seen = [(tile, n) for tile, n in tiles if self._later is None or tile.first <= end - 1 + self._later]
@@ -124,11 +127,14 @@ class HeadBlocks:
     def _of_tile(
         self, Q: Tensor, tile: Tile, norms: Tensor | None, start: int, used: int, rows: CellReducer, alone: bool
     ) -> tuple[Tensor, BlockSums]:
-        """What a tile gives to a block of queries; ``alone``: it is the only one that they see.
+        """Compute lse, (queries,), and the sums of a block of queries over one tile.
 
-        ``norms``: of its keys' values, (keys,); None: weights are mapped.
+        lse is the logarithm of the tile's sum of exponentials, −∞ for a query that sees none of its keys.
 
-        Also lse, (queries,): the logarithm of its sum of exponentials, −∞ for a query that sees none of its keys.
+        Args:
+            norms: norms of the keys' values, (keys,); None: the map is of weights.
+            used: numbers of the workspace's weights that hold earlier tiles of the block.
+            alone: whether this is the only tile that the queries see.
         """
         A, lse, entropy = self._softmax(Q, tile, start, used, alone)
         wanted, positions = self._wanted, tile.positions[: A.shape[1]]
@@ -136,7 +142,7 @@ class HeadBlocks:
             A.mul_(norms[: A.shape[1]])
         top_weights, places = strongest(A, wanted.top_keys) if wanted.top_keys else (None, None)
         received = ((positions, A.sum(dim=0) if alone else A),) if wanted.received else ()
-        is_overwritten = not alone and tile.cells.changes_nothing  # by the next tile
+        is_overwritten = not alone and tile.cells.changes_nothing  # the next tile reuses the memory of A
         own = A.clone() if is_overwritten else A
         return lse, BlockSums(
             tile.cell,
@@ -153,17 +159,17 @@ class HeadBlocks:
     def _softmax(
         self, Q: Tensor, tile: Tile, start: int, used: int, alone: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The weights of a block of queries among a tile's keys alone, with their lse and their entropy.
+        """Compute the weights of a block of queries over a tile's keys, their lse and their entropy.
 
-        A (queries, keys), where a query that sees none of them has zeros. Where the tile is ``alone``, nobody needs
-        the lse, and it is 0.
+        A is (queries, keys); a query that sees none of the keys has weights of 0. lse is unused, and not the true one,
+        if the tile is ``alone``.
         """
         number = all_see = len(tile)
         blind = 0
         latest = tile.last if self._later is None else start + self._later  # key that the first query sees
         if tile.last > latest:
             all_see, blind = tile.number_up_to(latest), min(max(tile.first - latest, 0), len(Q))
-            if tile.fillers is None:  # what none of them sees need not be computed
+            if tile.fillers is None:  # keys that no query of the block sees need not be computed
                 number = tile.number_up_to(latest + len(Q) - 1)
         keys = tile.keys(self._key, number, self._copied)
         size = len(Q) * number
@@ -197,39 +203,39 @@ class HeadBlocks:
         return A, lse, entropy
 
     def _mask_of(self, start: int, number: int, positions: Tensor) -> Tensor:
-        """What the mask has for so many queries, and the keys at these positions."""
+        """Return the mask of ``number`` queries from ``start`` on, and the keys at these positions."""
         mask = self._mask
         assert mask is not None
         of_queries = mask[start : start + number] if len(mask) > 1 else mask
         return of_queries.index_select(1, positions) if mask.shape[1] > 1 else of_queries
 
     def _hide(self, S: Tensor, positions: Tensor, latest: int, tile: Tile) -> None:
-        """Hide later keys: the first query sees those up to ``latest``, each of the others one more."""
+        """Hide later keys in S: the first query sees keys up to position ``latest``, each further query one more."""
         first = int(positions[0]) - latest  # at least 1
         if tile.is_gapless and first == 1:
             if self._workspace.shade.shape != S.shape:
                 self._workspace.shade = S.new_full(S.shape, HIDDEN).triu_()
-            S += self._workspace.shade  # three times as fast as to compare all positions
-            if self._mask is not None:  # twice hidden would be −∞
+            S += self._workspace.shade  # three times as fast as comparing all positions
+            if self._mask is not None:  # a key that is hidden twice would have −∞
                 S.clamp_(min=HIDDEN)
             return
         seen_up_to = torch.arange(latest, latest + len(S), device=S.device)
         S.masked_fill_(positions > seen_up_to[:, None], HIDDEN)
 
     def _local(self, A: Tensor, positions: Tensor, start: int) -> Tensor:
-        """``local_weight`` of a tile, of which the keys near by are looked at alone."""
+        """Compute ``local_weight`` from the keys of a tile that are near any query of the block."""
         first, distance = start + (self._later or 0), self._wanted.local or 0
         begin = int(torch.searchsorted(positions, first - distance))
         end = int(torch.searchsorted(positions, first + len(A) - 1 + distance, right=True))
         return local_weight(A[:, begin:end], first, positions[begin:end], distance)
 
     def _join(self, lses: Tensor, parts: Sequence[BlockSums], rows: CellReducer) -> BlockSums:
-        """Take the tiles of a block together; lses (queries, tiles)."""
+        """Combine the sums of a block's tiles, whose lse are (queries, tiles)."""
         wanted, queries = self._wanted, len(lses)
         among_keys = lses
         if self._sink is not None:
             lses = torch.cat([lses, self._sink.to(lses.dtype).expand(queries, 1)], dim=-1)
-        # queries tiles; NaN where a query sees no key; without the sink.
+        # (queries, tiles), without the sink; the softmax is NaN where a query sees no key.
         shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)[:, : len(parts)]
         mass = shares.new_zeros(queries, wanted.cells[1] if wanted.mass else 0)
         largest = shares.new_zeros(queries, wanted.cells[1] if wanted.largest else 0)
@@ -240,7 +246,7 @@ class HeadBlocks:
             if part.largest is not None:
                 here = largest[:, part.cell : part.cell + part.largest.shape[1]]
                 torch.maximum(here, part.largest * share[:, None], out=here)
-            # Not share @ A, whose last digits depend on how many threads share it.
+            # Not share @ A, whose last digits depend on the number of threads.
             received += [(positions, A.mul_(share[:, None]).sum(dim=0)) for positions, A in part.received]
 
         def within(parts: Sequence[Tensor | None]) -> Tensor:
@@ -248,7 +254,7 @@ class HeadBlocks:
             return (torch.stack([part for part in parts if part is not None], dim=-1) * shares).sum(dim=-1)
 
         entropy = local = totals = top_weights = top_keys = None
-        if wanted.entropy:  # of the tiles among each other, and within each
+        if wanted.entropy:  # the mean entropy within tiles, and the entropy of the shares of the tiles
             among_tiles = shares if self._sink is None else torch.softmax(among_keys, dim=-1).nan_to_num(0.0)
             within_tiles = torch.stack([part.entropy for part in parts if part.entropy is not None], dim=-1)
             entropy = (within_tiles * among_tiles).sum(dim=-1) + torch.special.entr(among_tiles).sum(dim=-1)
@@ -275,19 +281,23 @@ class HeadBlocks:
 
 
 def local_weight(A: Tensor, start: int, positions: Tensor, distance: int) -> Tensor:
-    """The weight that each query gives to keys at most so many positions away, (…, queries).
+    """Compute the weight that each query gives to keys at most ``distance`` positions away, (…, queries).
 
-    A (…, queries, keys); the first query is lined up with the position ``start``, and the keys have these positions.
+    Args:
+        A: weights, (…, queries, keys).
+        start: position of the first query among the keys.
+        positions: positions of the keys, (keys,).
+        distance: largest distance.
     """
     own = torch.arange(start, start + A.shape[-2], device=A.device)[:, None]
     return (A * ((positions - own).abs() <= distance)).sum(dim=-1)
 
 
 def strongest(A: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """``A.topk`` of at most k along the keys, (…, keys), found among groups of keys.
+    """Return the k largest weights along the keys and their places, as ``A.topk``; fewer if there are fewer keys.
 
-    The k largest lie in the k groups with the largest maxima, or in what is left over when the groups are full. Every
-    n-th key makes a group, so that the maxima are those of whole runs of neighbours, which are found fast.
+    The k largest are in the k groups of keys with the largest maxima, or among the keys left over by groups of equal
+    size. Every n-th key belongs to a group, so that the maxima compare whole runs of neighbours, which is fast.
     """
     length = A.shape[-1]
     size = 2 ** int(math.log2(max(length / (_TOPK_SORTS_PARTLY * k), 1)))

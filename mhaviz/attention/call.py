@@ -1,4 +1,4 @@
-"""One call of an attention: its queries, keys, values, mask and scale, and the weights that are computed from them."""
+"""One call of an attention: its queries, keys, values, mask and scale, and the weights computed from them."""
 
 import math
 from collections.abc import Sequence
@@ -8,26 +8,26 @@ import torch
 from torch import Tensor
 
 BLOCK = 512
-"""So many queries at once, where all weights together could be too many."""
+"""Number of queries computed at once where all weights might not fit into memory."""
 
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """The queries, keys and values of a batch, after rotary positions and before groups of heads share their keys.
+    """Queries, keys and values of a batch, after rotary positions and before keys are repeated for groups of heads.
 
     Attributes:
         query: (batch_size, n_heads, q_length, d_key).
         key: (batch_size, n_kv_heads, k_length, d_key), where n_heads is a multiple of n_kv_heads.
         value: (batch_size, n_kv_heads, k_length, d_value).
-        scale: of the scores.
-        causal: a query sees no later key; the last query is lined up with the last key.
+        scale: factor of the scores.
+        causal: whether later keys are hidden from each query; the last query is aligned with the last key.
         mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
-            numbers that are added to the scores; None.
-        softcap: scores become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: they stay.
-        sinks: (n_heads,): scores that take part in the softmax and are then dropped, so that rows sum to less than 1
-            (gpt-oss; Xiao et al. 2023, arXiv 2309.17453); None.
-        value_norms: (batch_size, n_heads, k_length): ‖v_j W_O‖ of each key, by which ``shares`` and maps multiply its
-            weights; None: not asked for.
+            numbers that are added to the scores; None: no mask.
+        softcap: scores become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: no cap.
+        sinks: (n_heads,), scores that take part in the softmax and are then dropped, so that rows sum to less than 1
+            (gpt-oss; Xiao et al. 2023, arXiv 2309.17453); None: no sinks.
+        value_norms: (batch_size, n_heads, k_length), ‖v_j W_O‖ of each key. ``shares`` and maps multiply weights by
+            these; None: they use the weights alone.
     """
 
     query: Tensor
@@ -42,18 +42,18 @@ class AttentionCall:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Of the weights: (batch_size, n_heads, q_length, k_length)."""
+        """Shape of the weights, (batch_size, n_heads, q_length, k_length)."""
         batch_size, n_heads, q_length, _ = self.query.shape
         return batch_size, n_heads, q_length, self.key.shape[2]
 
     @property
     def device(self) -> torch.device:
-        """Where it is computed."""
+        """Device of the queries."""
         return self.query.device
 
     @property
     def visible_everywhere(self) -> bool:
-        """Whether there is nothing that could hide a key from a query."""
+        """Whether there is neither a mask nor a causal rule, so that each query sees each key."""
         return self.mask is None and not self.causal
 
     @property
@@ -63,12 +63,12 @@ class AttentionCall:
 
     @property
     def group(self) -> int:
-        """So many heads share their keys and values."""
+        """Number of heads that share keys and values."""
         return self.query.shape[1] // self.key.shape[1]
 
     @property
     def rule(self) -> str:
-        """What becomes of q·k before the softmax, as an equation goes on: "/ √64", or "· 0.1, capped at 50"."""
+        """Operations on q·k before the softmax, as the rest of an equation: "/ √64", or "· 0.1, capped at 50"."""
         d_key = self.query.shape[3]
         text = f"/ √{d_key}" if math.isclose(self.scale * math.sqrt(d_key), 1, rel_tol=1e-4) else ""
         if not text and self.scale != 1:
@@ -81,28 +81,29 @@ class AttentionCall:
         return (text + (", with a sink" if self.has_sink else "")).removeprefix(", ").strip()
 
     def scores(self, start: int = 0, end: int | None = None) -> Tensor:
-        """S, what the softmax is taken of, of the queries from ``start`` to ``end``; −∞ where a key is hidden.
+        """Compute S, the input of the softmax, for the queries from ``start`` to ``end``; −∞ where a key is hidden.
 
-        In float64 if the queries are, else float32: (batch_size, n_heads, queries, k_length).
+        Returns:
+            (batch_size, n_heads, queries, k_length), float64 if the queries are, else float32.
         """
         Q = self._exact(self.query[:, :, start:end])
         S = _by_group(Q, self._exact(self.key).mT, self.scale)  # batch_size n_heads queries k_length
         cap_and_mask(S, self.softcap, self._mask_of(start, end))
-        if self.causal:  # a third of the time that it takes to fill; what is hidden may be NaN here too
+        if self.causal:  # three times as fast as masked_fill_, and clears NaN of hidden keys too
             last = start + self.key.shape[2] - self.query.shape[2]  # key that the first query sees
             S.tril_(last).add_(S.new_full(S.shape[2:], -torch.inf).triu_(last + 1))
         return S
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
-        """A = softmax(S), in the shape of the scores. A query that sees no key at all has weights of 0."""
+        """Compute A = softmax(S), in the shape of ``scores``. A query that sees no key has weights of 0."""
         return self.weigh(self.scores(start, end), in_place=True)
 
     def shares(self) -> Tensor:
-        """The weights of all queries, or with ``value_norms`` each row of norms as shares of its sum; same shape."""
+        """Compute the weights of all queries; with ``value_norms``, times these, each row divided by its sum."""
         return shares_of(self.weights(), self.value_norms)
 
     def weigh(self, S: Tensor, in_place: bool = False) -> Tensor:
-        """The weights of scores that are there; ``in_place``: the scores may be written over."""
+        """Compute the weights from scores S; ``in_place``: S may be overwritten."""
         sees_nothing = None if self.visible_everywhere else S.amax(dim=-1, keepdim=True) == -torch.inf
         if self.sinks is None:
             A = torch.softmax(S, dim=-1, out=S if in_place else None)
@@ -110,20 +111,23 @@ class AttentionCall:
             sink = self.sinks.to(S.dtype).view(1, -1, 1, 1).expand(*S.shape[:3], 1)
             A = torch.softmax(torch.cat([S, sink], dim=-1), dim=-1)[..., :-1]
         if sees_nothing is not None and bool(sees_nothing.any()):
-            A.masked_fill_(sees_nothing, 0.0)  # a softmax over nothing but −∞ is NaN
+            A.masked_fill_(sees_nothing, 0.0)  # a softmax over −∞ alone is NaN
         return A
 
     def output(self) -> Tensor:
-        """H = A V, (batch_size, n_heads, q_length, d_value), a block of queries at a time."""
+        """Compute H = A V, (batch_size, n_heads, q_length, d_value), a block of queries at a time."""
         blocks = range(0, self.query.shape[2], BLOCK)
         return torch.cat([self.mix(self.weights(i, i + BLOCK)) for i in blocks], dim=2).to(self.value.dtype)
 
     def mix(self, A: Tensor) -> Tensor:
-        """The values that weights of some queries make one of, (batch_size, n_heads, queries, d_value)."""
+        """Compute A V for the weights A of some queries, (batch_size, n_heads, queries, d_value)."""
         return _by_group(A, self._exact(self.value))
 
     def visible(self) -> Tensor | None:
-        """bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length): False hides; None if nothing is hidden."""
+        """Return which keys each query sees: bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length).
+
+        None: each query sees each key.
+        """
         visible = self.mask
         if visible is not None and visible.dtype != torch.bool:
             visible = visible > torch.finfo(visible.dtype).min / 2
@@ -135,7 +139,7 @@ class AttentionCall:
         return visible
 
     def select(self, heads: Sequence[int]) -> "AttentionCall":
-        """The same of these heads alone."""
+        """Return the call of these heads alone."""
         n_heads, chosen = self.query.shape[1], list(heads)
         if chosen == list(range(n_heads)):
             return self
@@ -151,9 +155,9 @@ class AttentionCall:
         )
 
     def part(self, queries: Sequence[int], keys: Sequence[int]) -> "AttentionCall":
-        """The same of these positions alone: weights are shares of the keys that remain, so that rows sum to 1 again.
+        """Return the call of these positions alone. The softmax is over the keys that remain, so rows sum to 1 again.
 
-        Of a causal call both sides lose the same positions.
+        In a causal call both sides must lose the same positions.
         """
         rows, columns = list(queries), list(keys)
         mask = self.mask
@@ -165,25 +169,28 @@ class AttentionCall:
         return replace(self, query=query, key=key, value=value, mask=mask, value_norms=norms)
 
     def with_plain_mask(self, causal: bool) -> "tuple[AttentionCall, int | None]":
-        """The same without a mask that hides nothing, or later keys alone; and how far a query sees, if the mask is a
-        band along the diagonal.
+        """Return an equal call with the simplest mask, and its window.
 
-        ``causal``: whether later keys are hidden, by the mask or otherwise.
+        A bool mask that hides nothing, or later keys alone, is dropped. The window is the largest distance at which a
+        query sees a key, if the mask is a band along the diagonal; None: it is no band, or hides nothing by distance.
+
+        Args:
+            causal: whether later keys are hidden, by the mask or otherwise.
         """
         mask, (_, _, q_length, k_length) = self.mask, self.shape
         plain = replace(self, mask=None, causal=causal)
         if mask is None:
             return plain, None
-        if mask.dtype != torch.bool:  # the least number of a type hides as −∞ does, unless it stands in the whole row
+        if mask.dtype != torch.bool:  # the lowest number of a type hides as −∞ does, unless the whole row has it
             hidden = mask <= torch.finfo(mask.dtype).min / 2
             hidden &= ~hidden.expand(*mask.shape[:-1], k_length).all(dim=-1, keepdim=True)
             return replace(plain, mask=mask.masked_fill(hidden, -torch.inf)), None
         if mask.shape[:2] == (1, 1) and mask.shape[2] == q_length == k_length:
             seen = mask[0, 0]
-            reach = k_length - 1 - int(seen[-1].to(torch.uint8).argmax())
-            band = seen.new_ones(q_length, k_length).triu_(-reach).tril_(0 if causal else reach)
+            window = k_length - 1 - int(seen[-1].to(torch.uint8).argmax())
+            band = seen.new_ones(q_length, k_length).triu_(-window).tril_(0 if causal else window)
             if torch.equal(seen, band):
-                return (plain, None) if reach == k_length - 1 else (replace(plain, mask=mask), reach)
+                return (plain, None) if window == k_length - 1 else (replace(plain, mask=mask), window)
         return (plain if bool(mask.all()) else replace(plain, mask=mask)), None
 
     def _exact(self, x: Tensor) -> Tensor:
@@ -197,11 +204,11 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """The weights of an attention whose queries and keys are not known, in place of an ``AttentionCall``.
+    """Weights of an attention whose queries and keys are not known, used in place of an ``AttentionCall``.
 
     Attributes:
-        given: (batch_size, n_heads, q_length, k_length), of any precision.
-        has_sink: whether rows may sum to less than 1, as the rest goes to a sink.
+        given: (batch_size, n_heads, q_length, k_length), in any precision.
+        has_sink: whether rows may sum to less than 1, because the rest goes to a sink.
         value_norms: as in ``AttentionCall``.
     """
 
@@ -217,12 +224,13 @@ class AttentionWeights:
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """Device of the weights."""
         return self.given.device
 
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Of the queries from ``start`` to ``end``, in float64 if they are, else float32: not to be written over, as
-        they may be the given ones themselves.
+        """Return the weights of the queries from ``start`` to ``end``, float64 if given so, else float32.
+
+        They may share memory with ``given``, so they must not be changed in place.
         """
         given = self.given[:, :, start:end]
         return given if given.dtype == torch.float64 else given.float()
@@ -232,7 +240,7 @@ class AttentionWeights:
         return shares_of(self.weights(), self.value_norms)
 
     def visible(self) -> Tensor:
-        """bool, in the shape of the weights: where there is some weight, and it is a number."""
+        """Return which weights are above 0, and not NaN: bool, in the shape of the weights."""
         return self.given > 0
 
     def select(self, heads: Sequence[int]) -> "AttentionWeights":
@@ -242,7 +250,7 @@ class AttentionWeights:
         return replace(self, given=self.given[:, chosen], value_norms=norms)
 
     def part(self, queries: Sequence[int], keys: Sequence[int]) -> "AttentionWeights":
-        """As in ``AttentionCall``: what the other keys and a sink's share of them had goes to the keys that remain."""
+        """As in ``AttentionCall``: each row is divided by the weight of the keys that remain, and of a sink if any."""
         A = self.weights()[:, :, list(queries)]
         kept = A[..., list(keys)]
         whole = kept.sum(dim=-1, keepdim=True)
@@ -253,7 +261,7 @@ class AttentionWeights:
 
 
 def shares_of(A: Tensor, norms: Tensor | None) -> Tensor:
-    """Weights times the norms of their keys' values as shares of the sum of their row; without norms the weights."""
+    """Return A · norms, each row divided by its sum; None: A itself. Shapes as in ``times_norms``."""
     if norms is None:
         return A
     parts = A * norms[:, :, None].to(A.dtype)
@@ -261,19 +269,19 @@ def shares_of(A: Tensor, norms: Tensor | None) -> Tensor:
 
 
 def times_norms(A: Tensor, norms: Tensor | None) -> Tensor:
-    """Weights, (batch_size, n_heads, queries, k_length), times the norms of their keys' values, (batch_size, n_heads,
-    k_length); A is written over. None: the weights."""
+    """Multiply weights A, (batch_size, n_heads, queries, k_length), in place by the norms of their keys' values,
+    (batch_size, n_heads, k_length); None: leave them as they are."""
     return A if norms is None else A.mul_(norms[:, :, None].to(A.dtype))
 
 
 def cap_and_mask(S: Tensor, softcap: float | None, mask: Tensor | None, hidden: float = -math.inf) -> Tensor:
-    """What becomes of scores before their softmax, beside later keys that are hidden; S is written over.
+    """Cap scores S, then mask them, both in place.
 
     Args:
         S: scale · Q Kᵀ, (…, queries, keys).
         softcap: see ``AttentionCall``.
         mask: broadcasts to S; see ``AttentionCall``.
-        hidden: the least that a score can become.
+        hidden: score of a hidden key; with an added mask, also the lowest score.
     """
     if softcap is not None:
         S.div_(softcap).tanh_().mul_(softcap)
@@ -287,16 +295,16 @@ def cap_and_mask(S: Tensor, softcap: float | None, mask: Tensor | None, hidden: 
 
 
 def entropy(A: Tensor, dim: int | tuple[int, ...] = -1) -> Tensor:
-    """−Σ a ln a of weights, (…, queries, keys), in nats, over these axes.
+    """Compute −Σ a ln a of weights A, (…, queries, keys), in nats, over these axes.
 
-    Several times as fast as torch.special.entr, which asks of each weight whether it is 0.
+    This is several times as fast as torch.special.entr, which compares each weight with 0.
     """
     logarithms = A.clamp(min=torch.finfo(A.dtype).tiny).log_()  # 0 ln 0 is 0
     return logarithms.mul_(A).sum(dim=dim).neg_()
 
 
 def _by_group(A: Tensor, B: Tensor, factor: float = 1.0) -> Tensor:
-    """factor · A @ B, where each matrix of B is for a group of heads of A: (batch_size, n_heads, rows, columns)."""
+    """Compute factor · A @ B, (batch_size, n_heads, rows, columns). Groups of heads of A share a matrix of B."""
     rows_of_group = A.reshape(B.shape[0] * B.shape[1], -1, A.shape[3])
     products = torch.baddbmm(A.new_empty(()), rows_of_group, B.flatten(0, 1), beta=0, alpha=factor)
     return products.view(*A.shape[:3], B.shape[3])

@@ -1,8 +1,8 @@
-"""Exact attention maps at any length, without the matrix of weights.
+"""Exact attention maps at any length, without the matrix of weights in memory.
 
-The weights of one head are q_length × k_length; a picture has a thousand rows of pixels at most. So the map is computed
-a block of queries at a time, and the block a tile of keys at a time, small enough to stay in the cache: the scores,
-their softmax, and the sums in the picture's cells.
+The weights of one head are q_length × k_length, while a picture has a thousand rows of pixels at most. The map is
+computed a block of queries at a time, and each block a tile of keys at a time. The scores of a tile, their softmax, and
+the sums in the picture's cells then fit into the processor's cache.
 """
 
 import math
@@ -44,43 +44,45 @@ def attention_map(
     memory: int | None = None,
     on_progress: Callable[[float], None] = lambda done: None,
 ) -> PooledMap:
-    """softmax(scale · Q Kᵀ), pooled to at most rows × columns cells, exactly, without ever holding it.
+    """Compute softmax(scale · Q Kᵀ) exactly, pooled to at most rows × columns cells, without holding all weights.
 
     Args:
         query: (batch_size, n_heads, q_length, d_key).
         key: (batch_size, n_kv_heads, k_length, d_key), where n_heads is a multiple of n_kv_heads: heads share keys in
             groups, as in grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245).
-        rows, columns: of the picture. A map that is smaller than that is not pooled: its cells are the weights.
+        rows, columns: size of the picture. A smaller map is not pooled: its cells are the weights.
         reduce: "mass": the mean over the cell's queries of the weight that goes to the cell's keys, so that each row
             still sums to 1; "max": the largest single weight in the cell; "both".
-        causal: a query sees no later key; the last query is lined up with the last key, as in a decoder with a cache.
+        causal: hide later keys from each query. The last query is aligned with the last key, as in a decoder with a
+            cache.
         key_mask: (batch_size, k_length); 0 or False hides a key from all queries.
-        scale: of the scores; 1/√d_key if it is None.
+        scale: factor of the scores; None: 1/√d_key.
         mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
-            numbers that are added to the scores, such as a position bias, where −∞, or float32's smallest, hides.
-        softcap: scores become softcap · tanh(score / softcap), before a mask (Gemma 2, arXiv 2408.00118, section 2).
-        sinks: (n_heads,): a score for each head that takes part in the softmax and is then dropped, so that rows sum to
+            numbers that are added to the scores, such as a position bias, where −∞ or the lowest float32 hides.
+        softcap: scores become softcap · tanh(score / softcap) before the mask (Gemma 2, arXiv 2408.00118, section 2).
+        sinks: (n_heads,), a score for each head that takes part in the softmax and is then dropped, so that rows sum to
             less than 1 (gpt-oss; Xiao et al. 2023, arXiv 2309.17453).
-        value_norms: (batch_size, n_heads, k_length): multiply the weights of each key by this, ‖v_j W_O‖, so that the
-            map is of ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output (Kobayashi et al. 2020,
-            arXiv 2004.10102, section 2.2); see ``mhaviz.attention.norms``. Rows then sum to no number in particular.
-        window: (q0, q1, k0, k1), the part of the map that is shown; each weight is still a share of all keys.
-        entropy, top_keys, received, local: compute these too, of the window's queries; ``top_keys`` for so many keys,
-            ``local`` for the keys at most so many positions away, queries and keys being lined up at their ends if the
-            map is causal, and at their beginnings if not. With ``value_norms`` they are of the norms, but for the
-            entropy, which is of the weights; with ``sinks`` of each row as shares of its sum.
-        memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of what is free.
-        on_progress: is called with how much is done, from 0 to 1.
+        value_norms: (batch_size, n_heads, k_length), ‖v_j W_O‖ of each key, by which its weights are multiplied. The
+            map then shows ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output (Kobayashi et al.
+            2020, arXiv 2004.10102, section 2.2); see ``mhaviz.attention.norms``. Its rows do not sum to 1.
+        window: (q0, q1, k0, k1), the part of the map to show; the softmax is still over all keys.
+        entropy: compute the entropy of each query in the window, with ``sinks`` that of its row divided by its sum.
+        top_keys: number of keys with the largest weights to find for each query in the window.
+        received: compute the total weight that each key gets from the queries in the window.
+        local: largest distance, in positions, of the keys whose weight is summed for each query. Queries and keys are
+            aligned at their ends if the map is causal, else at their beginnings. With ``value_norms`` all of these but
+            the entropy are of the norms.
+        memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of the free memory.
+        on_progress: called with the share of the work that is done, from 0 to 1.
 
     Returns:
-        The map, as exact as the scores are: float64 inputs are computed in float64, others in float32. A query that
-        sees no key at all has weights of 0. ``top_keys`` and ``top_weights`` are (batch_size, n_heads, queries,
-        top_keys), the largest weight first. Where a query sees fewer keys, the places that are left have weight 0 and
-        a meaningless position.
+        The map. Inputs of float64 are computed in float64, others in float32. A query that sees no key has weights
+        of 0. ``top_keys`` and ``top_weights`` are (batch_size, n_heads, queries, top_keys), the largest weight first.
+        Where a query sees fewer keys, the places that are left have weight 0 and a meaningless position.
 
     Raises:
-        ArgumentError: axes that do not fit; no row or column; a window outside the map; a NaN or an infinity, with its
-            head and position; scores too large for their precision.
+        ArgumentError: axes that do not fit; no row or column; a window outside the map; NaN or infinity, with its head
+            and position; scores too large for their precision.
 
     Examples:
         >>> query, key = torch.randn(2, 1, 8, 3000, 64)  # each (batch_size, n_heads, length, d_key)
@@ -129,7 +131,7 @@ def pool(
     memory: int | None = None,
     on_progress: Callable[[float], None] = lambda done: None,
 ) -> PooledMap:
-    """``attention_map`` of what an attention of a model is called with, or of its weights."""
+    """Compute the map of a model's attention call, or of its weights; see ``attention_map``."""
     if isinstance(call, AttentionWeights):
         A = call.weights(*wanted.span[:2])
         A, norms = (A, None) if call.value_norms is None else (A.clone(), call.value_norms)
@@ -158,7 +160,7 @@ def _check_axes(query: Tensor, key: Tensor, key_mask: Tensor | None) -> None:
 
 
 def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
-    """The mask with four axes. Raises ArgumentError if it does not broadcast to the shape, or is NaN or +∞."""
+    """Return the mask with four axes. Raises ArgumentError if it does not broadcast to the shape, or has NaN or +∞."""
     check_mask_axes(mask, shape)
     if mask.dtype != torch.bool:
         if not mask.is_floating_point():
@@ -169,9 +171,9 @@ def _check_mask(mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
 
 
 def _check_finite(call: AttentionCall, key_mask: Tensor | None) -> None:
-    """Queries and keys; what a mask (batch_size, k_length) hides may be anything.
+    """Raise ArgumentError if a query is NaN or infinite, or a key that ``key_mask``, (batch_size, k_length), shows.
 
-    The sum of all is NaN or infinite if a number is; only then is it looked for.
+    The sum is NaN or infinite if any number is. Only then are single numbers checked.
     """
     for name, x, mask in (("query", call.query, None), ("key", call.key, key_mask)):
         if math.isfinite(x.sum(dtype=torch.float32 if x.dtype != torch.float64 else x.dtype).item()):

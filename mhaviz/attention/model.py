@@ -1,6 +1,6 @@
-"""The interface of a model: it encodes texts, runs on them, and shows what each of its attentions is called with.
+"""The interface of a model: it encodes texts, runs on them, and passes each attention call to a handler.
 
-Weights, maps, statistics, explanations and checks are made of these calls, by ``analyses``.
+The functions of ``analyses`` compute weights, maps, statistics, explanations and checks from these calls.
 """
 
 from abc import ABC, abstractmethod
@@ -32,17 +32,17 @@ from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model reads: its own tokens for each sentence."""
+    """Inputs of a model: its own tokens for each sentence."""
 
     texts: tuple[Text, ...]
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest side of any sentence."""
+        """Number of tokens on the longest side of any sentence."""
         return max(max(map(len, text.sides("cross"))) for text in self.texts)
 
     def sentence(self, number: int) -> int | None:
-        """The number itself where there are several sentences; None where there is one."""
+        """Return the number itself if there are several sentences, else None."""
         return number if len(self.texts) > 1 else None
 
 
@@ -51,11 +51,11 @@ class Site:
     """One of a model's attentions.
 
     Attributes:
-        kind: of attention.
-        layer: counted from 0; encoder, decoder and cross attention are each counted by themselves.
-        n_heads, d_key: its sizes.
-        number: its place among all attentions of the model, in the order in which they run.
-        module: what the model calls it, "blocks.0.attn"; nothing where that is not known.
+        kind: kind of attention.
+        layer: number of the layer, from 0. Encoder, decoder and cross attention are counted separately.
+        n_heads, d_key: number of heads, and features of a key.
+        number: place among all attentions of the model, in the order in which they run.
+        module: name of the module in the model, such as "blocks.0.attn"; empty: not known.
     """
 
     kind: Kind
@@ -68,19 +68,20 @@ class Site:
 
 @dataclass(frozen=True)
 class SiteCall:
-    """What one attention of a model is called with, for some sentences.
+    """One call of one attention of a model, for some sentences.
 
     Attributes:
-        site: which attention.
-        call: what it computes with, of these heads alone.
-        heads: their numbers.
-        queries, keys: the tokens of each sentence of the batch; the shorter ones are padded at their ends.
-        output: what the model itself has made of the values, (batch_size, n_heads, q_length, d_value), if it shows it.
-        sentence: the number of the first sentence; None if there is only one.
-        reach: a query sees no key that is more positions away than this (a sliding window); None: all.
-        pieces: for each sentence, which part of a longer one it is, with the queries that count; None, or nothing: the
-            whole.
-        padding: what is padding beside what stands behind the ends of the shorter sentences; None: nothing.
+        site: the attention.
+        call: queries, keys and values of the call, or its weights, of these heads alone.
+        heads: numbers of the heads.
+        queries, keys: tokens of each sentence of the batch. Shorter sentences are padded at their ends.
+        output: output of the attention as the model computed it, (batch_size, n_heads, q_length, d_value); None: not
+            known.
+        sentence: number of the first sentence; None: there is only one.
+        reach: sliding window: the largest distance, in positions, of a key that a query sees; None: no window.
+        pieces: for each sentence, the part of a longer sentence that it is, with the queries that count; None, or an
+            empty tuple: all of it.
+        padding: padding other than behind the ends of the shorter sentences; None: there is none.
     """
 
     site: Site
@@ -96,7 +97,7 @@ class SiteCall:
 
     @property
     def with_inputs(self) -> AttentionCall:
-        """The call. Raises MhavizError of a model that shows its weights alone."""
+        """The call. Raises MhavizError if the model shows its weights alone."""
         if not isinstance(self.call, AttentionCall):
             raise MhavizError(
                 "the model shows its weights alone, and no queries and keys: only heatmap and heads can draw it"
@@ -109,13 +110,13 @@ class SiteCall:
         edges: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
         **others: Any,
     ) -> AttentionMap:
-        """Weights of the one sentence of this call as a map.
+        """Return weights of this call, which has one sentence, as a map.
 
         Args:
-            values: (n_heads, rows, columns).
-            edges: where the rows and the columns begin, and where the last ones end, of a part or of cells; None: a
-                row a query and a column a key.
-            others: further fields of ``AttentionMap``, or other values of those that are known.
+            values: weights, (n_heads, rows, columns).
+            edges: edges of the rows, (rows + 1,), and of the columns, (columns + 1,), as positions of tokens; None: one
+                row for each query and one column for each key.
+            others: fields of ``AttentionMap`` that are set beside, or in place of, those of this call.
         """
         (queries,), (keys,) = self.queries, self.keys
         rows, columns = Axis(queries), Axis(keys)
@@ -136,14 +137,14 @@ class SiteCall:
         return AttentionMap(values, rows, columns, **known | others)
 
     def without_padding(self) -> "SiteCall":
-        """The same without padding, of a call of one sentence. Raises MhavizError if there is nothing else."""
+        """Return this call, which has one sentence, without padding. Raises MhavizError if nothing else is left."""
         if self.padding is None:
             return self
         rows, columns = (one[0].nonzero().flatten().tolist() for one in (self.padding.queries, self.padding.keys))
         if not (rows and columns):
             raise MhavizError("expected tokens, got padding alone")
         call = self.call
-        if isinstance(call, AttentionWeights):  # without its rounding being spread over the keys that remain
+        if isinstance(call, AttentionWeights):  # ``part`` would spread rounding errors over the keys that remain
             call = replace(call, given=call.given[:, :, rows][..., columns])
         else:
             call = call.part(rows, columns)
@@ -162,19 +163,19 @@ OnAttention = Callable[[SiteCall], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Model(ABC):
-    """The interface of every model. It stands here, and not in ``models``, as analyses may know no more of a model.
+    """The interface of every model. It is not in ``models``, as ``analyses`` use this interface alone.
 
-    A new kind of model is a file in ``models`` with a subclass, and a loader and a row in ``models/load.py``. It
-    defines the abstract methods. Its ``run`` makes a ``SiteCall`` of each attention, with an ``AttentionCall`` if it
-    knows queries and keys, or with ``AttentionWeights`` if it knows the weights alone, and gives it to ``show``, which
-    checks it and calls ``on_attention``.
+    To add a kind of model, write a subclass that defines the abstract methods, in a file of ``models``, and add a
+    loader and a row to ``models/load.py``. ``run`` makes a ``SiteCall`` for each attention, with an ``AttentionCall``
+    if queries and keys are known, or with ``AttentionWeights`` if only the weights are. It passes the ``SiteCall`` to
+    ``show``, which checks it and calls ``on_attention``.
 
     Attributes:
-        layers, kind: the attentions that are looked at; None: all.
-        can_write: whether it may go on writing a text, if it has been loaded with what predicts.
-        norms: whether calls know the norms of their values.
-        device_name: see ``resolve_device``.
-        seed: of what it draws.
+        layers, kind: layers and kind of the selected attentions; None: all.
+        can_write: whether the model can generate text, if loaded with its language modelling head.
+        norms: whether calls have ``value_norms``.
+        device_name: name of the device; see ``resolve_device``.
+        seed: seed of random numbers.
     """
 
     layers: tuple[int, ...] | None = None
@@ -187,30 +188,30 @@ class Model(ABC):
     @property
     @abstractmethod
     def all_sites(self) -> tuple[Site, ...]:
-        """Its attentions, in the order in which they run."""
+        """All attentions of the model, in the order in which they run."""
 
     @cached_property
     def device(self) -> torch.device:
-        """Where it runs."""
+        """Device on which the model runs."""
         return resolve_device(self.device_name)
 
     @abstractmethod
     def encode(self, sentences: Sequence[str], target: str | None = None) -> Inputs:
-        """What the model reads for these sentences.
+        """Return the inputs of the model for these sentences.
 
         Args:
-            sentences: any texts that it takes.
-            target: for source-target attention, of one sentence.
+            sentences: texts.
+            target: text of the decoder, for one sentence; None: none is given.
 
         Raises:
-            ArgumentError: sentences that it cannot take.
+            ArgumentError: texts that the model cannot read.
         """
 
     def read(self, given: Given) -> Inputs:
-        """What the model reads of what a user gives: as ``encode``, and of a pair, a chat or ids if it takes them.
+        """Return the inputs for texts, or for a pair, a chat or ids where the model takes them.
 
         Raises:
-            ArgumentError: as ``encode``; what it does not take.
+            ArgumentError: as ``encode``; a form of input that the model does not take.
         """
         require_texts(given)
         return self.encode(given.sentences, given.target)
@@ -219,31 +220,36 @@ class Model(ABC):
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
     ) -> None:
-        """Run, and show every attention that is looked at: all of a sentence, in order, then those of the next.
+        """Run the model, and pass the call of each selected attention to a handler.
+
+        The calls of a sentence come in the order of ``sites``, before those of the next sentence.
 
         Args:
-            inputs: what ``encode`` has made.
-            on_attention: is called with each. The tensors are only valid during the call.
-            heads: show these alone, or those of them that an attention has; None: all.
-            batched: several sentences may be read at once, padded, and are shown together.
+            inputs: result of ``encode`` or ``read``.
+            on_attention: handler, called with each call. The tensors are only valid during the call.
+            heads: heads to show; an attention that lacks one of them shows the others; None: all.
+            batched: whether several sentences may be padded and run, and then shown, together.
 
         Raises:
-            MhavizError: the model does not fit into memory; NaN or infinity in what it computes with.
+            MhavizError: the model does not fit into memory; NaN or infinity in an attention.
         """
 
     @abstractmethod
     def describe(self, inputs: Inputs | None = None) -> Source:
-        """What a picture says of where its numbers come from."""
+        """Return the source of the numbers, which pictures name."""
 
     @abstractmethod
     def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
-        """Every step of the way through one attention; with ``values``, the numbers of small tensors too.
+        """Return the shapes of all steps of one attention.
 
-        ``most_values``: so many numbers are few enough to be kept.
+        Args:
+            inputs: result of ``encode`` or ``read``.
+            values: whether to keep the numbers of small tensors.
+            most_values: largest number of elements of a small tensor.
         """
 
     def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:
-        """The attentions that are looked at, for these inputs."""
+        """Return the selected attentions, for these inputs."""
         return tuple(
             site
             for site in self.all_sites
@@ -252,47 +258,48 @@ class Model(ABC):
 
     @property
     def notices(self) -> list[str]:
-        """What should be known of how the model is looked at, a line each."""
+        """Notices for the user about how the model is run, one line each."""
         return []
 
     def require_calls(self) -> None:  # noqa: B027 (``SiteCall.with_inputs`` says it of every model)
-        """Raise MhavizError of a model that shows its weights alone: before it runs, if that is known so early."""
+        """Raise MhavizError if the model is known, before it runs, to show its weights alone."""
 
     def require_outputs(self) -> torch.dtype:
-        """The type of the outputs that it shows beside its weights. Raises MhavizError of a model that shows none."""
+        """Return the type of the outputs in its calls. Raises MhavizError if its calls have none."""
         raise only_of_transformers("verify")
 
     def with_norms(self) -> Self:
-        """The same model, whose calls know the norms of their values behind W_O: see ``AttentionCall.value_norms``.
+        """Return the model with ``value_norms`` in its calls: see ``AttentionCall``.
 
         Raises:
-            MhavizError: an attention that is looked at has no W_O that could be found.
+            MhavizError: the output projection W_O of a selected attention was not found.
         """
         return replace(self, norms=True)
 
     def writing(self, n_tokens: int) -> Self:
-        """The same model, of which a decoder goes on writing so many tokens. Raises ArgumentError if it cannot."""
+        """Return the model with a decoder that generates ``n_tokens`` tokens. Raises ArgumentError if it cannot."""
         raise only_of_transformers("generate")
 
     def speaking(self, source: str | None, target: str | None) -> Self:
-        """The same model, of which texts are in this language, and what it writes in that; None: as they are.
+        """Return the model with other languages of its texts and of the text it generates; None: unchanged.
 
-        Raises ArgumentError if it does not know them.
+        Raises:
+            ArgumentError: the model does not know a language.
         """
         require_texts(Given(source_language=source, target_language=target))
         return self
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
-        """What the first layer reads of a text, and what it is made of.
+        """Return the embeddings that the first layer reads for a text, and the parts that are added up to them.
 
         Args:
             text: a sentence.
-            target: of an encoder with a decoder: look at what its decoder reads of this, instead of at the text.
+            target: text of the decoder, whose embeddings are then returned; None: return those of ``text``.
 
         Raises:
-            ArgumentError: a text that it cannot take, or of which not every two tokens can be compared; a target that
-                it does not read.
-            MhavizError: it has no embeddings; NaN or infinity in them.
+            ArgumentError: a text that the model cannot read, or that has too many tokens to compare each two; a target
+                that it does not read.
+            MhavizError: the model has no embeddings; NaN or infinity in them.
         """
         raise ArgumentError(
             f"expected a model with embeddings, got the parameters of an attention alone; name another by "
@@ -300,14 +307,14 @@ class Model(ABC):
         )
 
     def embed_given(self, given: Given) -> EmbeddedText:
-        """As ``embed``, of one sentence, or of a pair, a chat or ids if it takes them. Raises as both do."""
+        """As ``embed``, for one sentence, or for a pair, a chat or ids where the model takes them."""
         require_texts(given)
         if len(given.sentences) != 1:
             raise ArgumentError(f"this looks into one sentence, got {len(given.sentences)}; give one of them")
         return self.embed(given.sentences[0], given.target)
 
     def one_site(self, inputs: Inputs) -> Site:
-        """The one attention that is looked at. Raises ArgumentError if there are several."""
+        """Return the one selected attention. Raises ArgumentError if there are several."""
         sites = self.sites(inputs)
         if len(sites) > 1:
             layers, kinds = sorted({site.layer for site in sites}), list(dict.fromkeys(site.kind for site in sites))
@@ -320,10 +327,10 @@ class Model(ABC):
         return sites[0]
 
     def select(self, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> Self:
-        """The same model, of which these layers and this kind of attention are looked at; None: all.
+        """Return the model with these layers and this kind of attention selected; None: all.
 
         Raises:
-            ArgumentError: it has no such attention.
+            ArgumentError: the model has no such attention.
         """
         kinds = tuple(dict.fromkeys(site.kind for site in self.all_sites))
         if kind is not None and kind not in kinds:
@@ -334,46 +341,46 @@ class Model(ABC):
 
     @property
     def has_layers(self) -> bool:
-        """Whether an attention must be named with its layer."""
+        """Whether the model has more than one layer, so that an attention is named with its layer."""
         return len({site.layer for site in self.all_sites}) > 1
 
     @property
     def n_heads(self) -> int:
-        """Of the attention that has most."""
+        """Largest number of heads of a selected attention."""
         return max(site.n_heads for site in self.sites())
 
 
 class Predictor(ABC):
-    """What a model makes at its end: a token at some places of a text, or at least an embedding of the text."""
+    """The final output of a model: predictions of tokens, or at least an embedding of the text."""
 
     @property
     @abstractmethod
     def prediction(self) -> Prediction:
-        """What it makes at the end."""
+        """What the model predicts."""
 
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """The number of tokens that it chooses among where it predicts one."""
+        """Number of tokens among which a prediction chooses."""
 
     @abstractmethod
     def masked(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Inputs:
-        """The same inputs with the token that stands for a hidden one, at these positions of each sentence."""
+        """Return the inputs with the mask token at these positions of each sentence."""
 
     @abstractmethod
     def logits(self, inputs: Inputs, positions: Sequence[Sequence[int]]) -> Tensor:
-        """What it predicts at these positions of each sentence, or of its target if it has one.
+        """Compute the logits at these positions of each sentence, or of its target if it has one.
 
         Returns:
-            float32, (n_positions, vocabulary), those of one sentence after those of another.
+            float32, (n_positions, vocabulary), sentence by sentence.
 
         Raises:
-            MhavizError: as ``Model.run``; NaN among them.
+            MhavizError: as ``Model.run``; NaN in the logits.
         """
 
     @abstractmethod
     def pooled(self, inputs: Inputs) -> Tensor:
-        """The mean over the tokens of what the last layer makes of each sentence: float32, (batch_size, d_model).
+        """Compute the mean output of the last layer over the tokens of each sentence: float32, (batch_size, d_model).
 
         Raises:
             MhavizError: as ``logits``.
@@ -382,75 +389,75 @@ class Predictor(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusModel(Model):
-    """A model that reads many texts in batches, and makes something at its end.
+    """A model that reads many texts in batches, and has a final output.
 
-    A head is zeroed where it has mixed its values, before they are projected: the mask variables ξ of Michel et al.
-    2019, "Are Sixteen Heads Really Better than One?" (arXiv 1905.10650, section 2.2).
+    Zeroing a head sets its output A V to 0, before the output projection: the mask variables ξ of Michel et al. 2019,
+    "Are Sixteen Heads Really Better than One?" (arXiv 1905.10650, section 2.2).
 
     Attributes:
-        zeroed: the heads whose output is zeroed, each by the number of its attention and its own.
+        zeroed: heads whose output is zeroed, as pairs of ``Site.number`` and the number of the head.
     """
 
     zeroed: frozenset[tuple[int, int]] = frozenset()
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each of many texts, special ones included; 0 if there are no others."""
+        """Return the number of tokens of each text, with special tokens; 0 if there are no others."""
         return [len(tokens) for tokens in self.read_unnamed(texts)]
 
     @abstractmethod
     def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
-        """As ``encode``, of many sentences, whose tokens nobody will look at.
+        """As ``encode``, for many sentences, without names of their tokens.
 
-        ``pieces``: for each sentence the piece of it that is read in its place; None: the whole.
+        ``pieces``: for each sentence, the piece that is read in its place; None: all of it.
         """
 
     @property
     @abstractmethod
     def max_length(self) -> int | None:
-        """The most tokens that the model can read; None: there is no such limit."""
+        """Largest number of tokens that the model can read; None: no limit."""
 
     @property
     @abstractmethod
     def language_codes(self) -> list[str | None]:
-        """The codes of the languages of its texts and of what it writes; None: as its tokenizer has it."""
+        """Language codes of its texts and of the text it generates; None: the tokenizer's default."""
 
     @property
     @abstractmethod
     def pads_unseen(self) -> bool:
-        """Whether ``run`` reads several sentences at once if it may: padding changes nothing of what they give."""
+        """Whether ``run`` can batch sentences, as padding does not change the results of the others."""
 
     @abstractmethod
     def read_unnamed(self, texts: Sequence[str]) -> Sequence[Tokens]:
-        """The tokens of each of many texts of any length, without what a decoder would write."""
+        """Return the tokens of each text, of any length, without the tokens that a decoder would generate."""
 
     @abstractmethod
     def token_text(self, number: int) -> str:
-        """What the token of this number is called, wherever it stands."""
+        """Return the text of the token with this id."""
 
     @property
     @abstractmethod
     def identity(self) -> ModelIdentity:
-        """Its name, and what tells it from models with other parameters, on whatever machine it runs."""
+        """Name of the model, and a fingerprint of its parameters that is the same on every machine."""
 
     @property
     @abstractmethod
     def predictor(self) -> Predictor:
-        """What it makes at the end."""
+        """Final output of the model."""
 
     @abstractmethod
     def zeroing(self, heads: Collection[tuple[Site, int]]) -> Self:
-        """The same model with the output of these heads zeroed, whatever it does then.
+        """Return the model with the output of these heads zeroed.
 
-        While it runs a MhavizError is raised if the output of an attention cannot be reached.
+        When it runs, MhavizError is raised if the output of an attention cannot be replaced.
         """
 
 
 def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:
-    """What the one attention that is looked at is called with, for one sentence, of these heads.
+    """Return the call of the one selected attention, for one sentence, of these heads.
 
     Raises:
-        ArgumentError: there are several attentions or sentences, or no such head; the model shows its weights alone.
-        MhavizError: as ``Model.run``.
+        ArgumentError: several attentions or sentences; a head that the attention does not have.
+        MhavizError: the model shows its weights alone; as ``Model.run``.
     """
     model.require_calls()
     site = model.one_site(inputs)
@@ -470,18 +477,18 @@ def require_heads(site: Site, heads: Sequence[int]) -> None:
 
 
 def only_of_transformers(option: str) -> ArgumentError:
-    """The error where another model is asked for what only a model of transformers has."""
+    """Return the error for an option that only models of transformers have."""
     return ArgumentError(f"{parameter(option)} is for a model of transformers; name one by {parameter('model')}")
 
 
 def require_texts(given: Given) -> None:
-    """Raise ArgumentError if more than sentences and a target is given, of a model that reads nothing else."""
+    """Raise ArgumentError if more than sentences and a target is given, for models that read nothing else."""
     if given.others:
         raise only_of_transformers(given.others[0])
 
 
 def require_one_target(sentences: Sequence[str], target: str | None) -> None:
-    """Raise ArgumentError unless there is a sentence, and no other beside it if a target goes with it."""
+    """Raise ArgumentError if there is no sentence, or more than one with a target."""
     if not sentences:
         raise ArgumentError("expected at least one sentence, got none")
     if target is not None and len(sentences) > 1:
@@ -489,22 +496,22 @@ def require_one_target(sentences: Sequence[str], target: str | None) -> None:
 
 
 def heads_of(site: Site, heads: Sequence[int] | None) -> tuple[int, ...]:
-    """Those of these heads that the attention has; None: all."""
+    """Return which of these heads the attention has; None: all its heads."""
     return tuple(h for h in (range(site.n_heads) if heads is None else heads) if h < site.n_heads)
 
 
 def show(on_attention: OnAttention, seen: SiteCall, of: str, advice: str, heads: Sequence[int] | None = None) -> None:
-    """Show an attention's call, if it computes with numbers.
+    """Check the call of an attention, and pass it to a handler.
 
     Args:
-        on_attention: is called with it.
+        on_attention: handler; not called if the call has none of the heads.
         seen: the call.
-        of: what an error calls the attention.
-        advice: what to do if there is NaN in it.
-        heads: those of the call's that are wanted; None: all.
+        of: name of the attention in an error.
+        advice: end of an error's message, what to do about NaN.
+        heads: heads of the call to show; None: all.
 
     Raises:
-        MhavizError: NaN or infinity, with the heads.
+        MhavizError: NaN or infinity; the message names the heads.
     """
     padded = len(seen.queries) > 1 or seen.padding is not None
     is_query, is_key = are_tokens(seen, seen.call.device) if padded else (None, None)
@@ -521,16 +528,17 @@ def show(on_attention: OnAttention, seen: SiteCall, of: str, advice: str, heads:
 
 
 def with_plain_mask(seen: SiteCall) -> SiteCall:
-    """The same call by the simplest rule that hides the same keys: see ``AttentionCall.with_plain_mask``."""
+    """Return the call with the simplest mask that hides the same keys: see ``AttentionCall.with_plain_mask``."""
     if not isinstance(seen.call, AttentionCall):
         return seen
-    call, reach = seen.call.with_plain_mask(seen.site.kind == "masked" or seen.call.causal)
-    return replace(seen, call=call, reach=reach)
+    call, window = seen.call.with_plain_mask(seen.site.kind == "masked" or seen.call.causal)
+    return replace(seen, call=call, reach=window)
 
 
 def is_counted(seen: SiteCall, device: torch.device) -> Tensor:
-    """bool, (batch_size, q_length): False for padding, for queries that see no key, and for those that count in another
-    piece of their text.
+    """Return which queries count: bool, (batch_size, q_length).
+
+    False for padding, for queries that see no key, and for those that count in another piece of their text.
     """
     counts, _ = are_tokens(seen, device)
     for row, piece in enumerate(seen.pieces):
@@ -541,7 +549,10 @@ def is_counted(seen: SiteCall, device: torch.device) -> Tensor:
 
 
 def are_tokens(seen: SiteCall, device: torch.device) -> tuple[Tensor, Tensor]:
-    """bool, (batch_size, q_length) and (batch_size, k_length): False for padding, and for queries that see no key."""
+    """Return which queries and which keys are tokens: bool, (batch_size, q_length) and (batch_size, k_length).
+
+    False for padding, and for queries that see no key.
+    """
     is_query, is_key = is_token(seen.queries, device), is_token(seen.keys, device)
     if seen.padding is None:
         return is_query, is_key
@@ -549,6 +560,6 @@ def are_tokens(seen: SiteCall, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def is_token(sides: Sequence[Tokens], device: torch.device) -> Tensor:
-    """bool, (batch_size, length of the longest): False for padding."""
+    """Return which positions are tokens: bool, (batch_size, length of the longest sentence); False for padding."""
     lengths = torch.tensor([len(tokens) for tokens in sides], device=device)
     return torch.arange(int(lengths.max()), device=device) < lengths[:, None]

@@ -1,4 +1,4 @@
-"""Which positions of a batch are padding, as the mask of an attention tells for each example."""
+"""Padding of a batch, inferred from the mask of an attention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 
 HIDES = -5_000.0
-"""Scores below this are of hidden keys: masks add −10,000, as in BERT's own code, −1e9, the least number of a type, or
-−∞."""
+"""A key is hidden where a mask adds less than this. Masks add −10,000, as in BERT's own code, −1e9, the lowest number
+of a type, or −∞."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Padding:
     """The padding of a batch.
 
     Attributes:
-        queries: bool, (batch_size, q_length): False for padding.
-        keys: bool, (batch_size, k_length): False for those that no query sees, such as padding.
-        sees: bool, (batch_size, q_length): whether a query sees a key at all; one that sees none has no weights.
+        queries: bool, (batch_size, q_length), False for padding.
+        keys: bool, (batch_size, k_length), False for padding and other keys that no query sees.
+        sees: bool, (batch_size, q_length), whether each query sees any key.
     """
 
     queries: Tensor
@@ -28,12 +28,12 @@ class Padding:
     sees: Tensor
 
     def of_examples(self, places: Sequence[int]) -> "Padding":
-        """That of some of the batch."""
+        """Return the padding of some examples of the batch."""
         chosen = list(places)
         return Padding(self.queries[chosen], self.keys[chosen], self.sees[chosen])
 
     def is_same(self, other: "Padding | None") -> bool:
-        """Whether these are the same positions."""
+        """Return whether both have the same positions."""
         if other is None or other.queries.shape != self.queries.shape or other.keys.shape != self.keys.shape:
             return False
         return all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("queries", "keys", "sees"))
@@ -42,25 +42,25 @@ class Padding:
 def padding_of(
     call: AttentionCall | AttentionWeights, reads_itself: bool, visible: Tensor | None = None
 ) -> Padding | None:
-    """The padding of a batch; None: there is none, or no mask tells it.
+    """Infer the padding of a batch; None: there is none, or no mask shows it.
 
-    A key that no query of any head sees is left out. Where queries and keys are of the same positions, it is padding,
-    and so is its query; of others it may as well come later, or be a place of a cache that is not filled.
+    A key that no query of any head sees is left out. In self-attention it is padding, and so is its query. Otherwise it
+    may also be a later key, or an unused place of a cache.
 
-    Of a mask that hides a query's own key, which others see, nothing is known: its last key may be seen by none. Nor is
-    it of one that leaves a query more than one run of keys that are not padding, as the largest scores alone do: a key
-    may be none of these by chance.
+    Two kinds of mask show no padding. A mask that hides a query's own key, which other queries see, may hide its last
+    key from all queries. A mask that leaves a query several runs of keys, such as one that keeps only the largest
+    scores, may hide a key from all queries by chance.
 
     Args:
-        call: what ran.
+        call: call of the attention, or its weights.
         reads_itself: whether queries and keys are of the same positions.
-        visible: of weights, bool, (batch_size, n_heads, q_length, k_length): False hides; None: not known.
+        visible: for weights, bool, (batch_size, n_heads, q_length, k_length), False where hidden; None: not known.
     """
     batch_size, _, q_length, k_length = call.shape
     visible = _visible(call) if isinstance(call, AttentionCall) else visible
     if visible is None or bool(visible.all()):
         return None
-    if not reads_itself:  # such a query is no padding, and what is added to all its scores hides none of its keys
+    if not reads_itself:  # a query that sees no key is no padding, and a bias added to all its scores hides none
         visible = visible | _weighed_all_the_same(call, visible)
     seen = visible[..., :k_length].any(dim=1).expand(batch_size, q_length, k_length)
     sees, keys = seen.any(dim=2), seen.any(dim=1)
@@ -75,8 +75,10 @@ def padding_of(
 
 
 def _are_runs(seen: Tensor, keys: Tensor) -> bool:
-    """Whether each query sees keys that stand one behind the other, without padding; (batch_size, q_length, k_length)
-    and (batch_size, k_length)."""
+    """Return whether each query sees one run of the keys that are not padding.
+
+    ``seen``: (batch_size, q_length, k_length); ``keys``: (batch_size, k_length).
+    """
     places = keys.int().argsort(dim=1, descending=True, stable=True)  # padding last
     seen = seen.gather(2, places[:, None].expand_as(seen)).int()
     begins = seen.diff(dim=2, prepend=seen.new_zeros(1).expand(*seen.shape[:2], 1)) > 0
@@ -84,7 +86,7 @@ def _are_runs(seen: Tensor, keys: Tensor) -> bool:
 
 
 def _weighed_all_the_same(call: AttentionCall | AttentionWeights, visible: Tensor) -> Tensor:
-    """bool, broadcasts to the weights: keys that have weight, of queries from which a bias hides all."""
+    """Return which keys have weight though a bias hides all keys from their query: bool, broadcasts to the weights."""
     if isinstance(call, AttentionWeights):
         return call.given > 0
     added = visible if call.mask is None or call.mask.dtype == torch.bool else call.mask > -torch.inf
@@ -92,7 +94,10 @@ def _weighed_all_the_same(call: AttentionCall | AttentionWeights, visible: Tenso
 
 
 def _visible(call: AttentionCall) -> Tensor | None:
-    """bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length); None: a query sees all keys, or all earlier."""
+    """Return which keys each query sees: bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length).
+
+    None: there is no mask, so that each query sees all keys, or all earlier ones.
+    """
     mask = call.mask
     if mask is None:
         return None

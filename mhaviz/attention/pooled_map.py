@@ -16,26 +16,26 @@ from mhaviz.results.quantity import WEIGHT, Quantity, Reduction
 from mhaviz.results.result import Result, Source
 
 Window = tuple[int, int, int, int]
-"""The first query and the end, the first key and the end."""
+"""Part of a map, (q0, q1, k0, k1): queries from q0 up to but without q1, keys from k0 up to but without k1."""
 
 
 OpenWindow = tuple[int | None, int | None, int | None, int | None]
-"""The same, where an end that is None is that of the map."""
+"""A window in which None stands for the map's own first or last position."""
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """How a map is pooled, and what is computed of single weights beside its cells; see ``attention_map``.
+    """Request for a pooled map: its cells, and what else is computed from single weights; see ``attention_map``.
 
     Attributes:
-        size: rows and columns of cells, at most, or both apart; None: as many as are usual.
+        size: most rows and columns of cells, one number for both or a pair; None: ``MOST_CELLS`` each.
         reduce: "mass", "max" or "both"; None: by mass, where there are more tokens than cells.
-        window: the part of the map that is shown; None: all of it.
-        entropy, top_keys, received, local: compute these, too.
-        totals: compute the sum of each row over all keys, too.
+        window: part of the map to show; None: all of it.
+        entropy, top_keys, received, local: as in ``attention_map``.
+        totals: compute the sum of each row over all keys.
 
     Raises:
-        ArgumentError: a size or a reduction that cannot be.
+        ArgumentError: a size below 1, or an unknown reduction.
     """
 
     size: int | tuple[int, int] | None = None
@@ -55,13 +55,17 @@ class Pooling:
 
     @property
     def most(self) -> tuple[int, int]:
-        """Rows and columns of cells, at most."""
+        """Most rows and most columns of cells."""
         if isinstance(self.size, tuple):
             return self.size
         return (MOST_CELLS,) * 2 if self.size is None else (self.size,) * 2
 
     def within(self, q_length: int, k_length: int) -> "Pooling":
-        """The same of a map of this size, with no end open. Raises ArgumentError if the window is not inside it."""
+        """Return the request with the window filled in for a map of this size.
+
+        Raises:
+            ArgumentError: the window is not inside the map.
+        """
         if self.window is not None and len(self.window) != 4:
             got = len(self.window)
             raise ArgumentError(f"{parameter('window')}: expected four positions, q0, q1, k0 and k1, got {got}")
@@ -77,32 +81,32 @@ class Pooling:
 
     @property
     def span(self) -> Window:
-        """The window, of which no end is open."""
+        """The window after ``within``, without None."""
         return self.window  # type: ignore[return-value]
 
     @property
     def mass(self) -> bool:
-        """Whether the cells have sums."""
+        """Whether cells are pooled by mass."""
         return self.reduce != "max"
 
     @property
     def largest(self) -> bool:
-        """Whether the cells have largest weights."""
+        """Whether cells are pooled by maximum."""
         return self.reduce in ("max", "both")
 
     @property
     def queries(self) -> int:
-        """Of the window."""
+        """Number of queries in the window."""
         return self.span[1] - self.span[0]
 
     @property
     def cells(self) -> tuple[int, int]:
-        """Rows and columns: a cell for each query, or key, where there are no more than that."""
+        """Number of rows and of columns: at most one for each query and each key in the window."""
         rows, columns = self.most
         return min(rows, self.queries), min(columns, self.span[3] - self.span[2])
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Where each row and each column of cells begins, and where the last ends."""
+        """Return the edges of the rows, (rows + 1,), and of the columns, (columns + 1,), as positions of tokens."""
         (q0, q1, k0, k1), (rows, columns) = self.span, self.cells
         query_edges = _edges(q0, q1, rows, device)
         return query_edges, query_edges if (q0, q1, rows) == (k0, k1, columns) else _edges(k0, k1, columns, device)
@@ -110,23 +114,26 @@ class Pooling:
 
 @dataclass(frozen=True)
 class PooledMap(Result):
-    """The weights of every head in the cells of a picture, and what else was asked for; a notebook shows it.
+    """Weights of every head, pooled to the cells of a picture, and the numbers computed beside them. Notebooks draw it.
+
+    Attributes that were not asked for are None.
 
     Attributes:
-        weights: float32, (batch_size, n_heads, rows, columns); by mass or, if only that was asked for, by maximum.
-        query_edges: where each row of cells begins, and where the last ends, (rows + 1,).
-        key_edges: the same of the columns, (columns + 1,).
-        largest: float32, in the shape of ``weights``: the largest weight in each cell, if both were asked for; the same
-            tensor as ``weights`` where nothing is pooled.
-        entropy: float32, (batch_size, n_heads, queries): of the shares of a query that its keys have, in nats.
-        top_keys: int64, (batch_size, n_heads, queries, k): the keys with the largest weights, the largest first.
-        top_weights: float32, the same shape: their weights; 0 where there are fewer visible keys, which then are any.
-        received: float32, (batch_size, n_heads, k_length): the total weight that each key gets from the queries.
-        local: float32, (batch_size, n_heads, queries): the weight that each query gives to keys near by.
-        totals: float32, (batch_size, n_heads, queries): the sum over all keys, where numbers are norms.
-        reduction: what ``weights`` are in a cell of several queries or keys, "mass" or "max".
-        causal: whether no query sees a later key.
-        quantity: what the numbers are: weights, or norms.
+        weights: float32, (batch_size, n_heads, rows, columns), pooled by mass, or by maximum if that alone is wanted.
+        query_edges: (rows + 1,), edges of the rows of cells, as positions of queries.
+        key_edges: (columns + 1,), edges of the columns of cells, as positions of keys.
+        largest: float32, in the shape of ``weights``, the largest weight in each cell, if both reductions were asked
+            for; the same tensor as ``weights`` where nothing is pooled.
+        entropy: float32, (batch_size, n_heads, queries), entropy of each query's weights over their sum, in nats.
+        top_keys: int64, (batch_size, n_heads, queries, k), keys with the largest weights, the largest first.
+        top_weights: float32, (batch_size, n_heads, queries, k), weights of ``top_keys``. Where a query sees fewer than
+            k keys, the remaining weights are 0 and their keys meaningless.
+        received: float32, (batch_size, n_heads, k_length), total weight that each key gets from the queries.
+        local: float32, (batch_size, n_heads, queries), weight that each query gives to keys near it.
+        totals: float32, (batch_size, n_heads, queries), sum of each row over all keys.
+        reduction: pooling of ``weights``, "mass" or "max".
+        causal: whether later keys are hidden from each query.
+        quantity: quantity of the numbers: weights, or norms.
     """
 
     weights: Tensor
@@ -144,13 +151,13 @@ class PooledMap(Result):
     quantity: Quantity = WEIGHT
 
     def to_attention(self, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None) -> Attention:
-        """The weights as they are drawn and saved, a map for each of the batch.
+        """Return the weights as a result that is drawn and saved, with one map for each example of the batch.
 
         Args:
-            queries, keys: the tokens from the first row's to the last, and of the columns; None: their positions.
+            queries, keys: tokens of the window, one for each query and each key; None: their positions.
 
         Raises:
-            ArgumentError: not as many tokens as there are from the first cell to the last.
+            ArgumentError: a number of tokens other than that of the window.
         """
         rows, columns = _axis(self.query_edges, queries), _axis(self.key_edges, keys)
         is_pooled = rows.is_pooled or columns.is_pooled
@@ -163,7 +170,7 @@ class PooledMap(Result):
         return Attention(Source(""), tuple(maps))
 
     def float(self) -> "PooledMap":
-        """With numbers of float32, whatever they were computed in."""
+        """Return the map with all floating-point numbers in float32."""
         there = ((field.name, getattr(self, field.name)) for field in fields(self))
         numbers: dict[str, Any] = {
             name: x.float() for name, x in there if isinstance(x, Tensor) and x.is_floating_point()
@@ -172,7 +179,7 @@ class PooledMap(Result):
 
 
 def empty_map(query: Tensor, k_length: int, wanted: Pooling) -> PooledMap:
-    """The result of as many cells as there are; they hold anything yet."""
+    """Return a map to be filled in by ``TiledPass``: its cells are uninitialised, all other numbers 0."""
     query_edges, key_edges = wanted.edges(query.device)
 
     def zeros(is_wanted: bool, *shape: int) -> Tensor | None:
@@ -180,7 +187,7 @@ def empty_map(query: Tensor, k_length: int, wanted: Pooling) -> PooledMap:
             return None
         return torch.zeros(*query.shape[:2], *shape, dtype=torch.float32, device=query.device)
 
-    # Not zeros: to fill them takes as long as a short map; who writes the first query of a row clears it.
+    # Not zeros: filling them takes as long as a short map. ``write_cells`` clears each row with its first query.
     cells = torch.empty(*query.shape[:2], *wanted.cells, dtype=torch.float32, device=query.device)
     largest = None
     if wanted.mass and wanted.largest:

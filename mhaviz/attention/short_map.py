@@ -1,4 +1,4 @@
-"""Pooled maps of short inputs: all weights are computed at once, which is then faster than block by block."""
+"""Pooled maps of short inputs: all weights are computed at once, which is faster there than block by block."""
 
 import math
 from dataclasses import replace
@@ -13,24 +13,24 @@ from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import FreeCores
 
 MOST_WEIGHTS = 2**21
-"""More weights than these are computed block by block."""
+"""Largest number of weights that are computed at once."""
 
 _WORTH_A_LOOK = 2**20
-"""Fewer weights are computed before it is clear which cores are free."""
+"""Number of weights from which looking for free cores pays."""
 
-_COPIES = 3  # of the weights, at most, at a time
-_FLOAT32 = 4  # bytes of a weight, or more
+_COPIES = 3  # most copies of the weights in memory at a time
+_FLOAT32 = 4  # fewest bytes of a weight
 
 
 def is_short(call: AttentionCall, memory: int | None) -> bool:
-    """Whether all weights are few enough, and do not need more memory than there may be taken."""
+    """Return whether the call has few enough weights, and these fit into ``memory`` bytes; None: no limit."""
     weights = math.prod(call.shape)
     size = max(call.query.itemsize, _FLOAT32)
     return weights <= MOST_WEIGHTS and (memory is None or _COPIES * weights * size <= memory)
 
 
 def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Pooling) -> PooledMap | None:
-    """What ``attention_map`` gives, of the same arguments; None where a score is NaN or infinity."""
+    """Compute the map with all weights at once; None if a score is NaN or +∞. Arguments as in ``pool``."""
     call = _hiding(call, key_mask)
     with FreeCores(call.query.device) as cores:
         S = call.scores(*wanted.span[:2])  # batch_size n_heads queries k_length
@@ -45,13 +45,13 @@ def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Pooling) -> 
 def pool_weights(
     A: Tensor, wanted: Pooling, later: int = 0, value_norms: Tensor | None = None, has_sink: bool = False
 ) -> PooledMap:
-    """The map of weights that are there, (batch_size, n_heads, queries of the window, k_length).
+    """Pool weights to a map.
 
     Args:
-        A: the weights, which may be written over if there are norms.
-        wanted: what is asked.
-        later: the query at position i is lined up with the key at i + later.
-        value_norms: multiply the weights by these; see ``AttentionCall``.
+        A: weights, (batch_size, n_heads, queries of the window, k_length), changed in place if there are norms.
+        wanted: request.
+        later: offset of the keys: the query at position i is aligned with the key at i + later.
+        value_norms: factors of the weights; see ``AttentionCall``.
         has_sink: whether rows may sum to less than 1.
     """
     entropies = entropy(_shares(A) if has_sink else A) if wanted.entropy else None
@@ -87,12 +87,12 @@ def pool_weights(
 
 
 def _shares(A: Tensor) -> Tensor:
-    """Each row as shares of its sum: a sink has taken some of it."""
+    """Return each row divided by its sum, without what a sink has taken."""
     return A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)
 
 
 def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
-    """The call with all that hides keys in its mask, as −∞ where the mask is added."""
+    """Return the call with ``key_mask`` merged into its mask, in which −∞ hides where it is added to the scores."""
     if key_mask is None and call.mask is None:
         return call
     mask, key = call.mask, call.key
@@ -100,7 +100,7 @@ def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
         mask = mask.masked_fill(mask < HIDDEN / 2, -torch.inf)
     if key_mask is not None:
         shown = (key_mask != 0)[:, None, None]  # batch_size 1 1 k_length
-        key = key.masked_fill(~shown.mT, 0.0)  # what is hidden may be NaN
+        key = key.masked_fill(~shown.mT, 0.0)  # hidden keys may be NaN
         if mask is None:
             mask = shown
         else:

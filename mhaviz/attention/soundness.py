@@ -1,4 +1,4 @@
-"""Raises an error if there is NaN or infinity in what an attention computes with: it must never be shown as weights."""
+"""Checks of an attention's inputs and outputs for NaN and infinity, which must never be shown as weights."""
 
 import math
 from collections.abc import Sequence, Sized
@@ -11,7 +11,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.results.attention import LARGEST
 
-_AT_ONCE = 2**24  # scores that are in memory at a time
+_AT_ONCE = 2**24  # number of scores in memory at a time
 
 
 def require_numbers(
@@ -25,23 +25,23 @@ def require_numbers(
 ) -> None:
     """Raise an error if queries, keys, values or weights of an attention are NaN or infinite.
 
-    Scores above ``LARGEST`` count as infinite. They and the weights are computed only if the sizes of queries and keys
-    do not tell that they are small enough: there may be far more of them than of all else.
+    Scores above ``LARGEST`` count as infinite. Scores and weights, which may be far more than all else, are computed
+    only if a bound from the largest query and key does not rule out such scores.
 
     Args:
-        call: what the attention is called with, or its weights.
-        of: which it is, for the message: "model x, layer 3, masked".
-        advice: what to do about it.
-        output: what the model itself has made of it, (batch_size, n_heads, q_length, d_value).
-        is_query, is_key: bool, (batch_size, length): False for padding, which may hold anything; None: no padding.
-        heads: the numbers of the call's heads; empty: 0, 1, 2, …
+        call: call of the attention, or its weights.
+        of: name of the attention in the message, such as "model x, layer 3, masked".
+        advice: what to do about it, the end of the message.
+        output: output of the model itself, (batch_size, n_heads, q_length, d_value); None: not known.
+        is_query, is_key: bool, (batch_size, length), False for padding, which may hold anything; None: no padding.
+        heads: numbers of the call's heads; empty: 0, 1, 2, …
 
     Raises:
-        MhavizError: with the heads.
+        MhavizError: NaN or infinity; the message names the heads.
     """
 
     def refuse(what: str, broken: Tensor, is_token: Tensor | None) -> None:
-        """broken: bool, (batch_size, heads, length), with fewer heads where several share keys and values."""
+        """Raise if a token is broken: bool, (batch_size, n_heads or n_kv_heads, length)."""
         broken = broken if is_token is None else broken & is_token[:, None]
         of_heads = broken.any(dim=-1).any(dim=0).repeat_interleave(call.shape[1] // broken.shape[1])
         found = [heads[place] if heads else place for place in of_heads.nonzero().flatten().tolist()]
@@ -70,22 +70,22 @@ def require_numbers(
             refuse("weights", broken, None if is_query is None else is_query[:, slice(*rows)])
     if output is not None and not math.isfinite(_largest(output)):
         broken, visible = ~output.isfinite().all(dim=-1), call.visible()
-        if visible is not None:  # of a query that sees no key an output may be NaN
+        if visible is not None:  # the output of a query that sees no key may be NaN
             broken &= visible.any(dim=-1)
         refuse("outputs", broken, is_query)
 
 
 def require_traced(weights: Tensor, sides: Sequence[tuple[Sized, Sized]], of: str, advice: str) -> None:
-    """The same of the weights of each sentence of a batch, (batch_size, n_heads, q_length, k_length), without padding.
+    """Raise an error if weights of a batch, (batch_size, n_heads, q_length, k_length), are NaN or infinite.
 
-    ``sides``: the queries and the keys of each.
+    ``sides``: queries and keys of each sentence; positions behind their ends are padding. See ``require_numbers``.
     """
     for i, (queries, keys) in enumerate(sides):
         require_numbers(AttentionWeights(weights[i : i + 1, :, : len(queries), : len(keys)]), of, advice)
 
 
 def _largest(x: Tensor) -> float:
-    """The largest absolute value, or NaN."""
+    """Return the largest absolute value; NaN if there is one."""
     if not x.numel():
         return 0.0
     least, most = (number.item() for number in torch.aminmax(x))
@@ -93,7 +93,7 @@ def _largest(x: Tensor) -> float:
 
 
 def _largest_score(call: AttentionCall) -> float:
-    """No score, scaled or not, is larger; NaN or infinity if that cannot be told."""
+    """Return an upper bound of all scores, scaled or not; NaN or infinity if there is none."""
     added = 0.0
     if call.mask is not None and call.mask.dtype != torch.bool:
         added += max(call.mask.amax().item(), 0.0) if call.mask.numel() else 0.0

@@ -1,4 +1,4 @@
-"""Computes a map tile by tile: all heads in turn, and the blocks of queries of each, within a memory limit."""
+"""Computation of a map tile by tile: one head after the other, its queries in blocks, within a memory limit."""
 
 import math
 from bisect import bisect_right
@@ -17,7 +17,7 @@ from mhaviz.devices import FreeCores
 from mhaviz.errors import ArgumentError
 
 _ENOUGH_QUERIES = 32
-"""Of fewer queries, the last digits of PyTorch's product with the keys depend on how many threads share it."""
+"""With fewer queries the last digits of PyTorch's product with the keys depend on the number of threads."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Block:
     """Queries that are computed at once: some rows of cells, or a part of one row.
 
     Attributes:
-        start, end: of the queries.
-        first_row: the number of the first row of cells.
-        rows: which of the queries are in which row, counted from the first ones.
-        share: 1 / how many queries each whole row has, (rows, 1).
-        begins: whether it holds the first query of its rows.
+        start, end: the queries, from ``start`` up to but without ``end``.
+        first_row: number of the first row of cells.
+        rows: pools the queries of the block to its rows.
+        share: (rows, 1), 1 / the number of queries in each whole row.
+        begins: whether the block holds the first query of its rows.
     """
 
     start: int
@@ -42,7 +42,7 @@ class Block:
 
 @dataclass
 class TiledPass:
-    """One pass over all weights of a call, tile by tile, which fills in the result; see ``pool`` for the fields."""
+    """One pass over all weights of a call, tile by tile, which fills ``result``; see ``pool`` for the other fields."""
 
     call: AttentionCall
     key_mask: Tensor | None
@@ -51,9 +51,9 @@ class TiledPass:
     memory: int | None
 
     def run(self, on_progress: Callable[[float], None]) -> None:
-        """One head after the other, and its blocks in order; PyTorch shares each step out among its threads.
+        """Compute one head after the other, its blocks in order. PyTorch splits each step among its threads.
 
-        Threads of our own, with a head each, are slower at every length: their blocks are together in the cache.
+        One thread for each head would be slower at every length, as the blocks of all heads would share the cache.
         """
         self._device = self.call.device
         dtype = torch.float64 if self.call.query.dtype == torch.float64 else torch.float32
@@ -76,7 +76,7 @@ class TiledPass:
                             cores.look()
 
     def _cut(self, b: int, shape: TileShape) -> list[Tile]:
-        """The tiles of keys that all heads of a batch see; hidden keys are left out: they cost nothing then."""
+        """Cut the keys of example ``b`` into tiles, which all heads share, without keys that ``key_mask`` hides."""
         positions = torch.arange(self.call.shape[3], device=self._device)
         if self.key_mask is not None:
             positions = positions[self.key_mask[b] != 0]
@@ -84,7 +84,7 @@ class TiledPass:
         return list(cut_into_tiles(positions, edges, shape.keys))
 
     def _blocks(self, at_once: int) -> Iterator[Block]:
-        """Runs of queries: as many whole rows of cells as ``at_once`` holds, or a part of one."""
+        """Cut the queries into blocks: as many whole rows of cells as ``at_once`` queries hold, or a part of one."""
         edges: list[int] = self.result.query_edges.tolist()
         share = 1 / self.result.query_edges.diff()[:, None].float()
         row = 0
@@ -97,13 +97,13 @@ class TiledPass:
             row = last
 
     def _pairs(self, block: Block) -> int:
-        """How many weights a block has: what it costs."""
+        """Return the number of weights in a block, the measure of its cost."""
         _, _, q_length, k_length = self.call.shape
         seen = min(max(block.end + k_length - q_length, 1), k_length) if self.call.causal else k_length
         return (block.end - block.start) * seen
 
     def _head(self, b: int, h: int, tiles: list[Tile], blocks: list[Block]) -> Iterator[Block]:
-        """Each block of a head when it is done."""
+        """Compute the blocks of a head, write each into the result, and yield it."""
         head = HeadBlocks(
             self.call,
             b,
@@ -146,10 +146,10 @@ def write_cells(
     factor: Tensor | float,
     join: Callable[..., Tensor],
 ) -> None:
-    """Write factor · numbers of a block into its rows of cells, from the column ``first`` on; None: there are none.
+    """Write factor · numbers of a block into its rows of cells, from the column ``first`` on; None: no numbers.
 
-    Where the block begins its rows, the cells hold anything yet, and become 0 beside what is written; where it goes on
-    with a row, the numbers join those that are there.
+    If the block begins its rows, their cells are uninitialised, and all cells outside the numbers become 0. If it
+    continues a row, ``join`` combines the numbers with the cells.
     """
     last = first + (0 if numbers is None else numbers.shape[1])
     if block.begins:
@@ -165,7 +165,7 @@ def write_cells(
 
 
 def check_sums(sums: BlockSums, b: int, h: int) -> None:
-    """Finite inputs give weights that are NaN only if their products are larger than float32 can hold."""
+    """Raise ArgumentError if a weight of the block is NaN: the products of finite inputs were too large for float32."""
     weights = sums.largest if sums.mass is None else sums.mass
     if weights is not None and not math.isfinite(weights.sum().item()):
         raise ArgumentError(

@@ -1,6 +1,6 @@
-"""Cuts the keys of a head into tiles, and chooses how many queries are computed with a tile at once.
+"""Tiles of a head's keys, and the number of queries that are computed with a tile at once.
 
-A tile's scores should stay in a core's cache, and everything in the memory that there is.
+A tile's scores should fit into a core's cache, and all numbers into the free memory.
 """
 
 from bisect import bisect_right
@@ -15,28 +15,28 @@ from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
 
 _TILE, _TILE_ON_GPU = (1024, 4096), (4096, 16384)
-"""Queries and keys of a tile: 16 MiB of scores, or 256 on a GPU. With more nothing is faster; with fewer, PyTorch's
-threads wait for one another too often."""
+"""Queries and keys of a tile: 16 MiB of scores, or 256 MiB on a GPU. Larger tiles are no faster; with smaller ones
+PyTorch's threads wait for one another too often."""
 
 _WHOLE_ROWS = 8192
-"""Up to so many keys a tile takes whole rows: then nothing has to be joined."""
+"""Up to this many keys a tile takes whole rows, so that no tiles have to be combined."""
 
 _QUERIES, _WEIGHTS = (128, 2048), 2**22
-"""Of tiles of whole rows on the CPU: the fewest and the most queries, and the weights that they should have between
-these: 16 MiB, too."""
+"""Fewest and most queries of a tile of whole rows on the CPU, and the number of its weights within these limits:
+16 MiB."""
 
 _PARTS_OF_CAUSAL, _WEIGHTS_OF_CAUSAL = 8, 2**19
-"""Into so many blocks a causal map is cut, so that little is computed of what is hidden; or into fewer, of so many
-weights."""
+"""Number of blocks of a causal map, so that few hidden weights are computed; fewer blocks if each would have fewer
+weights than the second number."""
 
 _KEPT, _KEPT_ON_GPU = 2**23, 2**28
-"""Weights that are kept until all tiles of a block are done, where they are needed once more."""
+"""Number of weights that are kept until all tiles of a block are done, where they are needed again."""
 
-_LEAST = (32, 1024)  # queries and keys of a tile; with fewer, products are many times slower
+_LEAST = (32, 1024)  # fewest queries and keys of a tile; smaller products are many times slower
 
 
 class TileShape(NamedTuple):
-    """How many queries and keys are computed at once, all keys where a tile takes whole rows, and their memory."""
+    """Number of queries and of keys in a tile, and the bytes that its computation needs, about."""
 
     queries: int
     keys: int
@@ -46,7 +46,10 @@ class TileShape(NamedTuple):
 def tile_shape(
     device: torch.device, k_length: int, d_key: int, wanted: Pooling, memory: int | None, itemsize: int = 4
 ) -> TileShape:
-    """The shape that is fastest, or what ``memory`` bytes hold beside inputs and result; a GPU takes more at once."""
+    """Return the fastest shape of tiles that fits into ``memory`` bytes beside inputs and result.
+
+    ``memory`` of None: a quarter of the free memory.
+    """
     memory = memory or (free_memory(device) or 2**30) // 4
     on_cpu, copies = device.type == "cpu", 3 if wanted.entropy else 1  # scores, weights and products
     queries, keys = _TILE if on_cpu else _TILE_ON_GPU
@@ -54,11 +57,11 @@ def tile_shape(
         fewest, most = _QUERIES if on_cpu else (1, queries)
         weights = _WEIGHTS // (1 + (copies > 1)) if on_cpu else queries * keys
         queries, keys = min(most, max(weights // k_length, fewest)), k_length
-    elif wanted.received:  # the weights of all tiles are needed once more when the last is done
+    elif wanted.received:  # the weights of all tiles are needed again when the last is done
         queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // k_length, _LEAST[0]))
 
     def needed() -> int:
-        """At most, about: with sums in cells, and keys that are copied where some are hidden or cells are filled up."""
+        """Return the most bytes needed, about, with sums in cells, and a copy of the keys, where one is made."""
         kept = k_length if wanted.received and keys < k_length else 0
         of_each_query = copies * keys + kept + 4 * wanted.cells[1] + queries
         return itemsize * (queries * of_each_query + keys * d_key)
@@ -71,19 +74,20 @@ def tile_shape(
 
 
 def causal_queries(q_length: int, k_length: int, most: int) -> int:
-    """How many queries of a causal map meet keys at once, where others would be ``most``."""
+    """Return the number of queries in a block of a causal map, at most ``most``, that of other maps."""
     return min(most, max(q_length // _PARTS_OF_CAUSAL, _WEIGHTS_OF_CAUSAL // k_length, 1))
 
 
 class Tile:
-    """Some of the keys that are not hidden, and the cells that they fall into.
+    """Some of the visible keys, and the cells that they belong to.
 
     Attributes:
-        positions: of the keys, (keys,).
-        first, last: of the positions.
-        cell: the number of its first cell; ``cells`` takes those of a cell together.
-        fillers: places where no key stands, so that all cells are equally wide; None if there are none.
-        is_gapless: whether there is a key at every position from the first to the last.
+        positions: positions of the keys, (keys,).
+        first, last: first and last of these positions.
+        cell: number of its first cell.
+        cells: pools the keys to cells.
+        fillers: places in ``positions`` that repeat a key to make all cells equally wide; None if there are none.
+        is_gapless: whether there is a key at every position from the first to the last, once.
     """
 
     def __init__(self, positions: Tensor, edges: Tensor, cell: int, whole_rows: bool) -> None:
@@ -96,7 +100,7 @@ class Tile:
         self.is_gapless = self.fillers is None and len(self.positions) == self.last - self.first + 1
 
     def _fill_up(self, edges: Tensor) -> None:
-        """Make all cells as wide as the widest, unless that doubles their number: equal cells are summed faster."""
+        """Make all cells as wide as the widest, as equal cells are summed faster, unless that doubles the keys."""
         widths = edges.diff()
         width = int(widths.max())
         if width * len(widths) > 2 * len(self.positions):
@@ -112,9 +116,13 @@ class Tile:
         return len(self.positions)
 
     def keys(self, key: Tensor, number: int, room: Tensor) -> Tensor:
-        """The first so many of its keys, (number, d_key), of all keys, (k_length, d_key).
+        """Return the first ``number`` keys of the tile, (number, d_key).
 
-        ``room``: (at least number · d_key,), in the precision of the computation; they are copied to it if need be.
+        Args:
+            key: all keys of the head, (k_length, d_key).
+            number: number of keys.
+            room: memory of at least number · d_key numbers, in the precision of the computation. Keys are copied to it
+                unless a view of ``key`` suffices.
         """
         if self.is_gapless and key.dtype == room.dtype:
             return key[self.first : self.first + number]
@@ -124,16 +132,16 @@ class Tile:
         return copied.copy_(key.index_select(0, self.positions[:number]))
 
     def number_up_to(self, position: int) -> int:
-        """How many of its keys, or fillers among them, stand at this position or before it."""
+        """Return how many of the tile's keys, with fillers, are at this position or before it."""
         if self.is_gapless:
             return min(max(position - self.first + 1, 0), len(self.positions))
         return int(torch.searchsorted(self.positions, position, right=True))
 
 
 def cut_into_tiles(positions: Tensor, edges: Tensor, at_once: int) -> Iterator[Tile]:
-    """The keys at these positions, cut into tiles of at most about ``at_once``: whole cells if they are no wider.
+    """Cut the keys at these positions into tiles of about ``at_once`` keys at most, of whole cells where these fit.
 
-    ``edges``: where among the positions each cell begins.
+    ``edges``: the place in ``positions`` where each cell begins, and where the last ends.
     """
     ends: list[int] = edges.tolist()
     if len(positions) <= at_once:
@@ -142,7 +150,7 @@ def cut_into_tiles(positions: Tensor, edges: Tensor, at_once: int) -> Iterator[T
         return
 
     def beside(first: int, last: int, cell: int) -> Iterator[Tile]:
-        """Keys of one cell, or of none (cell −1), which still have their share of the weight."""
+        """Cut keys of one cell, or of none (cell −1), which still take part in the softmax."""
         for start in range(first, last, at_once):
             end = min(start + at_once, last)
             own = torch.tensor([0, end - start] if cell >= 0 else [0], device=positions.device)
