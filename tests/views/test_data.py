@@ -165,6 +165,7 @@ def test_maps_of_cells_say_what_they_are(pooled_attention):
                 "local": None,
                 "strongest": {"query": 12, "query_token": "b", "key": 3, "key_token": "z", "weight": 0.75},
                 "farthest": None,
+                "entropies": [],
             }
         ],
         "queries": 4,
