@@ -233,8 +233,8 @@ def test_maps_are_matched_by_sentence_layer_kind_and_reduction(random_map):
     ("change", "message"),
     [
         ({"layer": 1}, "no map is in both: the first has layer 0, self, the second layer 1, self; compare"),
-        ({"queries": ("a", "B", "c")}, "layer 0, self: expected the same tokens, but query 1 is 'b' in the first"),
-        ({"keys": ("a", "b", "\x1b")}, r"but key 2 is 'c' in the first and '\x1b' in the second"),
+        ({"queries": ("a", "B", "C")}, "layer 0, self: expected the same tokens, but query 1 is 'b' in the first"),
+        ({"keys": ("a", "\x1b", "\x1b")}, r"but key 1 is 'b' in the first and '\x1b' in the second"),
         ({"heads": (0, 2)}, "expected the same heads, got 0, 1 and 0, 2; choose some with `head`"),
     ],
 )
@@ -242,6 +242,13 @@ def test_what_differs_first_is_said(random_map, change, message):
     with pytest.raises(MhavizError) as caught:
         compare(attention(random_map()), attention(remade(random_map(), **change)))
     assert message in str(caught.value)
+
+
+def test_texts_that_differ_in_a_word(random_map):
+    before, after = random_map(), remade(random_map(seed=1), queries=("a", " B", "c"), keys=("a", " B", "c"))
+    (only,) = compare(attention(before), attention(after)).maps
+    assert only.change.queries == only.change.keys == ("a", "b / B", "c")
+    np.testing.assert_array_equal(only.change.weights, after.weights - before.weights)
 
 
 def test_lengths_and_cells_that_differ(random_map):

@@ -308,7 +308,7 @@ BAD = [
 
 @pytest.mark.parametrize(("arguments", "status", "message"), BAD, ids=[" ".join(words) for words, _, _ in BAD])
 def test_bad_input_is_one_line_and_the_right_status(mhaviz, seeds, arguments, status, message):
-    mhaviz("heatmap", "one TWOS three", *SMALL, "-q", "-o", "other.json")
+    mhaviz("heatmap", "one TWOS THREES", *SMALL, "-q", "-o", "other.json")
     mhaviz("heatmap", "one two three", "--mask", "causal", *SMALL, "-q", "-o", "masked.json")
     mhaviz("heatmap", "one two three", "--head", "1", *SMALL, "-q", "-o", "head.json")
     before = sorted(seeds.iterdir())

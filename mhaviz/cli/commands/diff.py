@@ -126,10 +126,10 @@ def diff(
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
     mhaviz diff path/to/A path/to/B --file corpus.txt --shard 3/64 -o part-3.safetensors
 
-    A and B are files that mhaviz show draws, with maps of the same tokens: those of the same sentence, layer and kind
-    are compared, B − A. With --file they are models of one tokenizer. The heads are ranked by the mean Jensen–Shannon
-    divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in common. --name and --kind are about
-    arrays of other tools.
+    A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word of as many
+    tokens: those of the same sentence, layer and kind are compared, B − A. With --file they are models of one
+    tokenizer. The heads are ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if
+    they have no key in common. --name and --kind are about arrays of other tools.
 
     Output: a {PAGE_SUFFIXES} file; .safetensors: sums of two models, for mhaviz merge.
 
