@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -22,24 +23,19 @@ class Statistic:
 
     name: str
     short: str
-    text: Callable[[ScoreStatistics], str]
+    form: str
     value: Callable[[ScoreStatistics], float]
 
 
 STATISTICS = (
-    Statistic("standard deviation of the scores", "std", lambda s: f"{s.score_std:.2f}", lambda s: s.score_std),
+    Statistic("standard deviation of the scores", "std", "{0.score_std:.2f}", attrgetter("score_std")),
     Statistic(
-        "range of the scores",
-        "range",
-        lambda s: f"{s.score_min:.1f} to {s.score_max:.1f}",
-        lambda s: s.score_max - s.score_min,
+        "range of the scores", "range", "{0.score_min:.1f} to {0.score_max:.1f}", lambda s: s.score_max - s.score_min
     ),
-    Statistic("mean entropy of a row, in nats", "entropy", lambda s: f"{s.entropy:.2f}", lambda s: s.entropy),
-    Statistic(
-        "mean largest weight of a row", "largest", lambda s: f"{s.largest_weight:.2f}", lambda s: s.largest_weight
-    ),
-    Statistic("rows saturated (largest > 0.99)", "saturated", lambda s: f"{s.saturated:.0%}", lambda s: s.saturated),
-    Statistic("mean Frobenius norm of the Jacobian", "Jacobian", lambda s: f"{s.jacobian:.3f}", lambda s: s.jacobian),
+    Statistic("mean entropy of a row, in nats", "entropy", "{0.entropy:.2f}", attrgetter("entropy")),
+    Statistic("mean largest weight of a row", "largest", "{0.largest_weight:.2f}", attrgetter("largest_weight")),
+    Statistic("rows saturated (largest > 0.99)", "saturated", "{0.saturated:.0%}", attrgetter("saturated")),
+    Statistic("mean Frobenius norm of the Jacobian", "Jacobian", "{0.jacobian:.3f}", attrgetter("jacobian")),
 )
 """The numbers that stand beside every picture of scaling, in their order."""
 
@@ -52,7 +48,7 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
         Column(rule),
     )
     unscaled, scaled = c.unscaled.statistics[i], c.scaled.statistics[i]
-    return Table(columns, tuple((s.name, s.text(unscaled), s.text(scaled)) for s in STATISTICS))
+    return Table(columns, tuple((s.name, s.form.format(unscaled), s.form.format(scaled)) for s in STATISTICS))
 
 
 @shown(ScalingSweep)
@@ -97,7 +93,7 @@ def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: 
     columns = (
         Column("d_key", is_key=True),
         Column("theory", "{:.2f}".format),
-        *(Column(statistic.short, statistic.text) for statistic in STATISTICS),
+        *(Column(statistic.short, statistic.form.format) for statistic in STATISTICS),
     )
     rows = zip(sweep.d_keys, theory, *[results] * len(STATISTICS), strict=True)
     return Table(columns, tuple(rows), where="listed")

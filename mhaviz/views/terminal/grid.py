@@ -228,7 +228,8 @@ class HeatGrid:
         if layout.cells == "values":
             labels = _labels(self.keys, layout.cell_width - 1)
             width = layout.cell_width
-            texts = [isolated(set_cell_size(_centre(label, width), width)) for label in labels]
+            centred = (" " * ((width - cell_len(label)) // 2) + label for label in labels)
+            texts = [isolated(set_cell_size(label, width)) for label in centred]
             special = self.keys.tokens.special
             if not special:
                 return [Segment("".join(texts), DIM)]
@@ -378,16 +379,13 @@ def _lines(
         return line
 
     width = layout.panel_width
-    titles = [[Segment(_fit(visible(p.title), width), BOLD)] for p in panels]
+    titles = [[Segment(set_cell_size(cut(visible(p.title), width), width), BOLD)] for p in panels]
     yield [margin, *beside(titles)]
     rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
     yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
 
-    def cells_of(panel: Panel) -> Cells:
-        return Cells(panel, layout.cells, layout.cell_width, abilities.colours)
-
-    pooled = [panel.pooled(layout.rows, layout.columns) for panel in panels]
-    shown = [cells_of(panel) for panel in pooled]
+    pooled = (panel.pooled(layout.rows, layout.columns) for panel in panels)
+    shown = [Cells(panel, layout.cells, layout.cell_width, abilities.colours) for panel in pooled]
     for label, rows in labels:
         left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
         parts = []
@@ -395,14 +393,6 @@ def _lines(
             part = list(cells.line(rows))
             parts.append([*part, Segment(" " * (layout.panel_width - Segment.get_line_length(part)))])
         yield [left, *label, Segment(" "), *beside(parts)]
-
-
-def _fit(text: str, width: int) -> str:
-    return set_cell_size(cut(text, width), width)
-
-
-def _centre(text: str, width: int) -> str:
-    return " " * ((width - cell_len(text)) // 2) + text
 
 
 def wrapped(words: Sequence[str], blank: str, width: int) -> Iterator[str]:
