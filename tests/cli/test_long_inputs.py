@@ -15,7 +15,7 @@ from mhaviz.api.long_inputs import planned
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.style import Style
+from mhaviz.views import scale
 
 CLOSE = rounding()
 
@@ -273,23 +273,23 @@ def test_every_option_changes_the_picture_of_a_long_map(long_picture, options):
 ])  # fmt: skip
 def test_few_keys_and_many_have_the_same_kind_of_scale(mhaviz, monkeypatch, tmp_path, words, asked, is_log, high):
     scales = []
-    draw = Style.weight_scale
-    monkeypatch.setattr(Style, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
+    draw = scale.weight_scale
+    monkeypatch.setattr(scale, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
     text = " ".join(f"w{i}" for i in range(words))
     saved = ("-o", str(tmp_path / "x.png"), "-o", str(tmp_path / "x.json"), "--dpi", "20", "-q")
     assert mhaviz("heatmap", text, "--d-model", "8", "--n-heads", "1", *asked, *saved).status == 0
     assert mhaviz("show", str(tmp_path / "x.json"), *asked, *saved[:2], *saved[4:]).status == 0
     assert len(scales) == 2
     weights = np.array(json.loads((tmp_path / "x.json").read_text())["maps"][0]["weights"])
-    for scale in scales:
-        assert scale.log == is_log
+    for drawn in scales:
+        assert drawn.log == is_log
         if high or is_log:
-            assert scale.high == pytest.approx(high or weights.max())
-        elif scale.high == pytest.approx(weights.max()):  # most lies below 0.4 of it at least
-            assert share_below(weights, 0.4 / 1.12 * scale.high) < 0.9
+            assert drawn.high == pytest.approx(high or weights.max())
+        elif drawn.high == pytest.approx(weights.max()):  # most lies below 0.4 of it at least
+            assert share_below(weights, 0.4 / 1.12 * drawn.high) < 0.9
         else:  # rounded up to 2 digits, which is at most a tenth more, from numbers that are known to 1 %
-            assert share_below(weights, scale.high / 1.12) < 0.9 <= share_below(weights, scale.high)
-            assert float(f"{scale.high:.2g}") == scale.high
+            assert share_below(weights, drawn.high / 1.12) < 0.9 <= share_below(weights, drawn.high)
+            assert float(f"{drawn.high:.2g}") == drawn.high
 
 
 def share_below(weights, end):
