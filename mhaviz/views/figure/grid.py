@@ -38,10 +38,11 @@ Place = tuple[Part, float, float, float]
 
 @dataclass(frozen=True)
 class GridPart:
-    """Parts row by row, and the scales that stand at the right of all."""
+    """Parts row by row, and the scales that stand at the right of all; ``is_narrow``: one below the other."""
 
     rows: tuple[tuple[Part | None, ...], ...]
     bars: Mapping[Scale, tuple[bool, bool]]
+    is_narrow: bool = False
 
     after = 0.25
 
@@ -56,7 +57,8 @@ class GridPart:
     @property
     def width(self) -> float:
         """In inches, the scales included."""
-        return self._parts_width + BESIDE * bool(self.bars) + sum(map(scale_width, self.bars))
+        bars = max if self.is_narrow else sum
+        return self._parts_width + (BESIDE + bars(map(scale_width, self.bars)) if self.bars else 0.0)
 
     @property
     def pictures(self) -> Iterator[MosaicPart]:
@@ -91,10 +93,13 @@ class GridPart:
         placed, bottom = self._places()
         for part, dx, dy, room in placed:
             part.draw(sheet, x + dx, y + dy, room)
-        left = x + self._parts_width + BESIDE
+        left, high = x + self._parts_width + BESIDE, bottom / max(len(self.bars) if self.is_narrow else 1, 1)
         for scale, beyond in self.bars.items():
-            draw_scale(sheet, left, y + TILE_TITLE, bar_height(bottom - TILE_TITLE), scale, beyond)
-            left += scale_width(scale)
+            draw_scale(sheet, left, y + TILE_TITLE, bar_height(high - 2 * TILE_TITLE), scale, beyond)
+            if self.is_narrow:
+                y += high
+            else:
+                left += scale_width(scale)
 
 
 def _last_cells(part: Part) -> float:

@@ -56,7 +56,7 @@ from mhaviz.views.style import Style
 _TITLE, _SUBTITLE = 0.3, 0.16  # inches over a mosaic, and of a line under its title
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
 _PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
-_LEAST_CELL, _LEAST_LABEL = 0.12, 5.0  # inches of a cell with a label; font size of labels, in points
+_LEAST_CELL = 0.12  # inches of a cell with a label
 _OF_HEADS, _LEAST_SCALE = 0.7, 0.85  # inches of a bar with its numbers, beside heads and where several may stand
 _BESIDE_NAME = 0.12  # inches between two names
 _WIDE, _MOST_LARGER = 5.0, 2.0  # inches of a page that is not narrow; times as large as usual, to fill a width
@@ -277,7 +277,7 @@ def decide_heads(
         MOST_WIDTH - around,
         MOST_HEIGHT / stacked,
         PAGE_SHAPE * stacked,
-        least_label=_LEAST_LABEL if style.font_size is None else MOST_LABEL,
+        least_label=LEAST_LABEL if style.font_size is None else MOST_LABEL,
         names=(m.quantity.row, "key"),
     )
     is_alone, room = len(block.tiles) == 1, style.width or math.inf
@@ -425,7 +425,13 @@ def decide_panels(
             _in_line(block.rows, _ROW, min(feature, _HIGH / len(block.rows))),
             _in_line(block.columns, _OF_NUMBERS[1], min(feature, widest / len(block.columns))),
         )
-        space = Space(fonts, style.dpi, block.across, least_tile=math.inf, names=("", ""), shape=shape)
+        if style.width is not None:  # as wide as the page, without scales, where it stands alone
+            room = max(room - _LEAST_SCALE, _LEAST_ROOM)
+            shape = shape[0], min(shape[1], room / len(block.columns))
+            across = min(block.across, max(int(room / (max(titles, shape[1] * len(block.columns)) + GAP)), 1))
+        space = Space(
+            fonts, style.dpi, across if style.width else block.across, least_tile=math.inf, names=("", ""), shape=shape
+        )
     text_length = max(_NUMBER if in_line else 0, *(panel.text_length for panel in panels))
     layout = decide_mosaic(len(panels), block.rows, block.columns, space, text_length)
     if found := [text for panel in panels if panel.numbers == "outlined" for text in panel.outlined_numbers()]:
@@ -435,7 +441,7 @@ def decide_panels(
         room = snap(layout.queries.room + _ids_width(block, layout.label_size) + _AFTER_IDS, style.dpi)
         layout = replace(layout, queries=replace(layout.queries, room=room))
     pitch = titles + GAP
-    layout = layout.spread(pitch if style.width is None or in_line else min(pitch, room / across))
+    layout = layout.spread(pitch if style.width is None else min(pitch, room / across))
     return MosaicPart(block, block.title, "", layout, panels, bars)
 
 

@@ -36,11 +36,11 @@ LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 BESIDE = 0.15  # inches between a mosaic and its scale
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
-_LEAST_LABEL, LEAST_LABEL, MOST_LABEL = 5.0, 6.0, 8.0  # font sizes in points: rather small than turned
+LEAST_LABEL, MOST_LABEL = 6.0, 8.0  # font sizes in points; what has no room for the least is left out or cut
 _LINE = 0.22  # inches from one position to the next, down
 _MOST_POSITIONS = 20  # along a side; more are clutter
 BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
-_LEAST_VALUE, _MOST_VALUE, _OF_HEIGHT = 4.5, 9.0, 0.5  # font sizes of numbers, and the share of a cell's height
+_MOST_VALUE, _OF_HEIGHT = 9.0, 0.5  # font size of numbers, and the share of a cell's height
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
 _LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile of more cells than have labels,
 _LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # of so many tiles on a page
@@ -194,7 +194,7 @@ class Space:
     shape: tuple[float, float] | None = None
     left: float = 0.0
     names: tuple[str, str] = ("query", "key")
-    least_label: float = _LEAST_LABEL
+    least_label: float = LEAST_LABEL
 
     @property
     def beside_name(self) -> float:
@@ -298,11 +298,11 @@ def _lay_out(
     value_size = number_size(width, height, text_length)
     are_tokens = all(axis.cells is None or axis in labelled for axis in sides)
     has_room = are_tokens and (numbers or (numbers is None and max(map(len, sides)) <= VALUES_UP_TO))
-    with_values = has_room and value_size >= (_LEAST_LABEL / 2 if numbers else _LEAST_VALUE)
+    with_values = has_room and value_size >= LEAST_LABEL
     widest = space.widest([text for _, text, _ in across] or [""], size)
     keys = Side(k_cells, width, 0.0, across)
     smaller = size * (keys.pitch - BESIDE_LABEL) / widest
-    if widest > keys.pitch and smaller >= max(LEAST_LABEL, space.least_label):
+    if widest > keys.pitch and smaller >= space.least_label:
         size, widest = smaller, keys.pitch
     turned = widest > keys.pitch
     left = max(space.widest([text for _, text, _ in down] or [""], size) + space.beside_name, space.left)
@@ -392,9 +392,9 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
     """The title and its size: smaller, or "12" for "head 12", "L3 H5" for "layer 3 · head 5", or cut, in less room."""
     for text in (title, short_title(title)):
         size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
-        if size >= _LEAST_LABEL:
+        if size >= LEAST_LABEL:
             return text, size
-    return fit_text(text, room, _LEAST_LABEL, bold=True), _LEAST_LABEL
+    return fit_text(text, room, LEAST_LABEL, bold=True), LEAST_LABEL
 
 
 def short_title(title: str) -> str:

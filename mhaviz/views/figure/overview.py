@@ -16,7 +16,6 @@ from mhaviz.views.figure.heads import MosaicPart, scale_width
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     BESIDE_LABEL,
-    LEAST_LABEL,
     NAME,
     TILE_TITLE,
     MosaicLayout,
@@ -152,8 +151,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
 
     def enlarged(side: float) -> MosaicLayout:
         space = Space(fonts, dpi, 1, side + _LABELS, side + _LABELS, least_tile=side, cell=side / max(lengths))
-        layout = decide_mosaic(1, m.rows, m.columns, replace(space, least_label=LEAST_LABEL))
-        return replace(layout, value_size=layout.value_size if (layout.value_size or 0.0) >= LEAST_LABEL else None)
+        return decide_mosaic(1, m.rows, m.columns, space)
 
     least = min(max(max(lengths) * _TOKEN, _LEAST), _MORE)
     large = enlarged(least)

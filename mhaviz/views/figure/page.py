@@ -34,9 +34,10 @@ from mhaviz.views.figure.heads import (
     decide_heads,
     decide_panels,
     number_length,
+    scale_width,
     written_texts,
 )
-from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH
+from mhaviz.views.figure.mosaic import BESIDE, MOST_HEIGHT, MOST_WIDTH
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import decide_overview, is_overview
 from mhaviz.views.figure.sheet import (
@@ -223,7 +224,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             return decide_panels(block, fonts, style, page.bars(block), of_patches=of_patches)
         if isinstance(block, Grid):
             alike = [page.bars(one) for one in leaves([block]) if isinstance(one, Panels)]
-            return decide_grid(block, _across(block), {scale: bars[scale] for bars in alike for scale in bars})
+            bars = {scale: beyond for several in alike for scale, beyond in several.items()}
+            return decide_grid(block, _across(block), bars, (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN)
         if isinstance(block, Curves):
             return decide_curves(block, style)
         if isinstance(block, Dots):
@@ -235,19 +237,22 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)
         return measure_table(block, fonts)
 
-    def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
+    def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]], room: float) -> GridPart:
         def inside(block: Block | None) -> Part | None:
             if block is None or block.where == "listed":
                 return None
             if isinstance(block, Grid):
-                return decide_grid(block, in_line, {})
+                return decide_grid(block, in_line, {}, room - BESIDE - max(map(scale_width, bars), default=0.0))
             if isinstance(block, Panels):
                 return decide_panels(block, fonts, style, {}, in_line, of_patches)
             return decide(block)
 
-        part = line_up([list(map(inside, row)) for row in grid.rows], bars)
-        is_broken = part.width > MOST_WIDTH and any(isinstance(block, Grid) for block in grid.blocks)
-        return line_up([[one] for row in part.rows for one in row if one], bars) if is_broken else part
+        rows = [list(map(inside, row)) for row in grid.rows]
+        part, is_narrow = line_up(rows, bars), style.width is not None
+        has_grids = any(isinstance(block, Grid) for block in grid.blocks)
+        if part.width <= room or not (is_narrow or has_grids):
+            return part
+        return GridPart(tuple((one,) for row in rows for one in row if one), bars, is_narrow)
 
     parts = [decide(block) for block in blocks]
     of_panels = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.block, Panels)]
@@ -332,13 +337,21 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
     kept: list[Part] = []
     notices: list[str] = []
     room = math.inf if style.width is None else style.width - 2 * MARGIN
-    for part in parts:
+
+    def fits(part: Part | None) -> bool:
         table = part if isinstance(part, TablePart) else part.table if isinstance(part, MosaicPart) else None
-        if table is None or table.width <= room:
+        return table is None or table.width <= room
+
+    for part in parts:
+        inside = [one for row in part.rows for one in row] if isinstance(part, GridPart) else [part]
+        if not all(map(fits, inside)):
+            notices.append("a table is wider than the picture, and left out; a .json file has its numbers")
+        if isinstance(part, GridPart):
+            rows = (tuple(one for one in row if fits(one)) for row in part.rows)
+            kept.append(replace(part, rows=tuple(row for row in rows if any(row))))
+        elif fits(part):
             kept.append(part)
-            continue
-        notices.append("the table is wider than the picture, and left out; a .json file has its numbers")
-        if isinstance(part, MosaicPart):
+        elif isinstance(part, MosaicPart):
             kept.append(replace(part, table=None))
     mosaics = [part for part in kept if isinstance(part, MosaicPart)]
     if style.numbers and any(part.layout.value_size is None for part in mosaics):
