@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mhaviz.cli.command import require_unread
-from mhaviz.cli.shared.appearance import Dpi, style_of
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import parsed, wholes
@@ -26,7 +26,7 @@ def trace_shapes(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    dpi: Dpi = 150,
+    picture: PictureOptions,
     follow: Annotated[
         Any,
         typer.Option(
@@ -63,7 +63,7 @@ def trace_shapes(
         if texts.sentences or texts.file or target is not None or values:
             raise ArgumentError(f"{_SIZES_ALONE}; leave out sentences and --values")
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(dpi=dpi), model.load(delivery, given)
+    style, loaded = style_of(picture), model.load(delivery, given)
     if is_of_sizes:
         if seq_length is None:
             raise ArgumentError("--batch-size needs a length; add --seq-length")

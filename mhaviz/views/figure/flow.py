@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import FancyBboxPatch, Polygon
@@ -10,11 +11,11 @@ from matplotlib.patches import FancyBboxPatch, Polygon
 from mhaviz.pages.blocks import Flow
 from mhaviz.pages.trace import shape_text
 from mhaviz.results.trace import TraceStep
-from mhaviz.views.figure.sheet import ACCENT, BODY, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.figure.sheet import ACCENT, BODY, FOOT_LINE, QUIET, SMALL, Sheet, fit_text, text_width
 
 WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
 BESIDE, BELOW = 0.3, 0.22  # inches between two of them
-_KEY = 0.32  # inches above all
+_KEY, _LANE = 0.32, 0.09  # inches above all, and from one arrow beside the boxes to the next
 FILL = {"computed": "#e8eef7", "copy": "#fdf0d5", "view": "#ffffff"}
 DASHED = (0, (4, 2))
 MEMORY = {
@@ -23,6 +24,9 @@ MEMORY = {
     "view": "view: the same numbers in place",
 }
 
+
+_Entry = tuple[str, Any, str]
+"""Of the key: a fill, a line and what they mean."""
 
 Places = Mapping[str, tuple[float, int]]
 """The middle of each box, in box widths from the left and in rows from the top."""
@@ -48,35 +52,79 @@ def decide_flow(steps: Sequence[TraceStep]) -> Places:
 
 @dataclass(frozen=True)
 class FlowPart:
-    """The steps of a page; where an element is followed, its coordinates stand in the boxes that it passes."""
+    """The steps of a page; where an element is followed, its coordinates stand in the boxes that it passes.
+
+    Where ``room``, in inches, is too narrow for what stands side by side, all stand one below the other.
+    """
 
     block: Flow
+    room: float
 
     after = 0.2
 
     @cached_property
     def places(self) -> Places:
         """Where its boxes are."""
-        return decide_flow(self.block.steps)
+        places = decide_flow(self.block.steps)
+        if max(column for column, _ in places.values()) * (WIDTH + BESIDE) + WIDTH <= self.room:
+            return places
+        return {step.name: (0.0, row) for row, step in enumerate(self.block.steps)}
+
+    @cached_property
+    def _lanes(self) -> Mapping[tuple[str, str], int]:
+        """Of arrows past other boxes of a single column, how many others each has between itself and the boxes."""
+        if any(column for column, _ in self.places.values()):
+            return {}
+        ends: list[int] = []  # of the last arrow of each lane, in rows
+        lanes: dict[tuple[str, str], int] = {}
+        past = [
+            (self.places[name][1], row, name, step.name)
+            for row, step in enumerate(self.block.steps)
+            for name in step.inputs
+            if row - self.places[name][1] > 1
+        ]
+        for first, last, *pair in sorted(past):
+            free = next((lane for lane, end in enumerate(ends) if end <= first), len(ends))
+            ends[free : free + 1] = [last]
+            lanes[pair[0], pair[1]] = free
+        return lanes
+
+    @cached_property
+    def _key(self) -> list[list[_Entry]]:
+        """What the fill of a box and its outline mean, in lines."""
+        entries: list[_Entry] = [(FILL[memory], "-", MEMORY[memory]) for memory in FILL]
+        lines: list[list[_Entry]] = [[]]
+        for entry in [*entries, (FILL["view"], DASHED, "dashed: strided")]:
+            if lines[-1] and sum(map(_entry_width, [*lines[-1], entry])) > self.room:
+                lines.append([])
+            lines[-1].append(entry)
+        return lines
+
+    @property
+    def _over(self) -> float:
+        """Inches of the key."""
+        return _KEY + FOOT_LINE * (len(self._key) - 1)
 
     @property
     def width(self) -> float:
         """In inches."""
-        return max(column for column, _ in self.places.values()) * (WIDTH + BESIDE) + WIDTH
+        lanes = _LANE * (1 + max(self._lanes.values())) if self._lanes else 0.0
+        return max(column for column, _ in self.places.values()) * (WIDTH + BESIDE) + WIDTH + lanes
 
     def height(self, _: float) -> float:
         """In inches."""
-        return _KEY + max(row for _, row in self.places.values()) * (HEIGHT + BELOW) + HEIGHT
+        return self._over + max(row for _, row in self.places.values()) * (HEIGHT + BELOW) + HEIGHT
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """With its top left corner at (x, y)."""
         block, places = self.block, self.places
         corners = {
-            name: (x + column * (WIDTH + BESIDE), y + _KEY + row * (HEIGHT + BELOW))
+            name: (x + column * (WIDTH + BESIDE), y + self._over + row * (HEIGHT + BELOW))
             for name, (column, row) in places.items()
         }
-        _draw_key(sheet, x, y + 0.1)
-        _draw_arrows(sheet, block.steps, places, corners, set(block.visits))
+        for i, line in enumerate(self._key):
+            _draw_key(sheet, x, y + 0.1 + FOOT_LINE * i, line)
+        _draw_arrows(sheet, block.steps, places, corners, set(block.visits), self._lanes)
         for step, note in zip(block.steps, block.notes, strict=True):
             left, top = corners[step.name]
             _draw_box(sheet, left, top, step, passed=step.name in block.visits)
@@ -123,6 +171,7 @@ def _draw_arrows(
     places: Places,
     corners: Mapping[str, tuple[float, float]],
     passed: set[str],
+    lanes: Mapping[tuple[str, str], int],
 ) -> None:
     w, h = WIDTH, HEIGHT
     lines: list[list[tuple[float, float]]] = []
@@ -133,7 +182,11 @@ def _draw_arrows(
         for name in step.inputs:
             from_left, from_top = corners[name]
             start = (from_left + w / 2, from_top + h)
-            if places[step.name][1] - places[name][1] > 1:  # past other boxes: down, then in from the side
+            if (name, step.name) in lanes:  # out at the right, down beside other boxes, and in again
+                beside, end = left + w + _LANE * (lanes[name, step.name] + 1), (left + w, top + h * 0.4)
+                out = from_top + h * 0.6
+                path, heading = [(from_left + w, out), (beside, out), (beside, end[1]), end], (-1.0, 0.0)
+            elif places[step.name][1] - places[name][1] > 1:  # past other boxes: down, then in from the side
                 side = left + w if from_left > left else left
                 bend, end = (start[0], top + h / 2), (side, top + h / 2)
                 path, heading = [start, bend, end], (-1.0 if from_left > left else 1.0, 0.0)
@@ -156,12 +209,15 @@ def _arrow_head(tip: tuple[float, float], heading: tuple[float, float], length: 
     return Polygon([(x, y), (back[0] - dy * half, back[1] + dx * half), (back[0] + dy * half, back[1] - dx * half)])
 
 
-def _draw_key(sheet: Sheet, x: float, y: float) -> None:
-    """What the fill of a box and its outline mean."""
-    entries = [(FILL[memory], "-", MEMORY[memory]) for memory in FILL] + [(FILL["view"], DASHED, "dashed: strided")]
+def _entry_width(entry: _Entry) -> float:
+    return 0.22 + text_width(entry[2], SMALL) + 0.2
+
+
+def _draw_key(sheet: Sheet, x: float, y: float, entries: Sequence[_Entry]) -> None:
+    """A line of it."""
     for fill, line, text in entries:
         box = FancyBboxPatch((x, y - 0.05), 0.16, 0.1, boxstyle="round,pad=0,rounding_size=0.02", linewidth=0.7)
         box.set(facecolor=fill, edgecolor=QUIET, linestyle=line)
         sheet.page.add_patch(box)
         sheet.write(x + 0.22, y, text, SMALL, colour=QUIET)
-        x += 0.22 + text_width(text, SMALL) + 0.2
+        x += _entry_width((fill, line, text))

@@ -231,7 +231,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
         if isinstance(block, Dots):
             return DotsPart(block)
         if isinstance(block, Flow):
-            return FlowPart(block)
+            return FlowPart(block, math.inf if style.width is None else style.width - 2 * MARGIN)
         if isinstance(block, Text):
             shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
             return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)

@@ -1,0 +1,58 @@
+"""Every picture in a column of a paper and on a slide: nothing too small to be read, and no letters on others."""
+
+import itertools
+from functools import cache
+
+import matplotlib
+import pytest
+from looking import attend, encoded, traced
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from mhaviz.analyses.explanation import explain
+from mhaviz.analyses.masking import masking
+from mhaviz.analyses.matrices import layer_matrices
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.views.figure.artists import Numbers
+from mhaviz.views.figure.mosaic import LEAST_LABEL
+from mhaviz.views.showing import figure_of
+from mhaviz.views.style import Style
+
+LONG = " ".join(f"word{i % 50}" for i in range(100))
+ASIDE = 0.01  # inches that letters may reach into the room of others, which their boxes are larger than
+
+
+@cache
+def record(name):
+    layer = RandomLayer(8, 4, device_name="cpu")
+    return {
+        "trace": lambda: traced(layer, WORKED_EXAMPLE),
+        "matrices": lambda: layer_matrices(*encoded(layer, [WORKED_EXAMPLE[0]]), (0, 1)),
+        "explanation": lambda: explain(*encoded(RandomLayer(16, 2), ["one two three two"]), 2, 0),
+        "masking": lambda: masking(*encoded(RandomLayer(16, 2, causal=True), ["the cat sat", "a dog"]), [0]),
+        "heads": lambda: attend(RandomLayer(16, 8), ["Donaudampfschifffahrt the the sat on the mat w12 <b>"]),
+        "map": lambda: attend(RandomLayer(16, 1, causal=True), [LONG]),
+    }[name]()
+
+
+@pytest.mark.parametrize("width", [3.3, 10.0])
+@pytest.mark.parametrize("name", ["trace", "matrices", "explanation", "masking", "heads", "map"])
+def test_letters_can_be_read(name, width):
+    sheet = figure_of(record(name), Style(width=width))
+    assert sheet.get_figwidth() == pytest.approx(width, abs=0.02)
+    with matplotlib.rc_context({"text.hinting": "none"}):
+        renderer = FigureCanvasAgg(sheet).get_renderer()
+        texts = [text for text in sheet.findobj(Text) if text.get_text() and text.get_visible()]
+        boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+    sizes = [text.get_fontsize() for text in texts]
+    sizes += [one.font.get_size_in_points() for one in sheet.page.collections if isinstance(one, Numbers)]
+    assert min(sizes) >= LEAST_LABEL - 1e-6
+    inch, end = sheet.dpi, sheet.bbox
+    for text, box in boxes:
+        assert -1 <= box.x0 < box.x1 <= end.width + 1, text
+        assert -1 <= box.y0 < box.y1 <= end.height + 1, text
+    for (one, first), (other, second) in itertools.combinations(boxes, 2):
+        across = min(first.x1, second.x1) - max(first.x0, second.x0)
+        down = min(first.y1, second.y1) - max(first.y0, second.y0)
+        lines = min(first.height, second.height, first.width, second.width)  # a line is less high than its box
+        assert across <= ASIDE * inch or down <= max(ASIDE * inch, 0.25 * lines), (one, other)
