@@ -93,11 +93,12 @@ class GridPart:
         placed, bottom = self._places()
         for part, dx, dy, room in placed:
             part.draw(sheet, x + dx, y + dy, room)
-        left, high = x + self._parts_width + BESIDE, bottom / max(len(self.bars) if self.is_narrow else 1, 1)
+        left, pitch = x + self._parts_width + BESIDE, bottom / max(len(self.bars), 1)
+        high = pitch - TILE_TITLE if self.is_narrow else bottom
         for scale, beyond in self.bars.items():
-            draw_scale(sheet, left, y + TILE_TITLE, bar_height(high - 2 * TILE_TITLE), scale, beyond)
+            draw_scale(sheet, left, y + TILE_TITLE, bar_height(high - TILE_TITLE), scale, beyond)
             if self.is_narrow:
-                y += high
+                y += pitch
             else:
                 left += scale_width(scale)
 
