@@ -34,8 +34,11 @@ def change_dots(heads: Sequence[HeadChange], heading: str, meaning: str, whisker
     dots = tuple(
         Dot(head.name, head.mean, head.low, head.high, note=head.where) for head in heads[:_MOST_DOTS] if head.mean > 0
     )
-    notes = ["beside it: the query → key that differs most"]
-    notes += [whisker] * any(not math.isnan(dot.low) for dot in dots)
+    has_whisker = any(not math.isnan(dot.low) for dot in dots)
+    notes = [
+        "beside it: the query → key that differs most" + ", of all sentences" * has_whisker,
+        *[whisker] * has_whisker,
+    ]
     return [Dots(heading, dots, meaning, bits_text, "; ".join(notes))] if dots else []
 
 
