@@ -71,7 +71,7 @@ def heatmap(
 
     A row is a query, a column a key, a cell the weight that the query gives to the key. Maps of more than --size
     tokens are pooled, exactly. A token that occurs more than once has its position, from 0 on, beside it, such as
-    the₂. See --help-all for --chat and --ids.
+    the₂, or w12#2 after a digit. See --help-all for --chat and --ids.
 
     Output: a {MAP_SUFFIXES} file.
     """
