@@ -1,5 +1,5 @@
-"""The models whose attention is looked at: random and saved weights, the translator, checkpoints of transformers.
+"""The kinds of models: a layer with random or saved weights, the translator, and checkpoints of transformers.
 
-A new kind of model is a file here, with a subclass of ``attention.model.Model``, and a loader and a row of ``KINDS`` in
-``load.py``, which says what it is called, how it is recognised and what may be asked of it.
+To add a kind of model, add a file here with a subclass of ``attention.model.Model``, and to ``load.py`` a loader and a
+row of ``KINDS``, which holds the name of the kind, how its files are recognised, and its options.
 """

@@ -1,4 +1,4 @@
-"""The inputs of a single layer: the tokens of its sentences, and the embeddings X that are made of them."""
+"""The inputs of a single layer: the tokens of its sentences, and their embeddings X."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,21 +19,21 @@ from mhaviz.layer.tokens import Vocabulary, tokenize
 from mhaviz.results.embeddings import SINUSOIDS, InputPart
 
 PIECE = 4096
-"""So many tokens of a long input are embedded and projected at once."""
+"""Number of tokens of a long input that are embedded and projected at once."""
 
 Side = Literal["query", "key", "value"]
 
 
 class Encoder(nn.Module, ABC):
-    """Makes X: what the layer projects."""
+    """Computes X, the features that the layer projects to queries, keys and values."""
 
     @abstractmethod
     def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
-        """X of the queries, of the keys and of the values of all sentences, padded, (batch_size, length, d_model)."""
+        """Compute X of the queries, keys and values of all sentences, padded, each (batch_size, length, d_model)."""
 
     @abstractmethod
     def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
-        """X of up to ``PIECE`` queries, keys or values of one sentence, (length, d_model), from this one on."""
+        """Compute X of up to ``PIECE`` queries, keys or values from ``start`` on, (length, d_model), of sentence i."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class LayerInputs(Inputs):
     """The inputs of a single layer.
 
     Attributes:
-        kind: of the attention.
-        sentences, target: what was given.
-        encoder: what makes X, for d_model and the most tokens that it will encode at once.
-        n_words: how many words have embeddings.
+        kind: kind of attention.
+        sentences, target: the given texts.
+        encoder: returns the encoder that computes X, for d_model and the most tokens that it encodes at once.
+        n_words: number of words that have embeddings.
     """
 
     kind: Kind
@@ -55,7 +55,7 @@ class LayerInputs(Inputs):
 
     @property
     def details(self) -> dict[str, object]:
-        """What was given, for a result's source."""
+        """The given texts, for a result's source."""
         given = {"sentences": list(self.sentences) or None, "target": self.target}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -65,7 +65,7 @@ class LayerInputs(Inputs):
         return [text.sides(self.kind) for text in self.texts]
 
     def mask(self, device: torch.device) -> Tensor | None:
-        """(batch_size or 1, 1, q_length or 1, k_length): False hides; None where nothing is hidden."""
+        """Return the mask, bool, (batch_size or 1, 1, q_length or 1, k_length); None if it would hide nothing."""
         masks = []
         lengths = [len(keys) for _, keys in self.sides]
         if min(lengths) < max(lengths):
@@ -76,10 +76,10 @@ class LayerInputs(Inputs):
 
 
 def sentence_inputs(sentences: Sequence[str], target: str | None = None, causal: bool = False) -> LayerInputs:
-    """The words of each sentence, each with a random embedding, and those of the target as queries.
+    """Return the words of sentences as inputs, with random embeddings. The words of ``target`` become the queries.
 
     Raises:
-        ArgumentError: a sentence without words, none at all, or ``target`` with several or with a causal mask.
+        ArgumentError: no sentence, one without words, or ``target`` with several sentences or with a causal mask.
     """
     require_one_target(sentences, target)
     require_no_mask(causal and target is not None, "a target")
@@ -101,13 +101,16 @@ def sentence_inputs(sentences: Sequence[str], target: str | None = None, causal:
 
 
 def require_no_mask(causal: bool, target: str) -> None:
-    """Raise ArgumentError if a causal mask is to hide the keys of another sentence than that of the queries."""
+    """Raise ArgumentError if there is a causal mask, as queries and keys are of different sentences.
+
+    ``target``: the queries' own input, for the message.
+    """
     if causal:
         raise ArgumentError(f"a causal mask is for self-attention, got {target} as well; leave one of them out")
 
 
 def words_of(sentence: str) -> list[str]:
-    """The words of a sentence. Raises ArgumentError if there are none."""
+    """Return the words of a sentence. Raises ArgumentError if there are none."""
     words = tokenize(sentence)
     if not words:
         shown = sentence if len(sentence) <= 40 else sentence[:39] + "…"
@@ -125,7 +128,7 @@ class SentenceEncoder(Encoder):
         self.position = PositionalEncoding(d_model, max_length=max_length)
 
     def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
-        """X of the target and, twice, of the source; the three are one but for source-target attention."""
+        """Compute X of the target, of the source and again of the source; without targets, three times the source."""
         sources = [text.source for text in self.texts]
         targets = [text.target for text in self.texts if text.target is not None]
         if not targets:
@@ -136,14 +139,14 @@ class SentenceEncoder(Encoder):
         return target, source, source
 
     def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
-        """As ``forward``, but neither embeddings nor positions of a long input exist all at once."""
+        """As ``forward``, without holding the embeddings or positions of all of a long input."""
         tokens = self.texts[i].target if side == "query" else None
         ids = torch.tensor((tokens or self.texts[i].source).ids[start : start + PIECE]).to(device)
         E: Tensor = self.embeddings(ids[None])[0]  # length d_model
         return E + sinusoids(len(E), self.d_model, start).to(E)
 
     def _encode(self, sentences: Sequence[Tokens], device: torch.device, step: Step) -> Tensor:
-        """The embeddings with positions, (batch_size, length, d_model)."""
+        """Compute the embeddings with positions, (batch_size, length, d_model)."""
         longest = max(map(len, sentences))
         ids = torch.tensor([[*s.ids, *[Vocabulary.PADDING] * (longest - len(s))] for s in sentences]).to(device)
         X: Tensor = self.position(self.embeddings(ids, step=step), step=step)
@@ -151,7 +154,7 @@ class SentenceEncoder(Encoder):
 
 
 def embedded_parts(embeddings: Embeddings, position: PositionalEncoding, ids: Tensor) -> tuple[InputPart, ...]:
-    """E, PE and X of one sentence, ids (1, length), as the textbook's modules make them in inference."""
+    """Compute E, PE and X of one sentence, with ids (1, length), without dropout."""
     made: list[tuple[str, Tensor]] = []
 
     def keep(equation: str, tensor: Tensor, axes: str) -> Tensor:
@@ -166,7 +169,7 @@ def embedded_parts(embeddings: Embeddings, position: PositionalEncoding, ids: Te
 
 
 def _of_side(side: str, length: str, step: Step) -> Step:
-    """In source-target attention two sentences are embedded: tell their steps and their axes apart."""
+    """Return a step that names its tensors after one side, as source-target attention embeds two sentences."""
 
     def named(definition: str, tensor: Tensor, axes: str) -> Tensor:
         name, equation = definition.split(" = ", 1)

@@ -1,4 +1,4 @@
-"""Loads a model of any kind by its name. ``KINDS`` lists the kinds; nothing heavy is imported before one is chosen."""
+"""Loading of a model of any kind by its name. What a kind needs is imported only when a model of it is loaded."""
 
 import re
 from collections.abc import Callable
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from mhaviz.attention.model import Model
 
 RANDOM = "random"
-"""Names the layer with random weights, which is no file."""
+"""Name of the layer with random weights, which is not a file."""
 
 OLDEST_TRANSFORMERS = (5, 15)
-"""As in pyproject.toml: what is imported from transformers has been there since."""
+"""Oldest version of transformers that has all that is imported from it, as in pyproject.toml."""
 
 _OF_PARAMETERS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
@@ -32,13 +32,13 @@ class ModelKind:
     """A kind of model.
 
     Attributes:
-        called: what messages call such a model.
-        load: imports what the kind needs, and makes the model of its name, its device, whether it must predict, who is
-            told what was assumed, and the options given.
-        options: what may be asked of it beside its device; it brings all else with it.
-        name: names a model of this kind, unless there is a file of that name; "random" always does.
-        expected, is_of_kind: of kinds that are files or folders: what messages call them, and whether there is one of
-            this name.
+        called: name of such a model in messages.
+        load: function that imports what the kind needs, and returns the model. It takes ``name``, ``device``,
+            ``predicts`` and ``on_notice`` as ``load_model`` does, and the options as keywords.
+        options: names of the options of this kind.
+        name: name of a model of this kind, unless there is a file of that name; "random" is never a file.
+        expected: for kinds that are files or folders, their name in messages.
+        is_of_kind: for such kinds, whether there is a model of this kind at a path.
     """
 
     called: str
@@ -60,7 +60,7 @@ def _load_random(name: str, device: str, *_needs: Any, **sizes: Any) -> "Model":
 
 
 def _is_checkpoint(name: str) -> bool:
-    """Whether mhaviz has written it, as a checkpoint or as anything else: its reader then says what it is."""
+    """Return whether the file was written by mhaviz. If it is not a checkpoint, the reader raises an error."""
     if _suffix(name) != ".safetensors" or not is_file(name):
         return False
     from mhaviz.files.safetensors_files import read_safetensors
@@ -105,17 +105,20 @@ def _load_parameters(
     saved = read_attention(Path(name), prefix)
     inputs = None if input is None else read_inputs(Path(input), input_name)
     if n_heads is None:
-        raise ArgumentError(f"parameters do not tell how many heads they are for; say it by {parameter('n_heads')}")
+        raise ArgumentError(f"a file of parameters does not hold the number of heads; add {parameter('n_heads')}")
     return SavedLayer(saved, n_heads, inputs, seed=seed or 0, device_name=device, causal=causal)
 
 
 def _is_transformers(name: str) -> bool:
-    """Whether it is a folder, or may be a hub id."""
+    """Return whether this is a folder, or may be a hub id."""
     return is_folder(name) or (_suffix(name) not in _OF_PARAMETERS and not is_file(name))
 
 
 def require_transformers(what: str) -> None:
-    """Raise MhavizError unless transformers is installed, and new enough to have what is imported from it."""
+    """Raise MhavizError unless transformers is installed, and not older than ``OLDEST_TRANSFORMERS``.
+
+    ``what``: the model or function that needs it, for the message.
+    """
     try:
         found = version("transformers")
     except PackageNotFoundError:
@@ -139,7 +142,7 @@ def _load_transformers(
     tensor_parallel: bool = False,
 ) -> "Model":
     require_transformers(name)
-    folder = find_folder(name, revision)  # before all that takes seconds to load
+    folder = find_folder(name, revision)  # before the imports below, which take seconds
     is_spread = device_map is not None or max_memory is not None
     if is_spread and device != "auto":
         raise ArgumentError(f"{parameter('device_map')} chooses the devices itself; leave out {parameter('device')}")
@@ -189,17 +192,17 @@ KINDS = (
         is_of_kind=_is_transformers,
     ),
 )
-"""Every kind of model. A name is of the first kind that takes it: a hub id, which may be any name, comes last."""
+"""All kinds of models. The first that takes a name is used, so hub ids, which may be any name, come last."""
 
 OPTIONS = tuple(dict.fromkeys(chain.from_iterable(kind.options for kind in KINDS)))
-"""What may be asked of some kind of model."""
+"""Names of the options of all kinds of models."""
 
 
 def kind_of(name: str) -> ModelKind:
-    """What a model of this name is.
+    """Return the kind of the model with this name.
 
     Raises:
-        MhavizError: a file of a kind that holds no model, or one that is not there.
+        MhavizError: no such file, or a file of no known kind.
     """
     for kind in KINDS:
         if name == RANDOM == kind.name or (name == kind.name and not is_file(name)) or kind.is_of_kind(name):
@@ -217,19 +220,19 @@ def load_model(
     on_notice: Notice = lambda notice: None,
     **asked: Any,
 ) -> "Model":
-    """The model of this name.
+    """Load the model of this name.
 
     Args:
         name: "random", "translation", a file saved by mhaviz train, a file with the parameters of an attention
             (.safetensors, or of torch.save), a folder of transformers, or a hub id.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        predicts: with what predicts tokens, of a model of transformers whose files have that.
-        on_notice: is called with a line about what has been assumed.
-        asked: options of its kind; see ``KINDS``. None: as usual.
+        predicts: whether to load a model of transformers with its prediction head, if its files have one.
+        on_notice: called with each notice, one line.
+        asked: options of the kind; see ``KINDS``. None, or False: the default.
 
     Raises:
-        ArgumentError: what the model brings with it, or sizes that cannot be.
-        MhavizError: it cannot be read, or is of no known kind; a device that is not there.
+        ArgumentError: an option of another kind of model, or a size that is not allowed.
+        MhavizError: the model cannot be read, or is of no known kind; the device does not exist.
     """
     kind = kind_of(name)
     given = {key: value for key, value in asked.items() if value is not None and value is not False}

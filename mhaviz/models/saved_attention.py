@@ -1,4 +1,4 @@
-"""Finds the parameters of one attention in a file of a model's parameters, and puts them into mhaviz's own layer."""
+"""Reading of one attention's parameters from a file of a model's parameters into mhaviz's own layer."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,16 +15,16 @@ from mhaviz.files.saved_array import SavedArray, require_room
 from mhaviz.layer.attention import MultiHeadAttention
 
 _PACKED = "in_proj_weight"
-"""The parameter by which a torch.nn.MultiheadAttention is known."""
+"""Name of the parameter by which a torch.nn.MultiheadAttention is recognised."""
 
 _OF_SIDES = (("Wq", "Wk", "Wv"), ("q_proj", "k_proj", "v_proj"), ("to_q", "to_k", "to_v"), ("query", "key", "value"))
-"""What linear layers of queries, keys and values are called elsewhere, mhaviz's own layer first."""
+"""Names of the projections of queries, keys and values, in mhaviz's own layer and elsewhere."""
 
 _OF_ALL = ("qkv", "c_attn", "Wqkv")
-"""What one linear layer of all three is called."""
+"""Names of a linear layer that projects to all three."""
 
 _OUTWARD = ("Wo", "out_proj", "o_proj", "c_proj", "proj", "to_out.0", "to_out", "dense", "output.dense")
-"""What the projection of the joined heads is called."""
+"""Names of the output projection."""
 
 _KNOWN = (_PACKED, *(f"{names[0]}.weight" for names in _OF_SIDES), *(f"{name}.weight" for name in _OF_ALL))
 
@@ -34,9 +34,9 @@ class SavedAttention:
     """The parameters of one attention, named as in ``MultiHeadAttention``.
 
     Attributes:
-        path, prefix: where they are from.
-        parameters: float32; Wq.weight, Wk.weight, Wv.weight and Wo.weight (d_model, d_model), and a bias (d_model) of
-            each that has one.
+        path, prefix: file, and prefix of the names in it.
+        parameters: float32: Wq.weight, Wk.weight, Wv.weight and Wo.weight, (d_model, d_model), and the biases that the
+            attention has, (d_model,).
     """
 
     path: Path
@@ -45,12 +45,12 @@ class SavedAttention:
 
     @property
     def d_model(self) -> int:
-        """Features of the input and of the output."""
+        """Number of features of the input and of the output."""
         return len(self.parameters["Wq.weight"])
 
     def attention(self, n_heads: int) -> MultiHeadAttention:
-        """A new layer that shares these parameters. Raises ArgumentError if n_heads does not divide d_model."""
-        with torch.device("meta"):  # nothing is drawn
+        """Return a layer that shares these parameters. Raises ArgumentError if n_heads does not divide d_model."""
+        with torch.device("meta"):  # no random weights are drawn
             attention = MultiHeadAttention(self.d_model, n_heads)
             for name in ("Wq", "Wk", "Wv", "Wo"):
                 bias = f"{name}.bias" in self.parameters
@@ -62,18 +62,17 @@ class SavedAttention:
 def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
     """Read the parameters of an attention from a state dict.
 
-    Of a ``torch.nn.MultiheadAttention``, of mhaviz's own layer, or of one whose linear layers have common names, as
-    q_proj, to_q, qkv or c_attn are.
-
-    What is in no state dict cannot be known: the number of heads, and add_zero_attn=True, which mhaviz does not have.
+    The attention is a ``torch.nn.MultiheadAttention``, mhaviz's own layer, or has linear layers with common names such
+    as q_proj, to_q, qkv or c_attn. A state dict holds neither the number of heads nor add_zero_attn=True, which mhaviz
+    does not support.
 
     Args:
-        path: a .safetensors file, or one that torch.save has written.
-        prefix: what their names in the state dict begin with, such as "encoder.layers.0.self_attn"; or a part of it,
-            if that leaves one attention. None: the only one there is.
+        path: a .safetensors file, or a file of torch.save.
+        prefix: prefix of the attention's names in the state dict, such as "encoder.layers.0.self_attn", or the
+            beginning of it where this leaves one attention; None: the file has one attention.
 
     Raises:
-        ArgumentError: there is no attention at this prefix, or there are several.
+        ArgumentError: no attention, or several, with this prefix.
         MhavizError: the file cannot be read, holds no attention, or one that mhaviz cannot run.
     """
     tensors = read_named_arrays(path)
@@ -83,14 +82,14 @@ def read_attention(path: Path, prefix: str | None = None) -> SavedAttention:
 
 
 def _choose(path: Path, names: Iterable[str], wanted: str | None) -> str:
-    """The prefix of the wanted attention, with its dot; empty for an attention that was saved by itself."""
+    """Return the prefix of the wanted attention, with a dot at its end; empty for an attention that was saved alone."""
     known = re.compile(rf"((?:.*\.)?)(?:{'|'.join(map(re.escape, _KNOWN))})", re.DOTALL)
     prefixes = {match[1] for name in names if (match := known.fullmatch(name))}
     if not prefixes:
         held = listed(sorted(names)) or "no tensors"
         raise MhavizError(
-            f"{path} holds no parameters of an attention by a name that is known ({', '.join(_KNOWN)}): rename them, "
-            f"or give the model's folder; it holds {held}"
+            f"{path}: expected parameters of an attention, with one of {', '.join(_KNOWN)}, got {held}; rename them, "
+            f"or give the model's folder"
         )
     asked = wanted.rstrip(".") + "." if wanted and wanted.strip(".") else ""
     within = [prefix for prefix in prefixes if prefix.startswith(asked)]
@@ -110,13 +109,13 @@ def _named(prefixes: Iterable[str]) -> str:
 
 
 def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict[str, Tensor]:
-    """The parameters by mhaviz's names: copies, as parameters that share memory would be counted as one."""
+    """Return the parameters by mhaviz's names: copies, as ``StepRecorder`` counts parameters that share memory once."""
     where, attention = f"{path}: {prefix}", f"{path}: {prefix.removesuffix('.')}" if prefix else str(path)
-    for unheard in ("bias_k", "bias_v"):
-        if unheard in there:
+    for unsupported in ("bias_k", "bias_v"):
+        if unsupported in there:
             raise MhavizError(
-                f"{where}{unheard} is a key or value that no token stands for (add_bias_kv=True), which mhaviz's layer "
-                f"does not have; take an attention without"
+                f"{where}{unsupported} is a key or value of no token (add_bias_kv=True), which mhaviz's layer does not "
+                f"support; use an attention without it"
             )
     first = next(name for name in _KNOWN if name in there)
     shape, stem = there[first].shape, first.removesuffix(".weight")
@@ -155,12 +154,12 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
 
 
 def _outward(there: Mapping[str, SavedArray], attention: str) -> str:
-    """What the projection of the joined heads is called."""
+    """Return the name of the output projection."""
     for name in _OUTWARD:
         if f"{name}.weight" in there:
             return name
     raise MhavizError(
-        f"{attention}: expected the projection of the joined heads, as {', '.join(_OUTWARD)}, got "
+        f"{attention}: expected an output projection, named {', '.join(_OUTWARD)}, got "
         f"{listed(sorted(there))}; rename it, or give the model's folder"
     )
 
@@ -168,7 +167,7 @@ def _outward(there: Mapping[str, SavedArray], attention: str) -> str:
 def _read(
     there: Mapping[str, SavedArray], where: str, shapes: Mapping[str, tuple[int, ...]], optional: bool = False
 ) -> dict[str, Tensor]:
-    """Those of these names, which must have these shapes."""
+    """Read the tensors of these names. Raises MhavizError if one is missing, or has another shape than this."""
     found: dict[str, SavedArray] = {}
     for name, shape in shapes.items():
         if name not in there:

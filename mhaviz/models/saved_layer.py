@@ -1,4 +1,4 @@
-"""A layer with the weights of a file, run on sentences or on an input X of a file."""
+"""A layer with weights from a file, run on sentences or on an input X from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class GivenInputs:
     """X of the queries, of the keys and of the values, each float32, (batch_size, length, d_model).
 
     Attributes:
-        path: where they are from.
-        query, key, value: the same tensor thrice for self-attention.
-        name: of that tensor; None where queries and keys have their own.
+        path: file that they were read from.
+        query, key, value: the three; the same tensor for self-attention.
+        name: name of that tensor in the file; None: queries and keys have their own.
     """
 
     path: Path
@@ -46,21 +46,23 @@ class GivenInputs:
 
     @property
     def names(self) -> str:
-        """Of the tensors, in words."""
+        """Names of the tensors in the file, in words."""
         if self.name is not None:
             return self.name
         return "query and key" if self.value is self.key else "query, key and value"
 
 
 def read_inputs(path: Path, name: str | None = None) -> GivenInputs:
-    """Read X from a .safetensors file or one of torch.save: (length, d_model) or (batch_size, length, d_model).
+    """Read X, (length, d_model) or (batch_size, length, d_model), from a .safetensors file or a file of torch.save.
 
-    The tensor of this name; else ``input``; else ``query`` and ``key``, with ``value`` unless that is the key, for
-    source-target attention; else the only one.
+    Args:
+        path: the file.
+        name: name of the tensor. None: ``input``; without it, ``query``, ``key`` and optionally ``value``, for
+            source-target attention; without these, the only tensor.
 
     Raises:
-        ArgumentError: there are several tensors and no name, or none of this name.
-        MhavizError: the file cannot be read, or a tensor is no X.
+        ArgumentError: no tensor has this name, or there are several and no name is given.
+        MhavizError: the file cannot be read; a tensor of another shape or type, or with NaN or infinity.
     """
     tensors = read_named_arrays(path)
     if name is None and "input" not in tensors and "query" in tensors and "key" in tensors:
@@ -87,7 +89,7 @@ def _choose(path: Path, tensors: Mapping[str, SavedArray], name: str | None) -> 
 
 
 def _features(tensor: SavedArray) -> Tensor:
-    """(batch_size, length, features)"""
+    """Return X, (batch_size, length, features)."""
     tensor.require_floats()
     if len(tensor.shape) not in (2, 3) or 0 in tensor.shape:
         raise MhavizError(
@@ -99,11 +101,11 @@ def _features(tensor: SavedArray) -> Tensor:
 
 
 def labelled_inputs(given: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool) -> LayerInputs:
-    """X as it is; its tokens are the words of the sentences, if there are some, or else positions.
+    """Return X as inputs. Its tokens are the words of the sentences, or without sentences the positions.
 
     Raises:
-        ArgumentError: words that are more or fewer than there are positions, or a causal mask or a target that cannot
-            be.
+        ArgumentError: a number of words other than that of the positions; a causal mask where queries and keys differ;
+            a target where they do not, or for several inputs.
     """
     batch_size, q_length, _ = given.query.shape
     is_cross = given.name is None
@@ -124,7 +126,7 @@ def labelled_inputs(given: GivenInputs, sentences: Sequence[str], target: str | 
 
 
 def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
-    """The words of a sentence, or the positions."""
+    """Return the words of a sentence, one for each position; None: the positions."""
     if sentence is None:
         return tuple(map(str, range(length)))
     words = tokenize(sentence)
@@ -134,14 +136,14 @@ def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
 
 
 class GivenEncoder(Encoder):
-    """Gives X as it is: neither embeddings nor positions are added."""
+    """Returns the given X, without adding embeddings or positions."""
 
     def __init__(self, given: GivenInputs) -> None:
         super().__init__()
         self.given = given
 
     def forward(self, device: torch.device, step: Step = untraced) -> tuple[Tensor, Tensor, Tensor]:
-        """X of the queries, keys and values."""
+        """Return X of the queries, keys and values, as a step each."""
         given = self.given
         if given.name is not None:
             X = step("X = as given", given.query.to(device), "batch_size seq_length d_model")
@@ -153,7 +155,7 @@ class GivenEncoder(Encoder):
         return query, key, step("X value = as given", given.value.to(device), "batch_size k_length d_model")
 
     def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
-        """A part of X of one sentence, so that no more of it need be on the device."""
+        """Return a part of X, which alone is copied to the device; see ``Encoder.piece``."""
         X: Tensor = getattr(self.given, side)
         return X[i, start : start + layer_inputs.PIECE].to(device)
 
@@ -162,17 +164,16 @@ class GivenEncoder(Encoder):
 class SavedLayer(SingleLayer):
     """A layer with weights from a file.
 
-    With ``inputs``, these are X, as they are, and sentences only label them. Without, X is made of the sentences as for
-    a layer with random weights: the embeddings are random, so that the maps show the weights on no input that they have
-    learnt from.
+    With ``inputs``, X is given, and sentences only name its positions. Without, X is computed from the sentences as for
+    a layer with random weights. Its embeddings are then random, and unlike any input that the weights were trained on.
 
     Attributes:
-        saved: the weights.
-        n_heads: it must divide d_model; the weights do not tell it.
-        inputs: X.
+        saved: weights.
+        n_heads: number of heads, which must divide d_model. The weights do not determine it.
+        inputs: X; None: embed the sentences.
 
     Raises:
-        MhavizError: inputs that do not fit the weights.
+        MhavizError: the features of ``inputs`` do not fit the weights.
     """
 
     saved: SavedAttention
@@ -191,14 +192,14 @@ class SavedLayer(SingleLayer):
 
     @property
     def d_model(self) -> int:
-        """Features of the queries and of the output."""
+        """Number of features of the queries and of the output."""
         return self.saved.d_model
 
     def _attention(self) -> MultiHeadAttention:
         return self.saved.attention(self.n_heads)
 
     def encode(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:
-        """``inputs``, if there are some, labelled by the words of the sentences; else the sentences themselves."""
+        """Return ``inputs``, with the words of the sentences as their tokens; without ``inputs``, the sentences."""
         if self.inputs is None:
             return super().encode(sentences, target)
         return labelled_inputs(self.inputs, sentences, target, self.causal)
@@ -216,5 +217,5 @@ class SavedLayer(SingleLayer):
 
 
 def _in_a_line(name: str) -> str:
-    """A footnote is one line, whatever files and parameters are called."""
+    """Return the name without line breaks and cut to 60 characters, for a footnote of one line."""
     return f"{repr(name)[1:-1]:.60}"

@@ -1,4 +1,4 @@
-"""One attention layer as a model, from sentences or X to its attention, with random or saved weights."""
+"""A model of one attention layer, with random or saved weights, that reads sentences or X."""
 
 import math
 from abc import abstractmethod
@@ -33,29 +33,28 @@ WORKED_EXAMPLE = (
     "This is a basic example paragraph.",
     "Hello, what is a basic split?",
 )
-"""The sentences on which teaching texts walk through the layer, with d_model 8 and 4 heads."""
+"""Sentences of the worked example, with d_model 8 and 4 heads."""
 
 _FLOAT32 = 4  # bytes
 _countable = as_one_line("tensors of these sizes cannot be counted", "use smaller sizes")
-_ADVICE = "make the weights, or the input, smaller"  # if a layer gives no numbers
+_ADVICE = "make the weights, or the input, smaller"  # for NaN or infinity in the layer
 
 
 @dataclass(frozen=True)
 class SingleLayer(Model):
-    """A model of one mhaviz ``MultiHeadAttention``: its Wq, Wk and Wv project X, whatever their weights are.
+    """A model of one mhaviz ``MultiHeadAttention``, whose Wq, Wk and Wv project X.
 
-    A subclass makes the layer (``_attention``), says how large it is (``d_model``, ``n_heads``) and where its weights
-    come from (``_origin``). What has no queries, keys and values is a ``Model`` of its own. The layer is made anew from
-    its seed for each input.
+    A subclass creates the layer (``_attention``), and has its sizes (``d_model``, ``n_heads``) and the origin of its
+    weights (``_origin``). The layer is created again from the seed for each input.
 
     Attributes:
-        seed: of the random numbers that embeddings and weights are drawn from, on the CPU, the same for every device.
-        device_name: see ``resolve_device``.
-        causal: hide later keys from a query.
+        seed: seed of random embeddings and weights. They are drawn on the CPU, so they are the same on every device.
+        device_name: name of the device; see ``resolve_device``.
+        causal: whether to hide later keys from each query.
 
     Raises:
-        ArgumentError: sizes that cannot be, a device that has no name.
-        MhavizError: a device that is not there.
+        ArgumentError: sizes that are not allowed; an unknown name of a device.
+        MhavizError: the device does not exist.
     """
 
     seed: int = field(default=0, kw_only=True)
@@ -70,31 +69,31 @@ class SingleLayer(Model):
     @property
     @abstractmethod
     def d_model(self) -> int:
-        """Features of the queries and of the output."""
+        """Number of features of the queries and of the output."""
 
     @abstractmethod
     def _attention(self) -> MultiHeadAttention:
-        """A layer with its weights, for the caller to move."""
+        """Return a layer with its weights, on the current default device."""
 
     @abstractmethod
     def _origin(self) -> tuple[str, dict[str, object]]:
-        """Where the weights and X come from: a few words for the footnote, and details."""
+        """Return the origin of the weights and of X: words for the footnote, and details for the source."""
 
     def _shapes_origin(self) -> str:
-        """The same, where only the sizes of the weights matter."""
+        """Return the origin for the footnote of results that show only shapes."""
         return self._origin()[0]
 
     @property
     def all_sites(self) -> tuple[Site, ...]:
-        """Its one attention, to the sentence itself."""
+        """The one attention, without a target."""
         return (Site("masked" if self.causal else "self", 0, self.n_heads, self.d_model // self.n_heads),)
 
     def select(self, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> Self:
-        """See ``Model.select``; whether its attention is between two texts is known when it gets them."""
+        """See ``Model.select``. A kind of "cross" is checked later, in ``sites``, when the texts are known."""
         return replace(super().select(layers, None if kind == "cross" else kind), kind=kind)
 
     def sites(self, inputs: Inputs | None = None) -> tuple[Site, ...]:
-        """Its one attention. Raises ArgumentError if another kind was asked for than that of these texts."""
+        """Return the one attention. Raises ArgumentError if another kind was selected than that of these texts."""
         kind = inputs.kind if isinstance(inputs, LayerInputs) else self.all_sites[0].kind
         if inputs is not None and self.kind not in (None, kind):
             why = "as there is a target" if kind == "cross" else "as there is no target"
@@ -102,7 +101,7 @@ class SingleLayer(Model):
         return (Site(kind, 0, self.n_heads, self.d_model // self.n_heads),)
 
     def encode(self, sentences: Sequence[str], target: str | None = None) -> LayerInputs:
-        """The words of each sentence, and those of the target as the queries of source-target attention.
+        """Return the words of each sentence, and those of the target as queries of source-target attention.
 
         Raises:
             ArgumentError: a sentence without words, or ``target`` with several sentences or with a causal mask.
@@ -112,7 +111,7 @@ class SingleLayer(Model):
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
     ) -> None:
-        """Project X of one sentence after the other, a piece at a time, or of all at once; see ``Model.run``."""
+        """Project X sentence by sentence, a piece at a time, or all sentences at once; see ``Model.run``."""
         assert isinstance(inputs, LayerInputs)
         (site,) = self.sites(inputs)
         if batched and len(inputs.texts) > 1:
@@ -121,7 +120,7 @@ class SingleLayer(Model):
         chosen = heads_of(site, heads)
         numbers = 3 * inputs.longest * len(chosen) * site.d_key
         require_memory(self._bytes_of_layer(inputs) + _FLOAT32 * numbers, self.device, "the input")
-        layer = self._layer(inputs, 1).to(self.device)  # positions are worked out piece by piece
+        layer = self._layer(inputs, 1).to(self.device)  # positions are computed piece by piece
         for i, (queries, keys) in enumerate(inputs.sides):
             sides: tuple[tuple[Side, Tokens], ...] = ("query", queries), ("key", keys), ("value", keys)
             with torch.no_grad():
@@ -134,7 +133,7 @@ class SingleLayer(Model):
     def _run_batch(
         self, inputs: LayerInputs, site: Site, on_attention: OnAttention, heads: Sequence[int] | None
     ) -> None:
-        """All sentences at once: the shorter ones are padded, and the mask hides their padding."""
+        """Run all sentences at once. The shorter ones are padded, and the mask hides their padding."""
         features = 7 * len(inputs.texts) * inputs.longest * self.d_model
         require_memory(self._bytes_of_layer(inputs) + _FLOAT32 * features, self.device, "the batch")
         layer = self._layer(inputs, inputs.longest).to(self.device)
@@ -147,7 +146,7 @@ class SingleLayer(Model):
         show(on_attention, seen, self._origin()[0], _ADVICE, heads)
 
     def _with_value_norms(self, call: AttentionCall, layer: "Layer", heads: Sequence[int]) -> AttentionCall:
-        """The call of these heads, with the norms of its values if they are asked for."""
+        """Return the call of these heads, with ``value_norms`` if ``norms`` is set."""
         if not self.norms:
             return call
         W_out = heads_of_projection(layer.attention.Wo.weight, self.n_heads)[list(heads)]
@@ -155,12 +154,10 @@ class SingleLayer(Model):
 
     @_countable
     def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
-        """Every step of the sentences' way through the layer; with ``values``, the numbers of small tensors too.
-
-        Without ``values`` only shapes are computed.
+        """Return all steps from the sentences to the layer's output. Without ``values`` only shapes are computed.
 
         Raises:
-            MhavizError: tensors that are too large to be counted; a layer that does not fit into memory.
+            MhavizError: tensors whose bytes cannot be counted in 63 bits; a layer that does not fit into memory.
         """
         assert isinstance(inputs, LayerInputs)
         sides = inputs.sides
@@ -183,19 +180,19 @@ class SingleLayer(Model):
         return ShapeTrace(source, tuple(recorder.steps), tuple(queries.texts for queries, _ in sides))
 
     def describe(self, inputs: Inputs | None = None) -> Source:
-        """Where the weights and X come from, and the sizes."""
+        """Return the origin of the weights and of X, and the sizes."""
         assert isinstance(inputs, LayerInputs)
         origin, details = self._origin()
         details |= {"device": str(self.device)} | self._sizes | inputs.details
         return Source(f"{origin}, {self._sizes_text}, {self.device}", details)
 
     def _layer(self, inputs: LayerInputs, max_length: int) -> "Layer":
-        # The layer's weights are drawn first, so that they do not depend on how many words there are.
+        # The layer's weights are drawn first, so that they do not depend on the number of words.
         with seeded(self.seed):
             return Layer(self._attention(), inputs.encoder(self.d_model, max_length)).eval()
 
     def _bytes_of_layer(self, inputs: LayerInputs) -> int:
-        """The parameters, and a piece of X while it is made."""
+        """Return the bytes of the parameters, and of a piece of X while it is computed."""
         parameters = 4 * self.d_model * (self.d_model + 1) + inputs.n_words * self.d_model
         piece = 12 * min(layer_inputs.PIECE, inputs.longest) * self.d_model  # with positions in float64
         return _FLOAT32 * (parameters + piece)
@@ -214,20 +211,20 @@ class SingleLayer(Model):
 
 
 class Layer(nn.Module):
-    """The encoder that makes X, and the attention layer, as one module."""
+    """The encoder that computes X, and the attention layer, as one module."""
 
     def __init__(self, attention: MultiHeadAttention, encoder: Encoder) -> None:
         super().__init__()
         self.attention, self.encoder = attention, encoder
 
     def forward(self, inputs: LayerInputs, device: torch.device, step: Step = untraced) -> Tensor:
-        """The textbook's way through the layer, of all sentences at once; the weights of every head."""
+        """Run the layer on all sentences at once; return the weights, (batch_size, n_heads, q_length, k_length)."""
         query, key, value = self.encoder(device, step)
         weights: Tensor = self.attention(query, key, value, inputs.mask(device), step=step)[1]
         return weights
 
     def project(self, i: int, side: Side, length: int, heads: Sequence[int], device: torch.device) -> Tensor:
-        """Q, K or V of some heads of one sentence, (n_heads, length, d_key): of a long input X is never whole."""
+        """Compute Q, K or V of some heads of sentence i, (n_heads, length, d_key), without holding all of X."""
         attention = self.attention
         projection = {"query": attention.Wq, "key": attention.Wk, "value": attention.Wv}[side]
         projected = projection.weight.new_empty(len(heads), length, attention.d_key)
@@ -240,7 +237,7 @@ class Layer(nn.Module):
 
 @dataclass(frozen=True)
 class RandomLayer(SingleLayer):
-    """An untrained layer, made anew from its seed for the vocabulary of the sentences that it is given.
+    """An untrained layer, created from its seed for the words of each input.
 
     ``d_model``, ``n_heads``: sizes; n_heads must divide d_model.
     """
@@ -249,13 +246,11 @@ class RandomLayer(SingleLayer):
     n_heads: int = 8
 
     def projection_inputs(self, sentence: str) -> ProjectionInputs:
-        """The embeddings of a sentence and their three projections, for studies of each.
-
-        The weights do not depend on how many heads there are: split, the projections are those of the heads.
+        """Return the embeddings X of a sentence and their projections Q, K and V, before they are split into heads.
 
         Raises:
             ArgumentError: a sentence without words.
-            MhavizError: the study does not fit into memory.
+            MhavizError: not enough memory.
         """
         inputs = sentence_inputs([sentence])
         stages = 4
@@ -270,7 +265,7 @@ class RandomLayer(SingleLayer):
         return ProjectionInputs(self.describe(inputs), tokens, embedded, query, key, value, self.n_heads)
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
-        """See ``Model.embed``: the textbook's embeddings, with the sinusoids."""
+        """See ``Model.embed``. The embeddings are random, the positions sinusoids."""
         if target is not None:
             raise ArgumentError(f"a layer with random weights has no decoder; leave out {parameter('target')}")
         inputs = sentence_inputs([text])
@@ -288,7 +283,7 @@ class RandomLayer(SingleLayer):
 
     @_countable
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
-        """The same for sizes without sentences, of any magnitude: nothing is computed or allocated.
+        """As ``trace``, for sizes instead of sentences. Nothing is computed or allocated, so sizes may be very large.
 
         Raises:
             ArgumentError: a size is below 1.

@@ -1,4 +1,4 @@
-"""Records every step of a forward pass: its shape, memory, parameters and operations."""
+"""Recording of the steps of a forward pass, with their shapes, memory, parameters and operations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -14,18 +14,18 @@ from mhaviz.results.trace import TraceStep
 
 _aten = torch.ops.aten
 _MOVES = {_aten.clone, _aten.copy_, _aten._to_copy, _aten._unsafe_view, _aten.contiguous}
-_SOFTMAX_FLOPS = 5  # a weight: compare for the maximum, subtract it, exponentiate, add to the sum, divide by it
+_SOFTMAX_FLOPS = 5  # per weight: compare for the maximum, subtract it, exponentiate, add to the sum, divide by it
 
 
 class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A ``Step`` that also sees every operation between two steps, so that nothing is worked out twice by hand.
+    """A ``Step`` that also counts the operations and parameters between two steps.
 
-    Use as a context manager around the forward pass, and pass it in as ``step``. On the meta device nothing is
-    computed or allocated, and the record is the same.
+    Use it as a context manager around the forward pass, and pass it to the layer as ``step``. On the meta device
+    nothing is computed or allocated, and the record is the same.
 
     Args:
-        model: its parameters are counted where they are used.
-        values_up_to: keep the numbers of tensors with at most this many elements.
+        model: module whose parameters are counted, each at its first use.
+        values_up_to: largest number of elements of a tensor whose values are kept; 0: keep none.
     """
 
     def __init__(self, model: nn.Module, values_up_to: int = 0) -> None:
@@ -34,8 +34,8 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._values_up_to = values_up_to
         self._axis_sizes: dict[str, int] = {}
         self._unused = {_storage(p): p.numel() for p in model.parameters()}
-        self._made_by: dict[int, str] = {}  # which step last showed a storage
-        self._alive: list[Tensor] = list(model.parameters())  # a freed storage's number would be given to another
+        self._made_by: dict[int, str] = {}  # name of the last step whose tensor has a storage
+        self._alive: list[Tensor] = list(model.parameters())  # a freed storage's number may be used again
         self._fetched: set[int] = set()
         self._forget_operations()
 
@@ -56,11 +56,11 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def __call__(self, definition: str, tensor: Tensor, axes: str) -> Tensor:
-        """Take note of a step; see ``mhaviz.layer.steps.Step``.
+        """Record a step; see ``mhaviz.layer.steps.Step``.
 
         Raises:
             ArgumentError: the tensor's rank is not the number of axes, or an axis has another size than before.
-            MhavizError: numbers that would be kept are none.
+            MhavizError: NaN or infinity in a tensor whose values are kept.
         """
         name, equation = definition.split(" = ", 1)
         names = tuple(axes.split())
@@ -73,8 +73,8 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif self._only_moves:
             memory = "copy"
         few = tensor.numel() <= self._values_up_to
-        if few and bool((tensor.isnan() | tensor.isposinf()).any()):  # −∞ is hidden
-            raise MhavizError(f"{name} = {equation}: expected numbers, got NaN or infinity; make what it is of smaller")
+        if few and bool((tensor.isnan() | tensor.isposinf()).any()):  # −∞ is the score of a hidden key
+            raise MhavizError(f"{name} = {equation}: expected numbers, got NaN or infinity; make its inputs smaller")
         self.steps.append(
             TraceStep(
                 name=name,
@@ -97,12 +97,12 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return tensor
 
     def note(self, *read: Tensor) -> None:
-        """Take note of work that was not recorded: what it read to compute the tensor of the next step."""
+        """Add tensors that the next step is computed from, where the operations themselves were not recorded."""
         self._read.update({_storage(x): None for x in read})
         self._only_moves = False
 
     def note_fetched(self, module: nn.Module) -> None:
-        """Take note that a module runs whose parameters lie on the disk: a copy is made of them whenever it does."""
+        """Count the parameters of a module that are on the disk, once, as they are copied whenever it runs."""
         if id(module) not in self._fetched:
             self._fetched.add(id(module))
             self._parameters += sum(p.numel() for p in module.parameters() if p.is_meta)

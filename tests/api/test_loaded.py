@@ -73,7 +73,7 @@ def test_parameters_under_common_names(layer, tmp_path, form):
     [
         ({"k_proj.weight": torch.zeros(8, D_MODEL)}, r"w\.pt: k_proj\.weight: expected \(16, 16\), got \(8, 16\)"),
         ({"k_proj.weight": torch.tensor(1.0)}, r"w\.pt: k_proj\.weight: expected \(16, 16\), got \(\)"),
-        ({"o_proj.weight": None}, r"w\.pt: expected the projection of the joined heads, as Wo, out_proj, .*rename it"),
+        ({"o_proj.weight": None}, r"w\.pt: expected an output projection, named Wo, out_proj, .*rename it"),
         ({"q_proj.bias": None}, r"w\.pt: expected a bias of all of q_proj, k_proj, v_proj, or of none"),
         ({"q_proj.weight": None}, "no parameters of an attention by a name that is known .*: rename them, or give"),
     ],

@@ -80,7 +80,7 @@ def test_heads_that_nobody_has_named_are_not_guessed(mhaviz, folder):
     without = [option for option in WEIGHTS if option not in ("--n-heads", "4")]
     result = mhaviz("heatmap", "a b", *without, "-o", "a.json")
     assert (result.status, Path("a.json").exists()) == (2, False)
-    assert result.err == "mhaviz: parameters do not tell how many heads they are for; say it by --n-heads\n"
+    assert result.err == "mhaviz: a file of parameters does not hold the number of heads; add --n-heads\n"
 
 
 @pytest.mark.parametrize(
