@@ -11,35 +11,31 @@ from typing import Any, Literal
 import torch
 from torch import nn
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForTextEncoding,
+    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
-)
-
-from mhaviz.attention.model import Site
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
-from mhaviz.inputs.tokens import Kind
-from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
-
-os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
-
-from transformers import (
-    AutoConfig,
-    AutoTokenizer,
     PreTrainedTokenizerBase,
 )
 from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 
+from mhaviz.attention.model import Site
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
+from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers import sharing, sizes
+from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
 from mhaviz.models.transformers.growth import require_sound_steps
 from mhaviz.models.transformers.silence import silence
 from mhaviz.models.transformers.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
 from mhaviz.observe import attention_functions
+
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 """Numbers that a model can be loaded with; auto: those of the checkpoint."""
