@@ -140,7 +140,7 @@ def test_few_places_ask_the_tokenizer():
     package = Path(sys.modules[loading.__name__].__file__).parent
     asks = re.compile(r"tokenizer[.(]|getattr\([^,]*tokenizer")
     guarded = {path for path in package.glob("*.py") if "@asks_the_tokenizer" in path.read_text()}
-    assert {path.name for path in guarded} == {"read.py", "pairs.py", "chats.py", "languages.py"}
+    assert {path.name for path in guarded} == {"read.py", "segments.py", "languages.py"}
     for path in package.glob("*.py"):
         if path not in guarded and path.name not in ("load.py", "growth.py"):  # which guarded functions ask
             assert not asks.search(path.read_text()), path
