@@ -295,12 +295,12 @@ def decide_heads(
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / stacked, least_tile=least)
     if like:
         cells = [min(part.layout.queries.cell, part.layout.keys.cell) for part in like]
-        space = replace(
-            space,
-            cell=min(cells),
-            left=max(part.layout.queries.room for part in like),
-            columns=max(part.layout.columns for part in like),
-        )
+        left = max(part.layout.queries.room for part in like)
+        columns = max(part.layout.columns for part in like)
+        if style.width is not None:  # the longest fits beside the widest labels
+            longest = max(part.layout.keys.cells for part in like)
+            cells.append(((space.width - left + GAP) / columns - GAP) / longest)
+        space = replace(space, cell=min(cells), left=left, columns=columns)
     layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
     across = 0.0
     if like:  # heads of the same number stand above each other

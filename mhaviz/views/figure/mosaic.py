@@ -289,7 +289,8 @@ def _lay_out(
         max(beside, space.least_tile) / (k_cells * width),
         max(below, space.least_tile) / (q_cells * height),
     )
-    height, width = (max(math.floor(side * scale * dpi + 1e-6), 1) / dpi for side in (height, width))
+    most_side = space.cell or math.inf
+    height, width = (max(math.floor(min(side * scale, most_side) * dpi + 1e-6), 1) / dpi for side in (height, width))
 
     pitches = [n * cell / len(axis.tokens) for axis, n, cell in zip(sides, cells, (height, width), strict=True)]
     size = space.label_size(min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0))
