@@ -83,3 +83,6 @@ def test_entropies_are_saved_where_no_query_of_a_row_sees_a_key():
     object.__setattr__(head, "entropies", (float("nan"), *head.entropies[1:]))
     saved = json.loads(json.dumps(describe(m)).replace("NaN", "null"))
     np.testing.assert_array_equal(query_margin(restore(saved, m.weights)).values, head.entropies)
+    saved["summary"]["heads"][0]["entropies"].pop()
+    with pytest.raises(ValueError, match=r"entropies: expected 8 for each head"):
+        restore(saved, m.weights)
