@@ -1,1 +1,1 @@
-"""What is shown of every result: titles, texts, tables and curves, decided before anybody draws them."""
+"""Pages: the titles, texts, tables, curves and matrices that each result is shown as, independent of any output."""

@@ -1,4 +1,8 @@
-"""The blocks that a page is made of. Who draws them, on paper or in the terminal, adds no words of its own."""
+"""Blocks: the titles, texts, tables, plots and matrices that a page is made of.
+
+A block says what is shown, and in which words. The renderers in ``mhaviz.views`` decide how, and add no words of their
+own.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,22 +18,23 @@ from mhaviz.results.quantity import Cells
 from mhaviz.results.trace import TraceStep
 
 NOTHING = "–"
-"""What stands where there is no number."""
+"""Text of a missing number."""
 
-_LOG_RANGE = 1000  # times as large as its least number is the largest of a logarithmic scale from 0
+_LOG_RANGE = 1000  # highest number of a logarithmic scale / its lowest, where the linear scale begins at 0
 
 Where = Literal["everywhere", "drawn", "listed"]
-"""Paper draws, a terminal lists numbers: where a block belongs that says or lists what another one shows."""
+"""Where a block is shown: "drawn" only in figures, "listed" only in the terminal. A page may hold both for the same
+numbers, such as curves and a table."""
 
 
 @dataclass(frozen=True)
 class Title:
-    """What a picture is of, and the texts that its tokens make; a medium shortens them to its width.
+    """Title of a picture of attention, with the sentences that it is about. Renderers shorten it to their width.
 
     Attributes:
-        head: "source-target attention, layer 3".
-        texts: what each is called, and its tokens; a text that is called nothing is both queries and keys.
-        short: a head for narrow places: "cross, layer 3".
+        head: begins the title: "source-target attention, layer 3".
+        texts: name and tokens of each sentence: ("queries", …), ("keys", …), or ("", …) for one that is both.
+        short: replaces the head where there is little room: "cross, layer 3".
     """
 
     head: str
@@ -39,7 +44,14 @@ class Title:
 
 @dataclass(frozen=True)
 class Text:
-    """Lines of words; a "subtitle" explains the title, an "intro" stands in its place where pictures have titles."""
+    """Lines of text.
+
+    Attributes:
+        lines: the lines; renderers wrap them.
+        style: "quiet" for small print, "heading" over a part of the page, "subtitle" below the page's title, "intro" at
+            the top of a page without a title, whose pictures have their own.
+        where: see ``Where``.
+    """
 
     lines: tuple[str, ...]
     style: Literal["plain", "quiet", "heading", "subtitle", "intro"] = "plain"
@@ -51,11 +63,12 @@ class Column:
     """One column of a table.
 
     Attributes:
-        heading: stands over it.
-        text: how one of its values is written; None is always a dash, and "" stays empty.
-        align: words begin on the left, numbers end on the right.
-        is_key: whether it tells the rows apart: it stands in every part of a table that is too wide for its place.
-        bar: its values are shares from 0 to 1, drawn as bars of up to so many cells of a terminal; 0: they are not.
+        heading: text above the column.
+        text: formats a value; None is always a dash, and "" stays empty.
+        align: "left" for words, "right" for numbers.
+        is_key: whether the column identifies the rows. A table that is too wide is split, and each part has it.
+        bar: length of the longest bar in characters, for values that are shares from 0 to 1 and drawn as bars; 0: they
+            are written.
     """
 
     heading: str
@@ -65,7 +78,7 @@ class Column:
     bar: int = 0
 
     def write(self, value: object) -> str:
-        """A value as text."""
+        """Return a value as text."""
         if value is None or value == "":
             return NOTHING if value is None else ""
         return self.text(value)
@@ -73,14 +86,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of values.
+    """A table.
 
     Attributes:
-        rows: a value a column; None: there is none.
-        heading: stands over it.
-        most: rows that are shown; None: all.
-        notes: what the rows and the columns mean.
-        has_total: whether the last row sums up the others.
+        columns: headings and formats.
+        rows: one value for each column; None: missing.
+        heading: title of the table.
+        most: number of rows to show, from the first; None: all.
+        notes: explanation of the rows and columns, below the table.
+        has_total: whether the last row is the total of the others.
+        where: see ``Where``.
     """
 
     columns: tuple[Column, ...]
@@ -92,17 +107,17 @@ class Table:
     where: Where = "everywhere"
 
     def limited(self) -> tuple["Table", str]:
-        """The first rows, and what is said of the others."""
+        """Return the table with the rows to show, and a text that counts the others; "" if there are none."""
         if self.most is None or len(self.rows) <= self.most:
             return self, ""
         return replace(self, rows=self.rows[: self.most]), f"and {len(self.rows) - self.most:,} more; .json has all"
 
     def headings(self) -> tuple[str, ...]:
-        """Of all columns."""
+        """Headings of all columns."""
         return tuple(column.heading for column in self.columns)
 
     def texts(self) -> list[tuple[str, ...]]:
-        """All values as they are written, without bars."""
+        """Return the texts of all values, row by row; "" for bars."""
         return [
             tuple("" if c.bar else c.write(value) for c, value in zip(self.columns, row, strict=True))
             for row in self.rows
@@ -114,11 +129,12 @@ class Series:
     """One line of a plot.
 
     Attributes:
-        name: stands in the key, or below the plot; a line without one is the only one, or known by another.
-        xs, ys: its points, x rising. Where y is None, nothing is drawn.
-        colour: 0 to 4; None: a quiet grey.
-        marker: the shape of its points, 0 to 4; None: they are not marked.
-        band: from where to where each y may lie; empty: not known.
+        name: name in the legend; "": the line has no entry.
+        xs, ys: coordinates of its points, x ascending. A point whose y is None is left out.
+        colour: number of a colour, 0 to 4; None: grey.
+        marker: number of a marker shape, 0 to 4; None: no markers.
+        band: interval around each y, (low, high), drawn as a shaded band; empty: none.
+        line: line style.
     """
 
     name: str
@@ -132,13 +148,13 @@ class Series:
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """One side of a plot.
+    """The x or y axis of a plot.
 
     Attributes:
-        label: its name and unit.
-        log: labels stand at powers of this number, and equal factors are equally long; None: it is even.
-        unit: writes a label; None: as a plain number.
-        limits: from where to where it goes, None where the points say it.
+        label: name and unit.
+        log: base of a logarithmic axis, whose ticks are powers of it; None: linear.
+        unit: formats the number at a tick; None: a plain number.
+        limits: lowest and highest value; None: from the points.
     """
 
     label: str = ""
@@ -149,7 +165,14 @@ class PlotAxis:
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines over one pair of axes; ``marks``: points that have something to say, (x, y, text)."""
+    """Lines on one pair of axes.
+
+    Attributes:
+        title: text above the axes.
+        series: the lines.
+        x, y: the axes.
+        marks: annotated points, (x, y, text).
+    """
 
     title: str
     series: tuple[Series, ...]
@@ -160,7 +183,12 @@ class Plot:
 
 @dataclass(frozen=True)
 class Key:
-    """The name of lines that are in several plots; ``remark``: what there is to say of it."""
+    """Entry of a legend that several plots share.
+
+    Attributes:
+        name: name of the ``Series`` in each plot.
+        remark: explanation beside it.
+    """
 
     name: str
     remark: str = ""
@@ -171,8 +199,9 @@ class Curves:
     """Plots side by side.
 
     Attributes:
-        columns: how many stand beside each other, where there is room.
-        keys: of all plots.
+        plots: the plots.
+        columns: number of plots side by side, or fewer where the page is narrow.
+        keys: legend that all plots share. Series that are not in it are in a legend below their plot.
     """
 
     where: ClassVar[Where] = "drawn"
@@ -187,11 +216,11 @@ class Dot:
     """One number of a ranking.
 
     Attributes:
-        name: what it is of, "L0 H2".
+        name: label, such as a head, "L0 H2".
         value: the number.
-        low, high: the ends of its interval; NaN: not known.
-        chance: what it is by chance; NaN: not known.
-        note: what there is to say of it.
+        low, high: ends of its confidence interval; NaN: unknown.
+        chance: value expected by chance; NaN: unknown.
+        note: remark beside the dot.
     """
 
     name: str
@@ -204,14 +233,14 @@ class Dot:
 
 @dataclass(frozen=True)
 class Dots:
-    """Ranked numbers, one a row: a dot with its interval as a whisker, beside a grey line at chance.
+    """Dot plot of ranked numbers: in each row a dot, its interval as a whisker, and a grey line at chance level.
 
     Attributes:
-        title: stands over them.
-        dots: from the first on.
-        label: what the numbers are.
-        text: how one is written.
-        notes: what whiskers and lines mean.
+        title: text above the plot.
+        dots: the numbers, from the first rank on.
+        label: name of the numbers, below their axis.
+        text: formats a number.
+        notes: explanation of whiskers and lines, below the plot.
     """
 
     where: ClassVar[Where] = "drawn"
@@ -225,12 +254,12 @@ class Dots:
 
 @dataclass(frozen=True)
 class Flow:
-    """Steps as boxes, with arrows from each to those that read it.
+    """Flow chart of the steps through a layer: boxes, with an arrow from each step to those that read its tensor.
 
     Attributes:
-        steps: in the order in which they are taken.
-        notes: what is said of each step: its costs.
-        visits: of the steps that a followed element passes, its coordinates there.
+        steps: in the order of computation.
+        notes: text in each step's box, such as its costs.
+        visits: coordinates of a followed element, by the names of the steps that it passes.
     """
 
     where: ClassVar[Where] = "drawn"
@@ -242,21 +271,22 @@ class Flow:
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of a map side by side, or of one map in several layers, a row of heads a layer, on one scale.
+    """Heatmaps of all heads of one attention on one colour scale: one layer, or one row of heads for each layer.
 
     Attributes:
-        title: of all layers together.
-        maps: they differ in their layer alone, or in their forward pass; what their masks hide may differ.
-        tiles: what stands over each head, layer by layer.
-        numbers: one of each head, of which pictures that have room for it write it over the right end; may be empty.
-        across: heads that belong side by side; None: as it fits.
-        cell_text: what a cell of a picture is, if it is not a number between one query and one key.
-        says_cell: whether that stands under this picture, and not with what else is said of all.
-        table: what each head does.
-        place: of the first map in the result.
-        by_layer: the same a layer at a time, for media that have no room for several rows of heads; empty where it is
-            shown together everywhere.
-        module: what the program that was recorded calls the attention, or those of all layers: "blocks.*.attn".
+        title: title of the whole block.
+        maps: one map for each layer, or for each forward pass of one layer. They differ in nothing else but what masks
+            hide.
+        tiles: title of each head, layer by layer.
+        across: number of heads side by side; None: as many as fit.
+        cell_text: describes a cell of a pooled picture; "" where a cell is the number between one query and one key.
+        says_cell: whether this description stands below the block rather than in the page's remark.
+        numbers: text at the right end of each head's title, where a figure has room for it; may be empty.
+        table: statistics of each head.
+        place: index of the first map in the result.
+        by_layer: this block split into one for each layer, for renderers without room for several rows of heads; empty
+            where it is never split.
+        module: name of the attention's module in a recorded program; for several layers a pattern, "blocks.*.attn".
     """
 
     where: ClassVar[Where] = "everywhere"
@@ -275,22 +305,25 @@ class Heads:
 
     @property
     def first(self) -> AttentionMap:
-        """The map of the first layer, for what all have in common."""
+        """Map of the first layer, for what all maps have in common."""
         return self.maps[0]
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Small matrices of one shape side by side.
+    """Matrices of one shape, drawn as heatmaps side by side.
 
     Attributes:
-        title: over all of them; "" beside other pictures.
-        is_main: whether this is what the page is of, whose title somebody may replace.
-        rows, columns: of each.
-        across: how many stand side by side.
-        names: of the rows and the columns, where paper has room for them.
-        first: the title of the one that stands first where some have no room; "": all are shown, with their numbers.
-        ids: of the rows, which paper writes before their labels; empty: they have none.
+        title: title of the whole block; "": none.
+        panels: the matrices.
+        rows, columns: axes of every matrix.
+        across: number of matrices side by side.
+        names: names of the rows and of the columns, such as ("query", "key"); figures write them along the axes.
+        first: title of the panel that a terminal shows first, where it leaves out panels for want of room; "": it shows
+            all, with numbers in their cells.
+        ids: token ids of the rows, which figures write before the labels; empty: none.
+        is_main: whether this is the main picture of the page, whose title a user may replace.
+        where: see ``Where``.
     """
 
     title: Title | str
@@ -306,12 +339,12 @@ class Panels:
 
     @property
     def scales(self) -> tuple[Scale, ...]:
-        """Those that have a name, each once, in the order of the panels."""
+        """Distinct scales that have a name, and so a colour bar, in the order of the panels."""
         return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
 
     @property
     def are_numbers(self) -> bool:
-        """Whether each is of another number of heads, with a scale that stands in its title."""
+        """Whether each panel shows another number of the heads, with the ends of its scale beside its title."""
         return bool(self.first) and not self.scales
 
     @property
@@ -322,9 +355,10 @@ class Panels:
 
 @dataclass(frozen=True)
 class Grid:
-    """Blocks in rows and columns, whose cells line up; where there is no room side by side, one after the other.
+    """Blocks in rows and columns, with the cells of their matrices aligned; one below the other where room is short.
 
-    ``rows``: from the left to the right; None is an empty place.
+    Attributes:
+        rows: the blocks of each row, from left to right; None: an empty place.
     """
 
     where: ClassVar[Where] = "everywhere"
@@ -333,7 +367,7 @@ class Grid:
 
     @property
     def blocks(self) -> tuple["Block", ...]:
-        """All of them, row by row."""
+        """All blocks, row by row."""
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
@@ -341,21 +375,22 @@ Block = Text | Table | Curves | Dots | Flow | Heads | Panels | Grid
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The same with the blocks of grids in their places."""
+    """Yield all blocks, each grid replaced by the blocks in it."""
     for block in blocks:
         yield from leaves(block.blocks) if isinstance(block, Grid) else (block,)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a medium has made of maps, for the words that explain the picture.
+    """How a renderer has drawn the maps of a page, for the remark that explains the picture.
 
     Attributes:
-        cells: what the cells of the pictures are, as far as it is not said beside them.
-        pooled: the same of maps of all tokens, in words; empty where a cell is one number.
-        hidden: how hidden cells are shown.
-        ends: what the lowest and the highest colour are called, if anybody could call them so.
-        n_maps: how many are drawn, the first; None: all.
+        cells: the cells of each picture of a map.
+        pooled: for each map of all tokens, and each block of panels, a text that says what a cell shows; "" where a
+            cell is one number.
+        hidden: how cells that a mask hides look.
+        ends: names of the lowest and the highest colour, such as "blue" and "red"; None: without colour, or unnamed.
+        n_maps: number of maps drawn, from the first; None: all.
     """
 
     cells: tuple[Cells, ...] = ()
@@ -367,14 +402,16 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Page:
-    """What is shown of a result.
+    """Everything that is shown of a result: what a renderer draws.
 
     Attributes:
-        title: stands over everything; "" where pictures have titles.
-        blocks: in their order.
-        footnote: where the numbers come from.
-        remark: how to read the pictures as they have been drawn; beside the footnote on paper, else below the pictures.
-        left_out: what a medium says that shows so many maps, the first, and lacks so many heads of the last of them.
+        title: title of the page; "": its pictures have titles of their own.
+        blocks: from top to bottom.
+        footnote: where the numbers come from, such as the model and its revision.
+        remark: how to read the pictures: a text, or a function that makes it from what a renderer has drawn. Figures
+            write it beside the footnote, terminals below the pictures.
+        left_out: makes the text that counts what a terminal leaves out, from the number of maps that it shows and the
+            number of heads that the last of these lacks; None: nothing is left out.
     """
 
     title: Title | str
@@ -388,7 +425,8 @@ class Page:
         return [block for block in leaves(self.blocks) if isinstance(block, Panels)]
 
     def bars(self, block: Panels) -> dict[Scale, tuple[bool, bool]]:
-        """Scales that appear first in this block; whether values exceed each end."""
+        """Colour bars of a block: each named scale that no block before it has, and whether any values of the page lie
+        below and above it."""
         several = self._panels
         place = next(i for i, one in enumerate(several) if one is block)
         known = {scale for one in several[:place] for scale in one.scales}
@@ -400,9 +438,17 @@ class Page:
         }
 
     def coloured(self, colormap: str, vmax: float | None = None, log: bool = False) -> "Page":
-        """The same in these colours, the darkest of weights at ``vmax``, and of patches, which may be ``log``.
+        """Return the page with another colormap, and other ends of its scales.
 
-        Beside numbers of one sign, which the colours are for, those of two keep their own.
+        Where panels of one sign and of two signs share a page, those of two signs keep their diverging colormap.
+
+        Args:
+            colormap: "ink", or the name of a colormap of matplotlib.
+            vmax: number that gets the darkest colour, for weights and for films over an image; None: unchanged.
+            log: make the scale of films over an image logarithmic.
+
+        Raises:
+            ArgumentError: ``vmax`` is not above the lowest number of a scale.
         """
         signs = {panel.scale.has_two_signs for block in self._panels for panel in block.panels}
 
