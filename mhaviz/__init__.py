@@ -1,6 +1,9 @@
-"""mhaviz shows what happens inside multi-head attention.
+"""Visualise multi-head attention: its weights, matrices, shapes and heads, in models and in running PyTorch code.
 
-Every public name is loaded when it is first used, so that importing mhaviz loads neither torch nor matplotlib.
+Start with ``load``, ``attend`` and ``record``. A notebook displays their results; ``save`` writes them to files, as
+pictures, pages for the browser or data, and ``plot`` returns a matplotlib Figure.
+
+Each public name is imported on first use, so ``import mhaviz`` loads neither torch nor matplotlib.
 """
 
 from mhaviz._version import __version__

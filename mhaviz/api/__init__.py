@@ -1,1 +1,1 @@
-"""The functions of mhaviz for Python. Commands that do the same call them too."""
+"""Functions of mhaviz for Python. The commands of the command line call them, too."""

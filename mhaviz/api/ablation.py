@@ -1,4 +1,4 @@
-"""What changes when the output of one head at a time is zeroed, over a corpus."""
+"""Ablation of heads over a corpus: how much the output changes when one head at a time is zeroed."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from mhaviz.models.load import Notice
 from mhaviz.results.ablation import Ablation
 
 HeadNumber = tuple[int, int]
-"""A head by the number of its layer and its own, both from 0."""
+"""Head as (layer, head), both counted from 0."""
 
 
 def ablation(
@@ -26,7 +26,7 @@ def ablation(
     on_progress: Callable[[float, int], None],
     probe: Probe | None,
 ) -> Ablation:
-    """See ``LoadedModel.ablate``. ``model``: the attentions that are looked at are those whose heads are zeroed."""
+    """Run ``LoadedModel.ablate`` for these heads of all attentions to which ``model`` is restricted."""
     if isinstance(probe, RandomRepeats) and any(site.kind == "cross" for site in model.all_sites):
         raise ArgumentError(
             f"{parameter('random_repeat')}: expected a model that predicts the tokens that it reads, got one that "
@@ -52,7 +52,7 @@ def ablation(
 
 
 def without_heads(model: CorpusModel, heads: Iterable[HeadNumber]) -> CorpusModel:
-    """The model with the output of these heads zeroed, of every kind of attention that is looked at.
+    """Return the model with the output of these heads zeroed, in each kind of attention that has them.
 
     Raises:
         ArgumentError: there is no such head, or heads of this model cannot be zeroed.

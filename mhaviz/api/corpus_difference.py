@@ -1,4 +1,4 @@
-"""``mhaviz.diff_models``: how the attention of two models differs over many sentences."""
+"""``mhaviz.diff_models``: difference of the attention of two models over many sentences."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,26 +32,28 @@ def diff_models(
     on_notice: Notice = lambda notice: None,
     on_progress: Callable[[float, int], None] = lambda done, sentences: None,
 ) -> CorpusDifference:
-    """How far two models are apart in each head, over these texts, which may be more than memory holds.
+    """Compute how much the weights of each head differ between two models, averaged over texts.
 
-    Both must make the same tokens of every text, and have the same attentions with as many heads. Of an encoder with a
-    decoder, both decoders read what the first model writes.
+    Rows of weights are compared by their Jensen–Shannon divergence, from 0 to 1 bit. Both models must split each text
+    into the same tokens, and have the same attentions and numbers of heads. If they are encoders with decoders, both
+    decoders read what the first model writes.
 
     Args:
-        before, after: what ``mhaviz.load`` returns, or takes.
-        texts: a sentence, or several, one after the other; or a ``Corpus``.
+        before, after: models from ``mhaviz.load``, or names, files and folders that it takes.
+        texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``.
         layer, kind: the attentions that are compared; None: all.
-        fail_above, fail_above_row: the largest mean of a head, and the largest row, that are allowed, in bits; they
-            become the result's ``limits``, and what is ``above`` them is told.
-        source_language, target_language: as in ``LoadedModel.head_statistics``.
-        examples: so many sentences, the first that a page for the browser has room for, are shown in it.
-        on_notice: is told of texts that were left out.
-        on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
+        fail_above, fail_above_row: largest divergence allowed in bits, of the mean of a head and of a single row. They
+            are the ``limits`` of the result, whose ``above`` lists what is larger.
+        source_language, target_language: as in ``LoadedModel.attend``.
+        examples: number of texts whose weights are kept for a page for the browser: the first ones of at most 512
+            tokens, and fewer if the page would be too large.
+        on_notice: called with one line for texts that were left out.
+        on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
 
     Raises:
-        ArgumentError: a model that has no such attention, or cannot read many texts; no text; limits that cannot be.
-        MhavizError: the models have other attentions, or make other tokens of a text; they can read none of
-            them; a part that is of something else; a text that has changed.
+        ArgumentError: a model has no such attention, or cannot read many texts; there is no text; a limit is invalid.
+        MhavizError: the models differ in their attentions, or in the tokens of a text; they can read none of the texts;
+            a saved part belongs to another computation, or a text has changed since.
 
     Examples:
         >>> found = mhaviz.diff_models("minilm", "minilm", ["The cat sat on the mat.", "A dog barks."])
@@ -76,7 +78,7 @@ def diff_models(
 
 
 def source_of(first: Source, second: Source) -> Source:
-    """Where the difference of two models comes from; models of one name are called as they were loaded."""
+    """Return the source of a difference of two models. Models with equal footnotes are named as they were loaded."""
     names = [str(source.details.get("model", "")) for source in (first, second)]
     if first.footnote == second.footnote and names[0] != names[1]:
         first, second = (

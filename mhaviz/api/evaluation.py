@@ -1,4 +1,4 @@
-"""What a trained model gets right of a corpus, and reading the corpus that a training or an evaluation names."""
+"""``mhaviz.evaluate``, and reading the corpus that a training or an evaluation names."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,18 +23,18 @@ def evaluate(
     device: str = "auto",
     on_notice: Callable[[str], None] | None = None,
 ) -> Evaluation:
-    """How many held-out sentences a trained model translates right, and how well its attention aligns them.
+    """Compute how many held-out sentences a trained model translates correctly, and how well its attention aligns them.
 
     Args:
-        checkpoint: "translation", which is bundled, or a file of ``mhaviz train``.
-        corpus: "translation" or a file of pairs; None: what the built-in translator has learnt from. Of the corpus that
-            the checkpoint has learnt from the held-out part is evaluated, of any other all.
-        device: "auto", "cpu", "cuda" and the like.
-        on_notice: is told, in a line, that sentences may be among those it was trained on.
+        checkpoint: "translation", the bundled translator, or a file saved by ``mhaviz train``.
+        corpus: "translation", the bundled corpus, or a file of pairs; None: "translation", if the checkpoint was
+            trained on it. Only the held-out part is evaluated if the checkpoint was trained on this corpus, else all.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        on_notice: called with one line if the checkpoint may have been trained on some of the sentences.
 
     Raises:
         ArgumentError: the corpus must be named, or has words that the checkpoint does not know.
-        MhavizError: a file that cannot be read.
+        MhavizError: a file cannot be read.
 
     Examples:
         >>> mhaviz.evaluate("translation").score
@@ -43,14 +43,14 @@ def evaluate(
     trained, chosen_device = load_checkpoint(str(checkpoint)), resolve_device(device)
     if corpus is None and trained.corpus != NAME:
         raise ArgumentError(
-            f"this checkpoint has learnt from {trained.corpus}; name it: mhaviz evaluate {checkpoint} {trained.corpus}"
+            f"the checkpoint was trained on {trained.corpus}; name it: mhaviz evaluate {checkpoint} {trained.corpus}"
         )
     read = read_corpus(str(corpus or TRANSLATION), trained.plan.seed)
     held_out = read.fingerprint == trained.fingerprint
     if not held_out and on_notice is not None:
         on_notice(
-            f"these are not just the sentences that the checkpoint has learnt from ({visible(trained.corpus)}): all of "
-            f"them are evaluated, also those that it may have been trained on"
+            f"this is not exactly the corpus that the checkpoint was trained on ({visible(trained.corpus)}): all of it "
+            f"is evaluated, and may hold sentences of the training"
         )
     pairs = read.held_out if held_out else read.pairs
     found = evaluation.evaluate(trained, pairs, held_out, chosen_device)
@@ -62,7 +62,7 @@ def evaluate(
 
 
 def read_corpus(name: str, seed: int) -> Corpus:
-    """The corpus of that name, its held-out part chosen by the seed.
+    """Read the corpus of this name, whose held-out part is drawn by the seed.
 
     Raises:
         MhavizError: the file cannot be read; see ``mhaviz.training.corpus``.

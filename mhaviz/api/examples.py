@@ -1,4 +1,4 @@
-"""The maps of some sentences of a corpus, for a page for the browser that shows them beside numbers of heads."""
+"""Maps of a few sentences of a corpus, which a page for the browser shows beside the numbers of its heads."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,7 +13,7 @@ from mhaviz.results.attention import Attention
 
 
 def watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown: list[Sentence]) -> Iterator[Sentence]:
-    """The sentences; the first that a page has room for are put into ``shown``, so many at most."""
+    """Iterate over the sentences, and append the first ``most`` that are short enough for a page to ``shown``."""
     longest = min(MOST_CELLS, model.max_length or MOST_CELLS)
     for sentence in sentences:
         if len(shown) < most:
@@ -23,7 +23,10 @@ def watched(sentences: Iterable[Sentence], model: CorpusModel, most: int, shown:
 
 
 def attentions_of(models: Sequence[Model], shown: list[Sentence], on_notice: Notice) -> list[Attention]:
-    """All weights on some of the sentences, as many as a page has room for; of two models, those of each."""
+    """Return the attention of each model on these sentences; [] if a page has room for none.
+
+    Sentences at the end are removed from ``shown`` until a page has room for the maps.
+    """
     first, wanted = models[0], len(shown)
     parts = 1 if len(models) == 1 else 3  # before, after, and the change
 

@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _EXAMPLE_SIZES = {"d_model": 8, "n_heads": 4}
-"""Of the layer through which teaching texts walk with the worked example."""
+"""Sizes of the layer with random weights that reads the worked example."""
 
 _FEW_HEADS = 4
-"""So many heads have room for all their matrices on a page."""
+"""Most heads whose matrices are shown unless heads are chosen."""
 
 _KEPT_BYTES = 2**26
-"""Queries and keys are kept unasked if they take no more."""
+"""Most bytes of queries and keys that are kept without being asked for."""
 
 _ON_A_PAGE = 4096
-"""Tokens: a page shows nothing of more, and every weight of all heads is computed for it at once."""
+"""Most tokens of a report: its page shows no more, and all weights of all heads are computed for it at once."""
 
 
 def load(
@@ -78,25 +78,27 @@ def load(
 
     Args:
         model: "random" (a layer with random weights), "translation" (the bundled translator), a file saved by ``mhaviz
-            train``, a file with the parameters of an attention (.safetensors, or of torch.save), a folder of
-            transformers, a hub id; or a model of transformers that is in memory, with its ``tokenizer``.
-        tokenizer: of a model that is in memory.
-        device: "auto", "cpu", "cuda", "cuda:1" or "mps"; a model that is in memory stays where it is.
-        predicts: load what predicting and writing tokens needs, if it is there. Otherwise reloaded on first use.
-        on_notice: is told, in a line, what has been assumed.
-        d_model: of random weights.
-        n_heads: of random weights, and of a file of parameters, which does not tell it.
-        seed, causal: of random weights, and of a file of parameters.
-        prefix, input, input_name: of a file of parameters: which attention, a file with X, and its tensor.
-        revision, dtype: of transformers; ``dtype``: "auto", "float16", "bfloat16", "float32" or "float64".
-        device_map: of transformers: "auto", spread over all devices, the main memory and the disk, by accelerate.
-        max_memory: of transformers: at most so many bytes on each device, {"cpu": "2GiB", 0: "10GiB"}.
-        tensor_parallel: of transformers: the processes that ``torchrun`` has started share the model, and each gets the
-            whole result of what all must call.
+            train``, a file with the parameters of one attention (.safetensors, or from torch.save), a folder or hub id
+            of a transformers checkpoint; or a transformers model in memory, given with its ``tokenizer``.
+        tokenizer: tokenizer of a model in memory.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps"; a model in memory stays where it is.
+        predicts: load the parts that predict and write tokens as well, if there are any. By default the model is
+            reloaded with them when they are first used.
+        on_notice: called with one line for each assumption that is made.
+        d_model: for random weights: features of a token.
+        n_heads: for random weights, and for a file of parameters, which does not store it: number of heads.
+        seed, causal: for random weights and a file of parameters: seed of what is drawn; whether later keys are hidden.
+        prefix, input, input_name: for a file of parameters: which attention of the file, a file with X, and the name of
+            X in that file.
+        revision, dtype: for transformers; ``dtype`` is "auto", "float16", "bfloat16", "float32" or "float64".
+        device_map: for transformers: "auto" spreads the model over all devices, main memory and the disk (accelerate).
+        max_memory: for transformers: most bytes on each device, such as {"cpu": "2GiB", 0: "10GiB"}.
+        tensor_parallel: for transformers: share the model among the processes that ``torchrun`` has started. All of
+            them must make the same calls, and each gets the whole result.
 
     Raises:
-        ArgumentError: options that this kind of model does not take, sizes that cannot be.
-        MhavizError: it cannot be read, or told what it is; a device that is not there.
+        ArgumentError: an option does not apply to this kind of model, or a size is invalid.
+        MhavizError: the model cannot be read, its kind is not clear, or the device does not exist.
 
     Examples:
         >>> model = mhaviz.load("random", d_model=64, n_heads=4)
@@ -122,9 +124,12 @@ def load(
 
 
 class LoadedModel:
-    """A model, as ``mhaviz.load`` returns it.
+    """A model whose attention can be looked at, as ``mhaviz.load`` returns it.
 
-    ``make``: loads it, and what predicts tokens if that is asked for. ``said``: the options that a user has given.
+    Args:
+        make: loads the model; its argument says whether with the parts that predict tokens.
+        predicts: whether to load these parts now.
+        said: names of the options that the user has given.
 
     Examples:
         >>> model = mhaviz.load("translation")
@@ -144,22 +149,22 @@ class LoadedModel:
 
     @property
     def notices(self) -> list[str]:
-        """What should be known of how the model is looked at, a line each."""
+        """Remarks on how the attention of this model is observed, one line each."""
         return self._whole.notices
 
     @property
     def n_heads(self) -> int:
-        """Of the attention that has most."""
+        """Number of heads; the largest one where attentions differ."""
         return self._whole.n_heads
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The numbers of the layers that have an attention."""
+        """Numbers of the layers that have an attention."""
         return tuple(sorted({site.layer for site in self._whole.all_sites}))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of attention that there are, in the order in which they run."""
+        """Kinds of attention of the model, in the order in which they run."""
         return tuple(dict.fromkeys(site.kind for site in self._whole.all_sites))
 
     def attend(
@@ -181,36 +186,38 @@ class LoadedModel:
         on_progress: Callable[[float, str], None] = lambda done, what: None,
         **given: Unpack[GivenOptions],
     ) -> Attention:
-        """The attention weights of these texts, or the norms of what they weigh.
+        """Compute the attention weights of the model for these texts.
 
         Args:
-            texts: a sentence, or several; or a ``Given``, which is all of what the model is to read.
-            target: queries from this sentence, keys from the one text: source-target attention. Of a translator, what
-                it should write.
-            layer, head: the numbers of those that are wanted, counted from 0; None: all.
-            kind: "self", "masked" or "cross" alone; None: all.
-            hide_special: leave out the rows and columns of tokens that are not of the text. Weights stay as they are;
-                ``to_special`` is how much of a row goes to these tokens.
-            show: "norms" instead of weights: ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output
-                (Kobayashi et al. 2020, arXiv 2004.10102); "uniform": each weight times the number of keys that its
-                query sees; or "rollout": attention rollout up to each layer (Abnar and
-                Zuidema 2020, arXiv 2005.00928).
-            verify: recompute the model's own outputs from the weights; the differences stand in the source's details.
-            pool, size, window: of long inputs; see ``Pooling``. Maps of more than 256 MiB in all are pooled as they
-                are computed, unless ``size`` is given.
-            page: keep queries and keys, from which a page for the browser computes single tokens of long inputs;
-                None: where they take at most 64 MiB.
-            on_notice: is told, in a line, what will take long and what has been found.
-            on_progress: called with the share of the work that is done, from 0 to 1, and what is done next.
-            given: ``pair``, a second text beside the one; in place of texts ``chat``, the messages of a chat, or
-                ``ids``, the numbers of tokens; ``source_language`` and ``target_language``; ``generate``, so many
-                tokens a decoder goes on writing, which are part of the map. All are of a model of transformers; see
-                ``Given``.
+            texts: one sentence or several; or a ``Given``, which holds everything that the model reads.
+            target: a second sentence, for source-target attention: it gives the queries, and the one text the keys. For
+                a translator, the translation that its decoder reads.
+            layer, head: one number or several, counted from 0; None: all.
+            kind: "self", "masked" or "cross"; None: all kinds.
+            hide_special: leave out the rows and columns of special tokens, such as [CLS]. Weights are not renormalised;
+                ``to_special`` holds the part of each row that goes to these tokens.
+            show: "weights"; "norms": ‖A_ij · v_j W_O‖, the length of the vector that each key adds to the output of a
+                query (Kobayashi et al. 2020, arXiv 2004.10102); "uniform": each weight times the number of keys that
+                its query sees; or "rollout": attention rollout up to each layer (Abnar and Zuidema 2020, arXiv
+                2005.00928).
+            verify: recompute the model's own outputs from the weights, and put the differences into the details of the
+                result's source.
+            pool, size, window: how maps of long inputs are pooled to cells: by "mass", "max" or "both", to at most
+                ``size`` cells a side, and of which part of the map, (q0, q1, k0, k1). None: maps of more than 512
+                tokens, or of more than 256 MiB in all, are pooled by mass.
+            page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
+                inputs; None: keep them if they take at most 64 MiB.
+            on_notice: called with one line for what takes long, and for what verification has found.
+            on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
+            given: for transformers models: ``pair``, a second text after the one; ``chat``, messages, or ``ids``, token
+                ids, in place of texts; ``source_language`` and ``target_language``; ``generate``, the number of tokens
+                that a decoder writes after the text, which become part of the map.
 
         Raises:
-            ArgumentError: texts, layers, heads or a kind that the model does not have; what does not go together.
-            MhavizError: it does not fit into memory, or with ``page`` into a page; NaN or infinity in the
-                model; outputs that differ.
+            ArgumentError: the model has no such layer, head or kind, or cannot read such texts; or two arguments
+                contradict each other.
+            MhavizError: the result does not fit into memory, or with ``page`` into a page; the model computes NaN or
+                infinity; or verification finds that outputs differ.
 
         Examples:
             >>> attention = mhaviz.attend("random", "the cat sat on the mat", head=[0, 3])
@@ -249,7 +256,7 @@ class LoadedModel:
             page_size(sizes, pooling, hide_special).require_fit()
         keep = _takes_little(sizes) if page is None else page
         if pooling is None:
-            crops = hide_special and show != "uniform"  # of which special tokens are keys that a query sees
+            crops = hide_special and show != "uniform"  # uniform weights count special tokens as keys
             attention = attention_weights(model, inputs, heads, crops, keep)
         else:
             announce(sizes, pooling, model.device, on_notice, NORM if show == "norms" else WEIGHT)
@@ -271,16 +278,16 @@ class LoadedModel:
         kind: Kind | None = None,
         **given: Unpack[GivenOptions],
     ) -> Explanation:
-        """Take apart what one query of one head makes of its keys.
+        """Explain one query of one head step by step: its scores, weights and output.
 
         Args:
             text: a sentence; () where ``chat`` or ``ids`` takes its place.
-            token: the query: a word of the sentence (of the target, if there is one), or its position, from 0.
+            token: the query: a token of the sentence (of the target, if there is one), or its position, from 0.
             target, given: as in ``attend``.
-            head, layer, kind: which attention; None: the first layer, the last kind.
+            head, layer, kind: the head and its attention; None: the first layer, and the last of its kinds.
 
         Raises:
-            ArgumentError, MhavizError: as ``attend``; no such token; the model shows its weights alone.
+            ArgumentError, MhavizError: as ``attend``; there is no such token, or the model gives only its weights.
 
         Examples:
             >>> found = mhaviz.explain("translation", "the small black cat", "noir")
@@ -302,17 +309,17 @@ class LoadedModel:
         kind: Kind | None = None,
         **given: Unpack[GivenOptions],
     ) -> LayerMatrices:
-        """One layer from X to O as matrices: Q, K and V, then S, A and H of each head, and their concatenation.
+        """Compute the matrices of one layer from X to O: Q, K, V, then S, A, H of each head, and their concatenation.
 
         Args:
-            text: a sentence of up to 512 tokens; without one, of a layer with random weights, the first of the worked
-                example, with d_model 8 and 4 heads.
-            token: the query that is marked as an example, as in ``explain``; None: that of the largest weight.
-            head: whose S, A and H are wanted, counted from 0; None: all of up to four, else the first.
+            text: a sentence of up to 512 tokens. Without one, a layer with random weights reads the first sentence of
+                the worked example, by default with d_model 8 and 4 heads.
+            token: the query that is marked as an example, as in ``explain``; None: the query with the largest weight.
+            head: numbers of the heads to include, from 0; None: all if there are at most four, else the first.
             target, layer, kind, given: as in ``explain``.
 
         Raises:
-            ArgumentError, MhavizError: as ``explain``; too many tokens.
+            ArgumentError, MhavizError: as ``explain``; there are too many tokens.
 
         Examples:
             >>> found = mhaviz.matrices("random", "the cat sat", head=0)
@@ -339,21 +346,21 @@ class LoadedModel:
         kind: Kind | None = None,
         **given: Unpack[GivenOptions],
     ) -> Masking:
-        """Scores before and after the mask, their weights, and what dropout drops of them.
+        """Compute scores before and after the mask, the weights, and the weights after dropout.
 
         Args:
-            texts: a sentence, or several, which are padded to the longest; without one as in ``matrices``, but all of
-                the worked example. A layer for which nobody has said otherwise, and that has no target, hides later
-                keys.
-            dropout: the share of the weights that is dropped, as in training; None: nothing is.
-            seed: of the draw that drops them: what ``torch.nn.Dropout`` drops after ``torch.manual_seed(seed)``; None:
-                that of random weights, or 0.
-            head: of which heads, counted from 0; None: all.
-            kind: of attention; None: the masked one, if there is one.
+            texts: one sentence, or several, which are padded to the longest. Without one, a layer with random weights
+                reads all sentences of the worked example, with the sizes of ``matrices``. A single layer without a
+                target hides later keys unless ``load`` was told otherwise.
+            dropout: probability that a weight is dropped, as in training; None: no dropout.
+            seed: seed of dropout, which drops what ``torch.nn.Dropout`` drops after ``torch.manual_seed(seed)``; None:
+                the seed of the random weights, or 0.
+            head: one number or several, counted from 0; None: all heads.
+            kind: kind of attention; None: "masked" if the model has it.
             target, layer, given: as in ``explain``.
 
         Raises:
-            ArgumentError, MhavizError: as ``explain``; a share that cannot be, too many tokens.
+            ArgumentError, MhavizError: as ``explain``; the probability is invalid, or there are too many tokens.
 
         Examples:
             >>> found = mhaviz.masks("random", ["the cat sat", "a dog"], head=0)
@@ -372,16 +379,16 @@ class LoadedModel:
     def embeddings(
         self, text: str | Sequence[str] | Given = (), target: str | None = None, **given: Unpack[GivenOptions]
     ) -> EmbeddedText:
-        """What the first layer reads of a text: its embeddings, positions, and X, which is made of them.
+        """Compute the input X of the first layer, and the embeddings and positions that it is made of.
 
         Args:
             text: a sentence.
-            target: of a translator: what its decoder reads of this, instead of what its encoder reads of the text.
-            given: as in ``attend``, but for ``generate``.
+            target: for a translator: show what its decoder reads of this sentence, instead of what its encoder reads of
+                ``text``.
+            given: as in ``attend``, without ``generate``.
 
         Raises:
-            ArgumentError, MhavizError: as ``attend``; more tokens than are compared with each other; a model without
-                embeddings.
+            ArgumentError, MhavizError: as ``attend``; there are more than 4,096 tokens, or the model has no embeddings.
 
         Examples:
             >>> found = mhaviz.embeddings("random", "the cat sat on the mat")
@@ -403,9 +410,10 @@ class LoadedModel:
         kind: Kind | None = None,
         **given: Unpack[GivenOptions],
     ) -> ScalingComparison:
-        """Scores and weights without the division by √d_key beside those with it; arguments as in ``explain``.
+        """Compare scores and weights with and without the division by √d_key.
 
-        Without a text a layer with random weights reads the first sentence of the worked example.
+        Arguments as in ``explain``. Without a text, a layer with random weights reads the first sentence of the worked
+        example.
 
         Examples:
             >>> found = mhaviz.compare_scaling("random", "I wonder what will come next!")
@@ -419,10 +427,12 @@ class LoadedModel:
         return scaling.compare_scaling(model, inputs, _heads_of(model, head))
 
     def sweep_scaling(self, text: str | Sequence[str] | Given = ()) -> ScalingSweep:
-        """What the division by √d_key does at every d_key from 2 to 1024, with random weights of one head, on the CPU.
+        """Compare scores and weights with and without the division by √d_key, for d_key = 2, 4, 8, …, 1024.
+
+        One head of random weights is computed for each d_key, on the CPU.
 
         Raises:
-            ArgumentError: the model has weights or sizes of its own; several sentences.
+            ArgumentError: the model has weights or sizes of its own, or there are several sentences.
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text))
         if not isinstance(loaded._whole, RandomLayer) or self._said - {"seed"} or whole.target is not None:
@@ -446,12 +456,12 @@ class LoadedModel:
         page: bool | None = None,
         **given: Unpack[GivenOptions],
     ) -> Report:
-        """Weights, shapes and scaling of one attention, for one page.
+        """Collect weights, shapes and scaling of one attention for one page.
 
         Arguments as in ``explain``, and ``page`` as in ``attend``.
 
         Raises:
-            ArgumentError: more tokens than a page shows; and as ``explain``.
+            ArgumentError: there are more than 4,096 tokens; and as ``explain``.
         """
         model, inputs = self._one(Given.of(text, target, given), layer, kind)
         if inputs.longest > _ON_A_PAGE:
@@ -473,9 +483,11 @@ class LoadedModel:
         kind: Kind | None = None,
         **given: Unpack[GivenOptions],
     ) -> ShapeTrace:
-        """The shape of every tensor on the way through one attention; ``values``: with the numbers of small ones.
+        """Trace the shape of every tensor of one attention, from X to O.
 
-        Without a text as in ``matrices``, but the whole worked example. ``ShapeTrace.follow`` follows one element of Q.
+        Arguments as in ``explain``; ``values`` keeps the numbers of small tensors, too. Without a text, a layer with
+        random weights reads all sentences of the worked example, with the sizes of ``matrices``. ``ShapeTrace.follow``
+        follows one element of Q.
 
         Examples:
             >>> trace = mhaviz.trace_shapes("random", "the cat sat")
@@ -487,7 +499,11 @@ class LoadedModel:
         return model.trace(inputs, values)
 
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:
-        """The same for sizes without sentences, of a layer with random weights: nothing is computed."""
+        """Return the shapes of ``trace_shapes`` for these sizes. Nothing is computed.
+
+        Raises:
+            ArgumentError: the model is not a layer with random weights.
+        """
         if not isinstance(self._whole, RandomLayer):
             raise ArgumentError(
                 f"sizes alone are traced of a layer with random weights; leave out {parameter('model')}"
@@ -511,28 +527,28 @@ class LoadedModel:
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadStatistics:
-        """What every head looks at, averaged over these texts, which may be more than memory holds.
+        """Compute where each head looks, averaged over texts, such as its weight on the previous token.
 
         Args:
-            texts: a sentence, or several, one after the other; or a ``Corpus``, of which a part may be read, what is
-                added up kept and gone on from, and processes share; ``mhaviz.merge`` joins parts.
+            texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``, which can be
+                read in shards, saved while it is read, and resumed. ``mhaviz.merge`` joins the parts.
             layer, kind: as in ``attend``.
-            without: heads whose output is zeroed, each by its layer and its number: what do others look at then?
-            show: of "norms", each query's as shares of their sum, in place of weights; see ``attend``.
-            examples: of so many of the texts, the first of up to 512 tokens, all weights are kept for a page for the
-                browser; of fewer where the page would be too large.
+            without: heads whose output is zeroed meanwhile, each as (layer, head).
+            show: "weights"; or "norms", divided by the sum of their row; see ``attend``.
+            examples: number of texts whose weights are kept for a page for the browser: the first ones of at most 512
+                tokens, and fewer if the page would be too large.
             source_language, target_language: as in ``attend``.
-            probe: ``RandomRepeats(n_tokens)`` in the place of texts, where induction heads stand out; or
-                ``Needle(text)``, which is put into each text, for the heads that read it again.
-            replicates, seed: of the bootstrap over the sentences, which gives intervals from 30 on; 0 replicates:
-                no intervals.
-            on_notice: is told of texts that were left out.
-            on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
+            probe: ``RandomRepeats(n_tokens)`` in place of texts, to find induction heads; or ``Needle(text)``, which is
+                inserted into each text, to find the heads that read it again.
+            replicates, seed: number of replicates and seed of the bootstrap over sentences. There are intervals if
+                there are at least 30 sentences; 0 replicates: none.
+            on_notice: called with one line for texts that were left out.
+            on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
 
         Raises:
-            ArgumentError: the model has no attention of this kind, or cannot read many texts; no head to zero.
-            MhavizError: it can read none of them; a part that is of something else; a text that has changed; norms of
-                a model whose W_O cannot be found.
+            ArgumentError: the model has no such attention, or no such head to zero, or cannot read many texts.
+            MhavizError: the model can read none of the texts; a saved part belongs to another computation; a text has
+                changed since; or W_O, which norms need, cannot be found.
 
         Examples:
             >>> found = mhaviz.head_statistics("minilm", ["The cat sat on the mat.", "A dog barks."])
@@ -568,24 +584,24 @@ class LoadedModel:
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> Ablation:
-        """Zero the output of one head at a time, and say how much that changes what the model makes at the end.
+        """Zero the output of one head at a time, and measure how much the model's output changes.
 
-        That is the distribution of the next token, at every place of a text, of a model that writes or translates; of
-        some tokens that are masked, of a model that fills them in; of others the mean of the last layer. A forward pass
-        more is needed for each head.
+        The output is the distribution of the next token at each position, for models that write or translate; the
+        distribution of masked tokens, for models that fill them in; and the mean of the last layer, for others. Each
+        head takes one more forward pass.
 
         Args:
-            texts: a sentence, or several, one after the other.
-            layer, head, kind: which heads, one after the other; None: all.
-            probe: as in ``head_statistics``; of ``RandomRepeats`` the repeat is scored, from its second token on.
-            replicates: of the bootstrap over sentences that intervals are of.
-            seed: of the bootstrap, and of the choice of the tokens that are masked.
-            on_notice: is told of texts that were left out.
-            on_progress: is called with how much is done, from 0 to 1, and how many texts have been begun.
+            texts: one sentence, or an iterable of sentences; or a ``Corpus`` without shard and part.
+            layer, head, kind: the heads that are zeroed, one at a time; None: all.
+            probe: as in ``head_statistics``; of ``RandomRepeats``, the repeat is scored from its second token on.
+            replicates: number of replicates of the bootstrap over sentences, from which intervals are computed.
+            seed: seed of the bootstrap, and of the choice of masked tokens.
+            on_notice: called with one line for texts that were left out.
+            on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts begun.
 
         Raises:
-            ArgumentError: the model has no such head, or its heads cannot be zeroed; a bootstrap that cannot be.
-            MhavizError: it can read none of the texts; NaN or infinity.
+            ArgumentError: the model has no such head, its heads cannot be zeroed, or the bootstrap is invalid.
+            MhavizError: the model can read none of the texts, or computes NaN or infinity.
 
         Examples:
             >>> found = mhaviz.ablate("copier", probe=mhaviz.RandomRepeats(10, sequences=4))
@@ -598,10 +614,10 @@ class LoadedModel:
         return ablation(model, texts, heads, Bootstrap(replicates, seed), on_notice, on_progress, probe)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
-        """The model as one that reads many texts, of which these attentions are looked at; None: all.
+        """Return the model for reading many texts, restricted to these attentions; None: all.
 
         Raises:
-            ArgumentError: it has no such attention, or cannot read many texts.
+            ArgumentError: the model has no such attention, or cannot read many texts.
         """
         model = self._chosen(layer, kind)
         if not isinstance(model, CorpusModel):
@@ -611,12 +627,12 @@ class LoadedModel:
         return model
 
     def _require_predicting(self) -> None:
-        """Load what predicts tokens, unless it is there."""
+        """Reload the model with the parts that predict tokens, unless they are loaded."""
         if not self._predicts:
             self._whole, self._predicts = self._make(True), True
 
     def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
-        """The model, of which these attentions are looked at."""
+        """Return the model restricted to these attentions, which writes ``generate`` tokens."""
         if generate and self._whole.can_write:
             self._require_predicting()
         whole = self._whole.writing(generate) if generate else self._whole
@@ -626,7 +642,7 @@ class LoadedModel:
         return whole.select(layers, kind)
 
     def _usually(self, **options: Any) -> "LoadedModel":
-        """A single layer with these options, where nobody has said otherwise; another model as it is."""
+        """Return a single layer with these options, except those that the user has given. Leave other models alone."""
         unsaid = {name: value for name, value in options.items() if name not in self._said}
         if not isinstance(self._whole, SingleLayer) or not unsaid:
             return self
@@ -634,13 +650,13 @@ class LoadedModel:
         return LoadedModel(lambda predicts: layer, said=self._said)
 
     def _or_example(self, sentences: Sequence[str], given: Given, **sizes: int) -> "tuple[LoadedModel, Given]":
-        """The model and what it reads: a layer with random weights that is given nothing reads these sentences."""
+        """Return the model and what it reads. A layer with random weights that is given nothing reads ``sentences``."""
         if given != Given() or not isinstance(self._whole, RandomLayer):
             return self, given
         return self._usually(**sizes), Given(tuple(sentences))
 
     def _one(self, given: Given, layer: int | None, kind: Kind | None) -> tuple[Model, Inputs]:
-        """For a look into one attention: by itself that of the first layer, and of several kinds the last."""
+        """Return the model restricted to one attention, and its inputs; None: the first layer, and the last kind."""
         if len(self._whole.all_sites) > 1:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
         model = self._chosen(layer, kind, given.generate)
@@ -648,26 +664,26 @@ class LoadedModel:
 
 
 def _position_of(token: str | int | None, model: Model, inputs: Inputs) -> int:
-    """Of the query that is named, in the one attention that is looked into."""
+    """Return the position of this query in the model's one attention."""
     kind = model.one_site(inputs).kind
     queries, _ = inputs.texts[0].sides(kind)
     return Axis(queries).position(token, "token")
 
 
 def _takes_little(sizes: Iterable[MapSize]) -> bool:
-    """Whether the queries and keys of these maps are kept without being asked for."""
+    """Return whether the queries and keys of these maps are few enough to be kept without being asked for."""
     return sum(size.bytes_of_codes for size in sizes) <= _KEPT_BYTES
 
 
 def _is_in_one_run(model: Model, inputs: Inputs) -> bool:
-    """Whether no special token stands inside a text, as between those of a pair: it would share cells with it."""
+    """Return whether the tokens of each text are contiguous. Special tokens inside, as in a pair, would share cells."""
     kinds = {site.kind for site in model.sites(inputs)}
     sides = (side.of_text for text in inputs.texts for kind in kinds for side in text.sides(kind))
     return all(not positions or is_run(positions) for positions in sides)
 
 
 def _heads_of(model: Model, head: Numbers) -> tuple[int, ...]:
-    """The heads that are wanted. Raises ArgumentError if the model lacks one."""
+    """Return the numbers of these heads. Raises ArgumentError if the model lacks one."""
     return require_numbers("head", head, range(model.n_heads), "the layer has")
 
 
@@ -679,7 +695,7 @@ def _verified(
     dtype: "torch.dtype",
     on_notice: Notice | None,
 ) -> Attention:
-    """The same, with how far its outputs are from those of the model among its source's details."""
+    """Verify the weights, and return the attention with the deviations of outputs in its source's details."""
     deviations = verification.verify(model, inputs, heads)
     worst = verification.require_verified(deviations, dtype)
     if on_notice is not None:

@@ -1,4 +1,4 @@
-"""Decides when the weights of long inputs are pooled, and announces work that takes long."""
+"""Decide when the weights of long inputs are pooled, and announce work that takes long."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,22 +16,22 @@ from mhaviz.results.quantity import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
 
-_COPIES = 3  # of the weights: those of the layer, of the result, of the picture
+_COPIES = 3  # copies of the weights: of the layer, the result and the picture
 _MANY_CELLS = 2**26  # 256 MiB of weights, more than pictures have pixels for
-_DRAWN_CELLS = 2**24  # of these so many are kept: a third of the pixels of the largest picture, beside titles and gaps
-_LEAST_DRAWN = 32  # cells of a side: as many as the smallest picture of a head on a page for the browser
-_FEW_SCORES = 2 * 10**9  # what takes a second or two is not worth an announcement
+_DRAWN_CELLS = 2**24  # cells that are left if there are more: a third of the pixels of the largest picture
+_LEAST_DRAWN = 32  # cells of a side, as in the smallest picture of a head on a page for the browser
+_FEW_SCORES = 2 * 10**9  # up to so many take a second or two, which is not worth an announcement
 
 
 def planned(asked: Pooling, longest: int, n_heads: int, device: torch.device, in_cells: bool) -> Pooling | None:
-    """How to pool, or None where all weights are drawn: they fit the picture and the memory, and nothing is asked.
+    """Return how to pool the maps; None: every weight is drawn, as all fit into pictures and memory.
 
     Args:
-        asked: what the user has said; None: nothing.
-        longest: tokens of the longest input.
-        n_heads: of all maps together.
-        device: where they are computed.
-        in_cells: whether maps of many heads can be pooled to fewer cells.
+        asked: what the user has asked for.
+        longest: number of tokens of the longest input.
+        n_heads: number of heads of all maps together.
+        device: where the maps are computed.
+        in_cells: whether maps of many heads may be pooled to fewer cells.
 
     Raises:
         MhavizError: the cells that were asked for do not fit into memory.
@@ -63,7 +63,7 @@ def planned(asked: Pooling, longest: int, n_heads: int, device: torch.device, in
 
 
 def allowed_bytes(device: torch.device) -> int:
-    """What a map may take: a quarter of what is free where it is computed."""
+    """Return the bytes that maps may take on a device: a quarter of its free memory."""
     return (free_memory(device) or 2**32) // 4
 
 
@@ -74,10 +74,17 @@ def announce(
     on_notice: Callable[[str], None] | None,
     quantity: Quantity = WEIGHT,
 ) -> None:
-    """Say what will become of the weights, or of another quantity, what it takes, and how long; None: say nothing.
+    """Announce how maps are pooled, and how much time and memory that takes.
+
+    Args:
+        sizes: sizes of the maps.
+        pooling: how they are pooled.
+        device: where they are computed.
+        on_notice: called with each line; None: nothing is announced.
+        quantity: what the maps show.
 
     Raises:
-        MhavizError: it does not fit into memory.
+        MhavizError: the maps do not fit into memory.
     """
     needed = bytes_needed(sizes, pooling, device)
     if on_notice is not None:
@@ -90,7 +97,7 @@ def announce(
 
 
 def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: bool = False) -> PageSize:
-    """How large a page for the browser would be of maps of these sizes, with the queries and keys that are kept."""
+    """Return the size of a page for the browser of maps of these sizes, with the queries and keys that are kept."""
     keeps = not hide_special and (pooling is None or pooling.window is None)
     maps = []
     for size in sizes:
@@ -108,7 +115,7 @@ def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: b
 
 
 def _becoming(cells: Sequence[Cells], quantity: Quantity) -> str:
-    """How many tokens become how many cells, and by which reduction."""
+    """Return a line that says how many tokens become how many cells, and by which reduction."""
     sides = cells[0].rows, cells[0].columns
     n_queries, n_keys = (side.end - side.start for side in sides)
     tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"

@@ -1,4 +1,4 @@
-"""``mhaviz.compare_projections``, ``compare_implementations`` and ``complexity``: a layer with random weights."""
+"""``mhaviz.compare_projections``, ``compare_implementations`` and ``complexity``, for a layer with random weights."""
 
 from collections.abc import Sequence
 
@@ -22,16 +22,16 @@ def compare_projections(
     n_heads: int = 8,
     seed: int = 0,
 ) -> ProjectionComparison:
-    """How one head comes about: scores and outputs without a projection, with one, two and three; then several heads.
+    """Build up multi-head attention in stages: no projection, then one, two and three, then several heads.
 
     Args:
-        sentence: of two words or more.
-        include_self: count each query in its own sum (j = i), which would hide the rest.
-        d_model, n_heads, seed: of the random weights.
+        sentence: a sentence of at least two words.
+        include_self: count each query in its own sum (j = i), whose weight would hide the others.
+        d_model, n_heads, seed: sizes and seed of the random weights.
 
     Raises:
-        ArgumentError: a sentence of too few words, sizes that cannot be.
-        MhavizError: it does not fit into memory.
+        ArgumentError: the sentence has fewer than two words, or a size is invalid.
+        MhavizError: the matrices do not fit into memory.
 
     Examples:
         >>> found = mhaviz.compare_projections("I deposit money")
@@ -52,18 +52,20 @@ def compare_implementations(
     device: str = "auto",
     on_progress: OnProgress = lambda done, what: None,
 ) -> ImplementationComparison:
-    """The same attention in five ways, from a loop over queries and keys to a fused kernel: time, memory, difference.
+    """Measure five implementations of the same attention, from a loop over queries and keys to a fused kernel.
+
+    Each is measured in time, memory, and the difference of its output from the others'.
 
     Args:
-        lengths: of the inputs, in tokens.
-        most_seconds: what would take longer than this, once, is skipped.
-        d_model, n_heads, seed: of the random weights.
+        lengths: lengths of the inputs, in tokens.
+        most_seconds: skip an implementation at lengths at which one run would take longer than this.
+        d_model, n_heads, seed: sizes and seed of the random weights.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        on_progress: is called with how much is done, from 0 to 1, and what comes next.
+        on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
 
     Raises:
-        ArgumentError: lengths, seconds or sizes that cannot be.
-        MhavizError: the layer does not fit into memory; a device that is not there.
+        ArgumentError: lengths, seconds or sizes are invalid.
+        MhavizError: the layer does not fit into memory, or the device does not exist.
 
     Examples:
         >>> found = mhaviz.compare_implementations([4, 8], most_seconds=0.1, d_model=16, n_heads=2)
@@ -84,9 +86,9 @@ def complexity(
     device: str = "auto",
     on_progress: OnProgress = lambda done, what: None,
 ) -> Complexity:
-    """What attention costs, N²·d_model + N·d_model²: operations and bytes of each step, and measured times.
+    """Compute the cost of attention, N²·d_model + N·d_model²: operations and bytes of each step, and measured times.
 
-    Arguments and errors as of ``compare_implementations``.
+    Arguments and errors as in ``compare_implementations``.
 
     Examples:
         >>> found = mhaviz.complexity([16, 32], most_seconds=0.1, d_model=16, n_heads=2)

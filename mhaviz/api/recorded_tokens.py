@@ -1,4 +1,4 @@
-"""What the tokens of a recorded program are called."""
+"""Names of the tokens of a recorded program."""
 
 import gc
 import math
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class TokenNames:
-    """Names tokens: as the user has, or by the program's tokenizer, or by the patches of an image, or by positions.
+    """Names tokens by the user's names, the program's tokenizer, the patches of an image, or positions.
 
     Args:
-        inputs: what the program's models have read.
-        given: the user's own names, of one length; None: others.
-        grid: (rows, columns) of an image's patches, where the program does not tell; None: as it tells.
-        miss: takes a message of what could not be named.
+        inputs: token ids that the program's models have read.
+        given: the user's names, for inputs of this length; None: no names.
+        grid: (rows, columns) of an image's patches; None: as the program's convolution has cut it.
+        miss: called with a message if tokens cannot be named.
 
     Attributes:
-        remark: how it is known that names are those of the tokens, where that is a guess.
+        remark: the reason to believe that the names are right, where they are a guess; else "".
     """
 
     def __init__(
@@ -58,17 +58,19 @@ class TokenNames:
         rows: tuple[str, str] = ("", ""),
         tokens: Compared = Compared(),  # noqa: B008
     ) -> "_Sides":
-        """The tokens of the queries and of the keys of some examples, the same object for all layers of a forward pass.
+        """Return the tokens of the queries and of the keys of some examples.
+
+        Layers of the same forward pass get the same objects.
 
         Args:
-            forward: counts the forward passes.
-            shape: of the weights, (batch_size, n_heads, q_length, k_length).
+            forward: number of the forward pass.
+            shape: shape of the weights, (batch_size, n_heads, q_length, k_length).
             examples: their places in the batch.
-            first: where the queries begin, of a step of a decoder that writes.
-            is_cross: whether the keys are of another input.
-            rows: what queries and keys are called: "" for tokens; "fixed", "channel" or "head" for what is none;
-                "row" where it is not known.
-            tokens: the patches that queries and keys are, and what was read of which they come.
+            first: position of the first query, in a step of a decoder that writes.
+            is_cross: whether the keys come from another input.
+            rows: names of queries and keys: "" for tokens; "fixed", "channel" or "head" for others; "row" if it is not
+                known what they are.
+            tokens: for queries and keys, the patches that they are, and the token ids that they come from.
         """
         (batch_size, _, *lengths), patches, reads = shape, tokens.patches, tokens.reads
         if forward != self._forward:
@@ -97,7 +99,7 @@ class TokenNames:
         return self._sides[key]
 
     def name(self, tokens: Tokens) -> Tokens:
-        """The same with the user's names, if there are as many, or those that the tokenizer has for their numbers."""
+        """Name tokens by the user's names, if there are as many, or by the tokenizer, if their ids are known."""
         if {text.partition(" ")[0] for text in tokens.texts} <= {"fixed", "channel", "head", "row"}:
             return tokens
         self._lengths.add(len(tokens))
@@ -124,7 +126,7 @@ class TokenNames:
             return tokens
 
     def finish(self) -> None:
-        """Say so if the user's names were of no attention."""
+        """Report the user's names if they fitted no attention."""
         if self._given is not None and not self._given_fits:
             there = " or ".join(map(str, sorted(self._lengths)[:_LISTED])) or "none"
             self._miss(
@@ -176,9 +178,9 @@ class TokenNames:
         return Tokens(tuple(old if place in lost else new for place, (old, new) in named), tokens.special)
 
     def _read(self, numbers: frozenset[Read], length: int) -> ReadIds | None:
-        """The numbers of so many tokens, among what was read of them: neither their positions nor their types.
+        """Return the token ids among the numbers that were read for so many tokens, not their positions or types.
 
-        None: there are none, or several that differ, or not all that was read is still there.
+        None: there are none, or several that differ, or some numbers that were read are no longer known.
         """
         there = [read for read in self._inputs.ids if read.number in numbers]
         if not there:
@@ -187,13 +189,16 @@ class TokenNames:
         is_one = len(there) == len(numbers) and all(torch.equal(texts[0].ids, read.ids) for read in texts)
         if not texts or not is_one or not _are_of_text(texts[0].ids[0].tolist()):
             return None
-        # What was added up has the tokens of each: one that was replaced in all of them is gone.
+        # A sum has the tokens of each of its terms, so a token is gone if it was replaced in all of them.
         gone = None if any(read.replaced is None for read in texts) else reduce(and_, [read.replaced for read in texts])
         return replace(texts[-1], replaced=gone)
 
     def _may_be_text(self, read: ReadIds) -> bool:
-        """Whether these numbers may be the tokenizer's: those of a table with as many rows as it has tokens, 5 %
-        more or the next multiple of 64, which are neither places from the first on nor of one type."""
+        """Return whether these numbers may be ids of the tokenizer: neither positions nor token types.
+
+        The table in which they were looked up must have as many rows as the tokenizer has tokens, up to 5 % more, or
+        the next multiple of 64.
+        """
         if self._tokenizer is None:
             return read.ids.shape[1] > 1 and _are_of_text(read.ids[0].tolist())
         ids, least = read.ids, self._tokenizer.vocab_size
@@ -212,11 +217,11 @@ class TokenNames:
 
 
 _SMALL, _LISTED = 1000, 4
-"""Tables of fewer rows may be as large as a tokenizer by chance; so many lengths are named."""
+"""Rows below which a table may be as large as a tokenizer by chance; most lengths that a message lists."""
 
 
 def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
-    """The only tokenizer of transformers that there is: no program hands it to anybody. None: none, or several."""
+    """Return the only transformers tokenizer in memory, as programs do not pass theirs on. None: none, or several."""
     home = sys.modules.get("transformers.tokenization_utils_base")
     if home is None:
         return None
@@ -231,7 +236,7 @@ def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
 
 
 _found: dict[str, Any] = {}
-"""What the last search found: as long as the counts of references stay the same, no tokenizer has come or gone."""
+"""Result of the last search: while the reference counts of their classes stay the same, so do the tokenizers."""
 
 
 def _with_subclasses(kind: type) -> set[type]:
@@ -239,12 +244,12 @@ def _with_subclasses(kind: type) -> set[type]:
 
 
 def _are_of_text(ids: list[int]) -> bool:
-    """Whether several numbers are neither those of positions nor all of one type."""
+    """Return whether numbers may be token ids: they are neither consecutive, as positions are, nor all the same."""
     return len(ids) == 1 or (len(set(ids)) > 1 and not all(b - a == 1 for a, b in pairwise(ids)))
 
 
 def rows_of(called: str, first: int, length: int) -> Tokens:
-    """Names of rows that stand for no token of a text, or for one that is not known."""
+    """Return names for rows that are no tokens of a text, or whose tokens are not known: "row 0", "row 1", …."""
     return Tokens(tuple(f"{called} {first + place}" for place in range(length)))
 
 

@@ -1,4 +1,4 @@
-"""``mhaviz.record``: the attention of whatever PyTorch program runs inside."""
+"""``mhaviz.record``: the attention of any PyTorch program that runs inside it."""
 
 import re
 import threading
@@ -57,50 +57,51 @@ def record(
     program: str = "",
     on_notice: Callable[[str], None] | None = None,
 ) -> "Recording":
-    """Record the attention of a PyTorch program, without changing a line of it.
+    """Record the attention of a PyTorch program without changing its code.
 
         >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
         >>> with mhaviz.record(model) as recording:
         ...     output = model(torch.randn(1, 5, 8))
         >>> recording.attention.save("page.html")
 
-    Attention is seen wherever it runs: ``F.scaled_dot_product_attention``, ``torch.nn``'s layers, ``flex_attention``,
-    and product → softmax → product written by hand. What the program computes stays the same bit for bit, but for
-    what ``torch.compile`` would compile: it runs as it is written, and may differ in the last digits. What
-    ``torch.jit`` has compiled is not seen, nor what runs in threads that are older than the recording, and a notice
-    says so. NumPy's own functions are not seen, and nothing says so.
+    Attention is observed in ``F.scaled_dot_product_attention``, the layers of ``torch.nn``, ``flex_attention``, and
+    where it is written out as product → softmax → product. The program computes the same bits as without a recording,
+    except for code under ``torch.compile``: it runs uncompiled, and may differ in the last digits. Code compiled by
+    ``torch.jit``, and threads that started before the recording, are not observed, and a notice says so. Attention
+    computed with NumPy is not observed either, without a notice.
 
     Args:
-        model: the attention of this module alone, and names begin at it; None: whatever runs.
-        on_attention: is called with each attention of the passes that are recorded, as it runs, with all examples of
-            the batch; its tensors are the program's own, and must not be changed or kept.
-        module: attentions whose names match this pattern, or one of these: "blocks.*.attn"; None: all. What weighs
-            fixed rows, as a router of experts does, is recorded only where a pattern names it.
-        layer, head: the numbers of those that are drawn; None: all.
-        passes: forward passes, counted from 0 for each attention: a number, several, or a text such as "0,100,200-" or
-            "0,last"; None: the first that reaches each attention. The steps of a decoder that writes are one pass.
-        examples: which of a batch are drawn: a number, several, or "all".
+        model: module whose attention is recorded, and at which names begin; None: all attention that runs.
+        on_attention: called with each attention of the recorded passes as it runs, with all examples of the batch. The
+            tensors are the program's own: do not change or keep them.
+        module: pattern, or several, for the names of the attentions to record, such as "blocks.*.attn"; None: all.
+            Weights over fixed rows, such as those of a router of experts, are recorded only if a pattern names them.
+        layer, head: one number or several, counted from 0, that are drawn; None: all.
+        passes: forward passes to record, counted from 0 for each attention: a number, several, or a text such as
+            "0,100,200-" or "0,last"; None: the first pass of each attention. All steps in which a decoder writes a
+            text count as one pass.
+        examples: examples of a batch that are drawn: a number, several, or "all".
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
-        tokens: names of the tokens; None: by the only tokenizer of transformers that there is, where they were looked
-            up in a table of as many rows or a few more, be they words or not; else positions, or rows where they may be
-            the examples of a batch as well, or constants of a module.
-        grid: rows and columns of the patches of an image; None: as the program's convolution has cut it.
-        statistics: average what heads look at, too, over all passes and all examples, for ``head_statistics``.
-        page: keep what a page for the browser needs; see ``attend``.
-        program: what a picture calls what was recorded; nothing: the model's class.
-        on_notice: takes a message of each thing that was not seen, when the recording ends.
+        tokens: names of the tokens; None: from the only transformers tokenizer in memory, if token ids were looked up
+            in a table of about its size; else positions. Names are "row 0", "row 1", … where it is not clear that these
+            are tokens: they may be examples of a batch, or constants of a module.
+        grid: rows and columns of an image's patches; None: as the program's convolution has cut it.
+        statistics: compute ``head_statistics`` as well, over all passes and all examples.
+        page: keep queries and keys for a page for the browser; see ``attend``.
+        program: name of what was recorded, for pictures; "": the class of the model.
+        on_notice: called at the end of the recording, with one line for each attention that was not observed.
 
     Raises:
-        ArgumentError: options that make no sense.
+        ArgumentError: an argument is invalid.
     """
     chosen = RecordingOptions(module, layer, head, passes, examples, pool, size, tokens, grid, page)
     return Recording(model, chosen, on_attention, statistics, program, on_notice)
 
 
 class Recording(ContextDecorator):
-    """What ``mhaviz.record`` returns: a context manager, and a decorator of functions.
+    """A recording of attention, as ``mhaviz.record`` returns it: a context manager, and a decorator of functions.
 
-    It may be entered again, and then goes on. ``attention`` is there as soon as something was seen.
+    Entering it again continues the recording. ``attention`` is available as soon as one attention has run.
 
     Examples:
         >>> layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
@@ -134,11 +135,11 @@ class Recording(ContextDecorator):
         self._maps = RecordedMaps(options.pooling, options.page)
         self._study = HeadStudy() if statistics else None
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
-        self._padded: Counter[int] = Counter()  # queries that are padding, likewise
+        self._padded: Counter[int] = Counter()  # padding queries, likewise
         self._padded_tokens: deque[tuple[Part, torch.Tensor]] = deque(maxlen=16)  # of the last masks: False for padding
-        self._queries: Counter[int] = Counter()  # those that count, likewise
+        self._queries: Counter[int] = Counter()  # queries that count, likewise
         self._hidden: tuple[int, list[tuple[SeenSite, Part | None, torch.Tensor | None]]] = 0, []  # keys of a call
-        self._steps: Counter[int] = Counter()  # those of steps of a decoder, which do not
+        self._steps: Counter[int] = Counter()  # queries of a decoder's steps, which do not count
         self._has_batches = False
         self._most_bytes = allowed_bytes(torch.device("cpu"))
         self._heads: dict[int, tuple[int, ...]] = {}  # by the number of the attention
@@ -172,12 +173,12 @@ class Recording(ContextDecorator):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be drawn."""
+        """Whether no map has been recorded."""
         return not len(self._maps)
 
     @property
     def notices(self) -> list[str]:
-        """What was not seen, or has no map, a line each."""
+        """Messages about attention that was not observed or not kept, one line each."""
         lines = self.missed
         if self._left_out:
             wanted = self._options.examples or ()
@@ -196,16 +197,16 @@ class Recording(ContextDecorator):
 
     @property
     def _most_passes(self) -> int:
-        """Of the attentions that are looked at, the passes of the one that ran most often."""
+        """Number of passes of the attention that ran most often, among those that are recorded."""
         return max((site.passes for site in self._sites.all if self._options.wants(site)), default=0)
 
     @property
     def missed(self) -> list[str]:
-        """What was not seen, or has none of the heads that were asked for, a line each."""
+        """Messages about attention that was not observed, or lacks a head that was asked for, one line each."""
         return [*self._watch.missed, *self._without_heads()]
 
     def _without_heads(self) -> Iterator[str]:
-        """Of attentions of the layers that are drawn: which of the heads that were asked for they lack."""
+        """Iterate over messages on attentions in the drawn layers that lack a head that was asked for."""
         wanted, layers, heads = self._options.heads or (), self._layers(), dict[int, set[int]]()
         for number, own in self._heads.items():
             site = self._sites.all[number]
@@ -218,21 +219,22 @@ class Recording(ContextDecorator):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The names of the attentions that have run, in the order in which they first did."""
+        """Names of the attentions that have run, in the order in which they first ran."""
         return tuple(site.full_name for site in self._sites.all)
 
     @property
     def attention(self) -> Attention:
-        """The maps, attention by attention, as far as the program has run.
+        """Attention maps of the program so far, one attention after the other.
 
         Raises:
-            MhavizError: nothing was seen.
+            ArgumentError: no such layer or head was recorded.
+            MhavizError: no attention was recorded.
         """
         attention = self._attention_of(self._options.layers)
         return attention if self._options.heads is None else attention.select(self._options.heads)
 
     def _attention_of(self, wanted: tuple[int, ...] | None) -> Attention:
-        """All heads of these layers; None: of all."""
+        """Return all heads of these layers; None: of all layers."""
         if self.is_empty:
             raise MhavizError(self._why_empty())
         layers = self._layers()
@@ -255,7 +257,7 @@ class Recording(ContextDecorator):
             is_unplaced = pass_number in site.unplaced
             kind: Kind = "other" if site.is_block or is_unplaced else site.kind
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
-            if kind != "masked":  # no example of a batch is later than another, and no constant
+            if kind != "masked":  # a causal mask orders tokens, not examples of a batch or constants
                 own, others = zip(site.last.tokens.may_be_batch, site.may_be_fixed, strict=True)
                 queries = self._as_rows(queries, *own) if queries == m.rows.tokens else queries
                 keys = self._as_rows(keys, *others) if keys == m.columns.tokens else keys
@@ -281,7 +283,7 @@ class Recording(ContextDecorator):
         )
 
     def _as_rows(self, tokens: Tokens, may_be_batch: bool, may_be_fixed: bool) -> Tokens:
-        """The same of what may be examples of a batch, or constants, as well as tokens of a sequence."""
+        """Rename positions to rows where they may be examples of a batch or constants instead of tokens."""
         others = ["an example of a batch"] * may_be_batch + ["a constant of the program"] * may_be_fixed
         if not others or not any(text.isdecimal() for text in tokens.texts):
             return tokens
@@ -289,12 +291,13 @@ class Recording(ContextDecorator):
         return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
 
     def _of_one_batch(self, found: list[RecordedMap]) -> tuple[list[RecordedMap], str]:
-        """Keep the first example alone of a pass whose batch axes differ in length: which others match is not known.
+        """Keep only the first example of passes whose batch axes differ in length: which others match is not known.
 
-        Returns these maps, and a remark on them.
+        Returns:
+            These maps, and a remark on them.
 
         Raises:
-            MhavizError: nothing is left.
+            MhavizError: no map is left.
         """
         sizes: dict[int, dict[int, str]] = {}
         for one in found:
@@ -325,7 +328,7 @@ class Recording(ContextDecorator):
             )
 
     def _require_one_stack(self) -> None:
-        """Raise ArgumentError where attention was missed, or it is not known that layers read what others have made."""
+        """Raise ArgumentError unless all attention was observed, and each layer is known to read the one before it."""
         if self.missed:
             raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {self.missed[0]}")
         sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
@@ -344,11 +347,11 @@ class Recording(ContextDecorator):
 
     @property
     def rollout(self) -> Attention:
-        """The attention rollout up to each layer (Abnar and Zuidema 2020, arXiv 2005.00928).
+        """Attention rollout up to each layer (Abnar and Zuidema 2020, arXiv 2005.00928).
 
         Raises:
-            ArgumentError: modules or heads were chosen; maps that are pooled, nothing but cross attention, layers of
-                different lengths, or of another kind between them.
+            ArgumentError: modules or heads were chosen, maps are pooled, all attention is cross attention, or the
+                layers are not known to be one stack of one kind and length.
             MhavizError: as ``attention``.
         """
         self.require_rollout()
@@ -361,14 +364,14 @@ class Recording(ContextDecorator):
 
     @property
     def head_statistics(self) -> HeadStatistics:
-        """What each head looks at, averaged over all passes and examples.
+        """Statistics of where each head looks, averaged over all passes and examples.
 
-        Left out are steps of a decoder that writes, single tokens that read nothing but themselves, and padding, as the
-        mask that an attention gets tells it for each example.
+        They leave out the steps of a decoder that writes, inputs of a single token, and padding, which is read from the
+        mask of each example.
 
         Raises:
-            ArgumentError: ``statistics`` was not asked for; no such layer.
-            MhavizError: nothing was seen.
+            ArgumentError: the recording was made without ``statistics``, or there is no such layer.
+            MhavizError: no attention was recorded.
         """
         if self._study is None:
             raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
@@ -385,7 +388,7 @@ class Recording(ContextDecorator):
         return replace(found, kinds=tuple(kinds), is_recorded=True)
 
     def _is_wanted(self, place: Place, q_length: int, k_length: int) -> bool:
-        """Whether a run may be of a pass that is recorded: of a long training nearly none is."""
+        """Return whether a call may belong to a recorded pass. In a long training, nearly none does."""
         if self._study is not None:
             return True
         with self._lock:
@@ -395,7 +398,7 @@ class Recording(ContextDecorator):
         return self._options.wants(site) and self._options.passes.wants(site.passes - 1)
 
     def _on_observed(self, observed: ObservedCall) -> int | None:
-        """Take what the program's attention computes with, while it is there; returns the number of its site."""
+        """Record an observed call while its tensors are valid. Return the number of its site; None: it has none."""
         with self._lock:
             if not self._follows_caches and may_crop():
                 self._follows_caches = True
@@ -435,7 +438,7 @@ class Recording(ContextDecorator):
             return
         looks_around = observed.order.windows > 1 and q_length != k_length  # and pads the first window
         rows = ("row", "row") if is_unplaced or looks_around else _rows_called(observed)
-        # The queries of a masked map are the last keys, whatever stands before them: a prefix, or a cache's tokens.
+        # The queries of a masked map are the last keys; a prefix, or tokens of a cache, may come before them.
         first = site.k_length - q_length if site.kind == "masked" else site.first_query
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
@@ -473,9 +476,10 @@ class Recording(ContextDecorator):
             self._watch.miss(f"{name}: {error}")
 
     def _padding(self, site: SeenSite, observed: ObservedCall) -> Padding | None:
-        """What the mask of a run tells; of steps, and of blocks of an input, it hides what is outside a window as well.
+        """Return the padding according to a call's mask; None: not known, or there is none.
 
-        The mask of a decoder's self-attention tells which queries of its cross-attention are padding.
+        Masks of steps and of blocks of an input are not read, as they may hide keys outside a window as well. The mask
+        of a decoder's self-attention tells which queries of its cross-attention are padding.
         """
         call, (own, of_keys) = observed.call, observed.order.tokens.parts
         batch_size, _, q_length, k_length = call.shape
@@ -497,9 +501,10 @@ class Recording(ContextDecorator):
         return padding
 
     def _is_no_padding(self, site: SeenSite, observed: ObservedCall, padding: Padding | None) -> bool:
-        """Whether a mask hides keys that another softmax sees, in the same call of a module or without modules.
+        """Return whether a call's mask hides keys for another reason than padding.
 
-        Those that hide some are left out; the others hide nothing, and are what they are.
+        It does if another softmax over the same keys, in the same call of a module, sees them. Attentions with such a
+        mask are left out; those that see all keys are kept.
         """
         if observed.place.call != self._hidden[0]:
             self._hidden = observed.place.call, []
@@ -520,7 +525,7 @@ class Recording(ContextDecorator):
         try:
             with unseen(), self._lock:
                 self._sites.crop(layers)
-        except Exception as error:  # it is ours, and no concern of the program's
+        except Exception as error:  # an error of ours does not reach the program
             self._watch.miss(f"a cache of keys: not followed, {one_line(error)}")
 
     def _on_rejected(self, site: SeenSite) -> None:
@@ -533,7 +538,7 @@ class Recording(ContextDecorator):
         self._maps.forget_pass(site.number, site.passes - 1)
 
     def _count(self, study: HeadStudy, whole: SiteCall) -> None:
-        """Average over the examples, which are numbered for each attention as they come, over all passes."""
+        """Add the examples of a call to the statistics. Each attention numbers them as they come, over all passes."""
         number = whole.site.number
         start = self._counted[number]
         numbers = range(start, start + len(whole.queries))
@@ -570,7 +575,7 @@ class Recording(ContextDecorator):
                 grows = site.kind in OF_ONE_TEXT
                 self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
                 if one.padding is not None and not bool(one.padding.keys.all()):
-                    # Keys of others may be of a cache that is not full yet, or come later: what they are is not known.
+                    # In other kinds, hidden keys may be those of a cache that is not full yet, or later ones.
                     is_own = site.kind in OF_ONE_TEXT and q_length == k_length
                     what = "tokens that masks hide from all queries are left out, as padding"
                     self._remarks[what if is_own else "keys that no query may see are left out"] = None
@@ -578,7 +583,7 @@ class Recording(ContextDecorator):
                 of = f", example {place}" if len(there) > 1 else ""
                 self._watch.miss(f"{name}{of}: {error}")
                 continue
-            if not self._options.passes.keeps(site.pass_number - 1):  # it was the last one, and is no more
+            if not self._options.passes.keeps(site.pass_number - 1):  # it was the last pass until now
                 self._maps.forget(site.number, site.pass_number - 1, place)
 
     def _visit(self, seen: SiteCall) -> None:
@@ -589,7 +594,7 @@ class Recording(ContextDecorator):
             raise VisitorError(error) from error
 
     def _note_form(self, site: SeenSite, observed: ObservedCall) -> None:
-        """Say so where the rows and columns of a map are no tokens of one input."""
+        """Note where weights were changed, and where the rows and columns of a map are not tokens of one input."""
         batch_size, n_heads, q_length, k_length = observed.call.shape
         name = site.full_name
         if isinstance(observed.call, AttentionCall) and observed.output is None:
@@ -625,10 +630,10 @@ class Recording(ContextDecorator):
             self._remarks["some rows and columns are channels, not tokens"] = None
 
     def _layers(self) -> dict[int, int]:
-        """The layer of each attention: the number in its name, or else its place among those that it is counted with.
+        """Return the layer of each attention: the number in its name, or else its place in its stack.
 
-        Those of a kind are, as encoders and decoders are counted, and those of other kinds that read one another's
-        outputs, of the same tokens, unless all their names have numbers.
+        A stack holds the attentions of one kind, as encoders and decoders are counted. Attentions of other kinds are in
+        the same stack if one reads the other's output on the same tokens, unless all their names have numbers.
         """
         whole = [site for site in self._sites.all if site.joins is None]
         stacks = {kind: [site for site in whole if site.kind == kind] for kind in dict.fromkeys(s.kind for s in whole)}
@@ -695,14 +700,14 @@ class Recording(ContextDecorator):
         return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
 
     def _which_of_several(self) -> Iterator[str]:
-        """ "the first of 61 passes", "the first of 16 examples", where others ran that nobody chose among."""
+        """Iterate over "the first of 61 passes" and "the first of 16 examples", where no others were chosen."""
         if self._options.passes.is_first and self._most_passes > 1:
             yield f"the first of {self._most_passes:,} passes"
         if self._left_out and self._options.examples == (0,):
             yield f"the first of {self._left_out:,} examples"
 
     def _source_of_statistics(self) -> Source:
-        """With the passes that were averaged, and what was left out of them."""
+        """Return the source of statistics, with the passes that were averaged, and what they leave out."""
         source, last = self._source(), self._most_passes - 1
         passes = f"passes 0 to {last:,}" if last else "pass 0"
         padded = max(self._padded.values(), default=0)
@@ -734,7 +739,7 @@ class Recording(ContextDecorator):
         return f"{seen}no attention; {missed}"
 
     def _what_is_not_there(self) -> str:
-        """Which choice fits nothing that has run; "" if none is to blame."""
+        """Return a message on the option that fits nothing that has run; "" if there is no such option."""
         options, sites = self._options, [site for site in self._sites.all if self._options.wants(site)]
         if not sites:
             return f"{parameter('module')}: expected a pattern of these names, got {', '.join(options.patterns or ())}"
@@ -747,15 +752,15 @@ class Recording(ContextDecorator):
 
 
 def _rows_called(observed: ObservedCall) -> tuple[str, str]:
-    """What queries and keys are called that are no tokens, and "" of those that are."""
+    """Return the names of queries and keys that are not tokens, such as "fixed", and "" for tokens."""
     if (called := observed.order.called) and not any(observed.are_fixed):
         return called, called
     queries, keys = ("fixed" if fixed else "" for fixed in observed.are_fixed)
-    return queries or "row" * bool(keys), keys  # what fixed keys score may be anything
+    return queries or "row" * bool(keys), keys  # queries of fixed keys may be anything
 
 
 def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:
-    """One map of those of several heads of the same attention."""
+    """Join the maps that hold different heads of the same attention."""
     found: dict[tuple[object, ...], list[AttentionMap]] = {}
     for m in maps:
         of = m.pass_number, m.sentence, m.kind, m.layer, m.module, m.quantity.key, m.quantity.reduction
@@ -775,13 +780,13 @@ def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]
 
 
 def _placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None], kind: Kind) -> tuple[Tokens, Tokens]:
-    """Queries and keys by their places in a sequence: what the others along it are called, or their numbers.
+    """Name queries and keys by their places in a sequence: as the tokens there are called, or by position.
 
-    What stands before the sequence, or behind it, are rows, as those whose places are not known.
+    Queries and keys before or behind the sequence, or in unknown places, are called rows.
     """
     own, part = parts
     if kind == "masked" and part is not None and part.step and part.start < 0:
-        return sides  # as numbered from the first key on
+        return sides  # already numbered from the first key on
     known: dict[int, str] = {}
     if own is not None and part is not None and own.of == part.of:
         for tokens, one in zip(sides, parts, strict=True):
@@ -801,12 +806,12 @@ def _placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None]
 
 
 def _is_whole(part: Part | None) -> bool:
-    """Whether these are the first tokens of a sequence, and nothing else."""
+    """Return whether this is the beginning of a sequence, or all of it, and nothing else."""
     return part is not None and part.is_first and part.n <= part.length
 
 
 def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], Tokens]) -> tuple[Tokens, Tokens]:
-    """Queries and keys by their names; of one text, those of either side are known on the other."""
+    """Name queries and keys. If both are of one text, names that are known on one side are used on the other."""
     queries, keys = map(name, sides)
     if kind not in OF_ONE_TEXT:
         return queries, keys
@@ -824,7 +829,7 @@ def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], To
 
 
 def _numbers_in(sites: Sequence[SeenSite]) -> list[int]:
-    """The first number that is a whole part of each name, 3 of "blocks.3.attn", if all have one of their own."""
+    """Return the number in each name, such as 3 in "blocks.3.attn"; [] unless all names have different numbers."""
     numbers = [number for site in sites if (number := _number_in(site)) is not None]
     return numbers if len(set(numbers)) == len(sites) else []
 

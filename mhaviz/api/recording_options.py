@@ -1,4 +1,4 @@
-"""What of a program is recorded: which attentions, forward passes and examples."""
+"""Options of a recording: which attentions, forward passes and examples are recorded."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,16 +17,19 @@ _LAST = "last"
 
 
 class RecordingOptions:
-    """The arguments of ``mhaviz.record``, checked.
+    """Checked arguments of ``mhaviz.record``.
 
     Attributes:
-        patterns, layers, heads, passes, examples: those that are wanted; None: all.
-        pooling: how inputs are pooled that are longer than its size, and shorter ones if a reduction was asked for.
-        tokens: names; grid: rows and columns of patches; None: as the program tells.
+        patterns: patterns of the names of attentions to record; None: all.
+        layers, heads, examples: numbers of what is drawn; None: all.
+        passes: forward passes to record.
+        pooling: how maps are pooled: those larger than its size, and smaller ones if it has a reduction.
+        tokens: names of the tokens; None: those of the program.
+        grid: rows and columns of an image's patches; None: those of the program.
         page: whether queries and keys are kept for a page for the browser.
 
     Raises:
-        ArgumentError: options that make no sense.
+        ArgumentError: an argument is invalid.
     """
 
     def __init__(
@@ -55,18 +58,18 @@ class RecordingOptions:
         self.page = page
 
     def wants(self, site: SeenSite) -> bool:
-        """Whether an attention is recorded, as far as its name tells."""
+        """Return whether an attention of this name is recorded."""
         return self.patterns is None or self.names(site)
 
     def names(self, site: SeenSite | Place) -> bool:
-        """Whether a pattern is of its name, with the model's or without."""
+        """Return whether a pattern matches its name, with or without the name of the model."""
         own = (site.name, site.full_name) if isinstance(site, SeenSite) else (site.name,)
         names = {*own, *(re.sub(r"^model \d+\.", "", name) for name in own)}
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns or ())
 
 
 def _several(given: Any) -> tuple[Any, ...] | None:
-    """One, or several, as a tuple; None: all."""
+    """Return one item, or several, as a tuple. None remains None."""
     return None if given is None else (given,) if isinstance(given, int | str) else tuple(given)
 
 
@@ -76,12 +79,12 @@ def _is_position(number: object) -> bool:
 
 @dataclass(frozen=True)
 class Passes:
-    """Runs of passes: each from a first number up to an end, None being no end.
+    """Choice of forward passes.
 
     Attributes:
-        runs: those that are kept.
-        is_first: whether nobody has chosen: the first pass that reaches each attention.
-        with_last: whether the last one is kept as well, whichever it is.
+        runs: passes that are kept, as (first, end); the end is not included, and None is no end.
+        is_first: whether no passes were chosen, so that the first pass of each attention is kept.
+        with_last: whether the last pass is kept as well.
     """
 
     runs: tuple[tuple[int, int | None], ...] = ((0, 1),)
@@ -90,9 +93,10 @@ class Passes:
 
     @classmethod
     def of(cls, given: Any) -> "Passes":
-        """Of a number, several numbers, or a text: "0,100,200-", "0-9", "0,last"; −1 is the last.
+        """Parse a number, several numbers, or a text such as "0,100,200-", "0-9" or "0,last". −1 is the last pass.
 
-        Raises ArgumentError if it cannot be read.
+        Raises:
+            ArgumentError: the choice cannot be read.
         """
         if given is None:
             return cls()
@@ -108,19 +112,19 @@ class Passes:
         return cls(tuple((number, number + 1) for number in numbers if number >= 0), False, -1 in numbers)
 
     def wants(self, number: int) -> bool:
-        """Whether this pass is recorded, for good or until another one comes."""
+        """Return whether this pass is recorded. It may be replaced by a later one, if only the last is kept."""
         return self.with_last or self.keeps(number)
 
     def keeps(self, number: int) -> bool:
-        """Whether it is kept whatever comes after it."""
+        """Return whether this pass is kept even if others follow."""
         return any(first <= number and (end is None or number < end) for first, end in self.runs)
 
     def beyond(self, last: int) -> list[int]:
-        """The first of each run that begins after this pass."""
+        """Return the first pass of each run that begins after this pass."""
         return [first for first, _ in self.runs if first > last]
 
     def begins_by(self, last: int) -> bool:
-        """Whether one of the passes up to this is recorded."""
+        """Return whether a run begins at this pass or before it."""
         return any(first <= last for first, _ in self.runs)
 
 

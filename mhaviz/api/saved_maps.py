@@ -1,4 +1,4 @@
-"""``mhaviz.read`` and ``mhaviz.diff``: maps that have been saved, and what has changed between two attentions."""
+"""``mhaviz.read`` and ``mhaviz.diff``: read saved maps, and compare two attentions."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -22,19 +22,19 @@ def read(
     kind: Kind | None = None,
     on_notice: Notice = lambda notice: None,
 ) -> Attention:
-    """Attention maps that mhaviz has saved, or weights of another tool.
+    """Read attention maps that mhaviz has saved, or an array of weights from another program.
 
     Args:
-        path: .safetensors or .json of mhaviz; .npy, .npz, .safetensors or .pt with weights (q_length, k_length),
-            (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length).
-        name: of the array, where a file holds several.
-        queries, keys: labels of the rows and columns; ``queries`` alone: of both sides of a square map.
-        kind: "self", "masked" or "cross"; None: "cross" if the labels differ or the map is no square.
-        on_notice: is told, in a line, what should be known of the file: that rows do not sum to 1.
+        path: a .safetensors or .json file saved by mhaviz; or a .npy, .npz, .safetensors or .pt file with weights of
+            shape (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length).
+        name: name of the array, if the file holds several.
+        queries, keys: labels of the rows and columns; ``queries`` alone labels both sides of a square map.
+        kind: "self", "masked" or "cross"; None: "cross" if the labels differ or the map is not square, else "self".
+        on_notice: called with one line for each remark on the file, such as that rows do not sum to 1.
 
     Raises:
-        ArgumentError: what does not suit the array; labels or a kind for maps of mhaviz, which bring their own.
-        MhavizError: the file cannot be read, or its weights are none.
+        ArgumentError: labels, name or kind do not fit the array, or the file was saved by mhaviz and has its own.
+        MhavizError: the file cannot be read, or holds no weights.
 
     Examples:
         >>> np.save("weights.npy", np.full((2, 3, 3), 1 / 3))
@@ -61,18 +61,20 @@ def diff(
     fail_above: float | None = None,
     fail_above_row: float | None = None,
 ) -> Difference:
-    """What has changed between two attentions of the same tokens: after − before, and how unlike their rows are.
+    """Compare two attentions on the same tokens: after − before, and the divergence of each row of weights.
+
+    Rows are compared by their Jensen–Shannon divergence, from 0 to 1 bit.
 
     Args:
-        before, after: what ``attend`` returns, or a file that ``read`` can read.
-        layer: maps of this layer alone; of two, that of ``before`` with that of ``after``; None: all.
-        head: these heads alone, where one of the two may have more; None: all.
-        fail_above, fail_above_row: the largest divergence of a head, and of a row, that are allowed, in bits; they
-            become the result's ``limits``.
+        before, after: attentions that ``attend`` returns, or files that ``read`` reads.
+        layer: number of the layer to compare; or a pair, the layer of ``before`` and that of ``after``; None: all.
+        head: heads to compare, where one attention may have others as well; None: all, which must be the same.
+        fail_above, fail_above_row: largest divergence allowed in bits, of the mean of a head and of a single row. They
+            are the ``limits`` of the result.
 
     Raises:
-        ArgumentError: there is no such layer or head; limits that cannot be.
-        MhavizError: they have no map in common, or tokens, heads or cells that differ.
+        ArgumentError: there is no such layer or head, or a limit is invalid.
+        MhavizError: the attentions have no map in common, or their tokens, heads or cells differ.
 
     Examples:
         >>> before = mhaviz.attend("random", "the cat sat")

@@ -1,4 +1,4 @@
-"""``mhaviz.explain``, ``compare_scaling`` and others as functions of a model or of its name."""
+"""Methods of ``LoadedModel`` as functions that take a model or its name: ``mhaviz.attend``, ``explain`` and others."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -23,11 +23,11 @@ R = TypeVar("R")
 _FLOAT64 = 8  # bytes
 
 AnyModel = LoadedModel | str | Path
-"""What ``mhaviz.load`` returns, or what it takes."""
+"""Model from ``mhaviz.load``, or a name, file or folder that it takes."""
 
 
 def _of_model(method: Callable[Concatenate[LoadedModel, P], R], **how: Any) -> Callable[Concatenate[AnyModel, P], R]:
-    """The same as a function of a model, or of its name. ``how``: options of ``load`` where a name is given."""
+    """Return the method as a function of a model or its name. ``how``: options of ``load`` if a name is given."""
 
     @wraps(method)
     def study(model: AnyModel, *arguments: P.args, **options: P.kwargs) -> R:
@@ -51,13 +51,13 @@ head_statistics = _of_model(LoadedModel.head_statistics)
 
 
 def sinusoids(length: int = 100, d_model: int = 512) -> PositionTable:
-    """The positions that are added to embeddings, without a text: Vaswani et al. 2017, section 3.5.
+    """Compute the sinusoidal positions that are added to embeddings (Vaswani et al. 2017, section 3.5).
 
     PE[p, 2i] = sin(p / 10000^(2i/d_model)),  PE[p, 2i+1] = cos(p / 10000^(2i/d_model))
 
     Raises:
-        ArgumentError: sizes below 1, or more positions than are compared with each other.
-        MhavizError: they do not fit into memory.
+        ArgumentError: a size is below 1, or there are more than 4,096 positions.
+        MhavizError: the table does not fit into memory.
 
     Examples:
         >>> mhaviz.sinusoids(length=50, d_model=8).values.shape  # (length, d_model)

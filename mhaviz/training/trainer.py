@@ -149,7 +149,7 @@ class _Order:
 def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
     if corpus.fingerprint != checkpoint.fingerprint:
         raise ArgumentError(
-            f"this checkpoint has learnt from {checkpoint.corpus}, whose sentences differ from those of {corpus.name} "
+            f"this checkpoint was trained on {checkpoint.corpus}, whose sentences differ from those of {corpus.name} "
             f"now; resume with the same sentences, or train anew"
         )
     if checkpoint.step and not checkpoint.optimizer:

@@ -122,10 +122,10 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
     assert (tmp_path / "e.png").stat().st_size > 0
     unnamed = mhaviz("evaluate", str(checkpoint))
     assert unnamed.status == 2
-    assert f"has learnt from pairs.tsv; name it: mhaviz evaluate {checkpoint} pairs.tsv" in unnamed.err
+    assert f"was trained on pairs.tsv; name it: mhaviz evaluate {checkpoint} pairs.tsv" in unnamed.err
     (tmp_path / "other.tsv").write_text("a1 b\tB A1\na2 b\tB A2\n", encoding="utf-8")
     other = mhaviz("evaluate", str(checkpoint), str(tmp_path / "other.tsv"))
-    assert "also those that it may have been trained on" in other.err
+    assert "may hold sentences of the training" in other.err
     assert "2 sentences: exact match" in other.out
     (tmp_path / "unknown.tsv").write_text("zebra b\tB A1\na2 b\tB A2\n", encoding="utf-8")
     unknown = mhaviz("evaluate", str(checkpoint), str(tmp_path / "unknown.tsv"))
