@@ -1,1 +1,1 @@
-"""What flows through the house: frozen dataclasses of numpy arrays and strings. No torch, no drawing."""
+"""Results of analyses, as they are drawn and saved: frozen dataclasses of NumPy arrays and strings, without torch."""

@@ -1,4 +1,4 @@
-"""What changes when the output of one head of a model is zeroed, averaged over many sentences."""
+"""Effect of zeroing the output of one head of a model, averaged over many sentences."""
 
 from dataclasses import dataclass
 from math import nan
@@ -11,13 +11,13 @@ from mhaviz.results.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTab
 from mhaviz.results.result import Source
 
 Prediction = Literal["next token", "masked token", "embedding"]
-"""What a model makes at the end, that a head may matter for: a distribution over the tokens that may come next or stand
-behind a mask, or the mean of the last layer over the tokens of a text."""
+"""Output of a model in which the effect of a head is measured: the distribution over the next token or over a masked
+token, or the embedding of a text, the mean of the last layer over its tokens."""
 
 
 @dataclass(frozen=True)
 class Effect(HeadNumbers):
-    """What changes with each head; NaN where it was not zeroed. ``predictions``: how many count, in all sentences."""
+    """Effect of each head, NaN where it was not zeroed; ``predictions``: number of predictions in all sentences."""
 
     predictions: int
 
@@ -28,16 +28,16 @@ class Effect(HeadNumbers):
 
 @dataclass(frozen=True)
 class HeadEffects(HeadsOfKind):
-    """What changes with each head of one kind of attention, when its output alone is zeroed before it is projected.
+    """Effects of the heads of one kind of attention. The output of one head at a time is zeroed before its projection.
 
-    Let p be the distribution that the model predicts, and q the same with the head zeroed.
+    Let p be the distribution that the model predicts, and q its prediction with the head zeroed.
 
     Attributes:
         change: KL(p ‖ q) = Σ_t p(t) log₂ (p(t) / q(t)) over the tokens t of the vocabulary, in bits: 0 where the head
-            changes nothing. Of a model that makes an embedding e of a text, 1 − cos(e, e with the head zeroed): from 0
-            to 2.
-        loss: log₂ (p(t) / q(t)) of the token t that is there, in bits: how much less likely the model finds it without
-            the head; below 0 where it finds it more likely. NaN of embeddings.
+            changes nothing. For a model whose output is an embedding e: 1 − cos(e, e with the head zeroed), from 0 to
+            2.
+        loss: log₂ (p(t) / q(t)) of the true token t, in bits: the increase of the loss without the head. Negative
+            where the true token becomes more likely. NaN for embeddings.
     """
 
     change: Effect
@@ -45,22 +45,22 @@ class HeadEffects(HeadsOfKind):
 
 
 EFFECTS = ("change", "loss")
-"""The names of the numbers, in their order."""
+"""Names of the numbers of ``HeadEffects``, in order."""
 
 
 @dataclass(frozen=True)
 class Ablation(HeadTable):
-    """What changes when the output of one head at a time is zeroed: Michel et al. 2019 (arXiv 1905.10650).
+    """Effects of zeroing the output of one head at a time: Michel et al. 2019 (arXiv 1905.10650).
 
     Attributes:
-        prediction: what the model makes, that is compared.
+        prediction: the output of the model that is compared.
         kinds: one for each kind of attention whose heads were zeroed.
-        sentences: how many were read.
-        loss: −log₂ p(t) of the token t that is there, in bits, of the whole model: the mean over the sentences of the
-            mean over their predictions; NaN of embeddings.
-        too_long: how many sentences were left out, as the model cannot read so many tokens.
-        replicates, seed: of the bootstrap that the intervals are of; the seed is that of the masked tokens, too.
-        probe: what the sentences were made for, if they are none of a corpus.
+        sentences: number of sentences that were read.
+        loss: −log₂ p(t) of the true token t, in bits, for the model with all heads. Averaged over the predictions of a
+            sentence, then over the sentences; NaN for embeddings.
+        too_long: number of sentences left out because they have more tokens than the model can read.
+        replicates, seed: of the bootstrap behind the intervals. The same seed selects the masked tokens.
+        probe: what the sentences were generated for; None: they come from a corpus.
     """
 
     source: Source

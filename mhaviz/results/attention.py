@@ -1,4 +1,4 @@
-"""Attention weights with the tokens that they stand between."""
+"""Attention maps: weights of heads, with the tokens of their queries and keys."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     from mhaviz.results.image import ImageAttention, QueryChoice
 
 ROUNDING = 2**-8
-"""How far the sum of a row of weights may be from 1: twice the largest relative error of bfloat16, the coarsest type
-that weights come in."""
+"""Tolerance of the sum of a row of weights around 1: twice the largest relative error of bfloat16, the least precise
+type of weights."""
 
 LARGEST = 1e30
-"""What is drawn is at most this: sums of millions of such numbers are still finite in float32."""
+"""Largest number that is drawn: sums of millions of such numbers are still finite in float32."""
 
 
 @dataclass(frozen=True)
 class AttentionMap(Result):
-    """The numbers of one layer on one sentence, or on one pair of sentences: all of them, a part, or pooled to cells.
+    """Attention of the heads of one layer on one sentence or pair: all of it, a window of it, or pooled to cells.
 
     Attributes:
-        weights: float32, (n_heads, rows, columns): the numbers. Of weights of all tokens each row sums to 1, or to 0
-            where a query sees no key, or to less than 1 with a ``sink``; other numbers are what ``quantity`` says.
+        weights: float32, (n_heads, rows, columns). Each row of weights of all tokens sums to 1, to 0 where the query
+            sees no key, or to less than 1 with a ``sink``. Other numbers are described by ``quantity``.
         rows: the queries.
         columns: the keys.
-        kind: "self"; "masked", when a query sees no later key; "cross", when the keys are another sentence; "other":
+        kind: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence; "other":
             see ``Kind``.
-        layer: counted from 0.
-        heads: the numbers of the heads in ``weights``, in order.
-        sentence: which of several sentences, counted from 0; None if there is one.
+        layer: index of the layer, from 0.
+        heads: indices of the heads in ``weights``, in order; by default 0, 1, 2, ….
+        sentence: index of the sentence, from 0; None: there is only one.
         quantity: what the numbers are.
-        summary: of each head, if it was asked for.
-        reach: a query sees no key that is more positions away than this (a sliding window); None: all.
-        sink: whether the softmax has a place that is no key, so that a row sums to less than 1 (gpt-oss).
-        to_special: (n_heads,): the mean share of a row that goes to special tokens, where these have been cropped away;
-            else None.
-        module: what the program that was recorded calls the attention, "blocks.0.attn"; nothing where it has no name.
-        pass_number: of which forward pass of a program, counted from 0, where maps of several are kept; else None.
-        queries_and_keys: what the weights are computed from, of all tokens, for those who want more of them than is
-            drawn; None: it is not known, or nobody has asked for it.
+        summary: a summary of each head; None: not computed.
+        reach: sliding window: a query sees no key that is more than this many positions away; None: no window.
+        sink: whether the softmax has a term that belongs to no key, so that rows sum to less than 1 (gpt-oss).
+        to_special: (n_heads,), mean share of a row that goes to special tokens, if these were removed; else None.
+        module: name of the attention in a recorded program, such as "blocks.0.attn"; "": it has none.
+        pass_number: index of the forward pass of a recorded program, from 0, if maps of several passes are kept; else
+            None.
+        queries_and_keys: the queries and keys of all tokens, from which any weight can be computed; None: not known, or
+            not kept.
     """
 
     weights: NDArray[np.float32]
@@ -101,7 +101,7 @@ class AttentionMap(Result):
             )
 
     def select(self, heads: tuple[int, ...]) -> "AttentionMap":
-        """The same map with only these heads, in this order.
+        """Return the map with only these heads, in this order.
 
         Raises:
             ArgumentError: the map has no such head.
@@ -169,12 +169,12 @@ class AttentionMap(Result):
         )
 
     def to_attention(self) -> "Attention":
-        """It alone, as which it is shown."""
+        """Return an ``Attention`` that holds only this map."""
         return Attention(Source(""), (self,))
 
     @property
     def name(self) -> str:
-        """What tells it from the other maps of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
+        """Name of the map among those of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
         sentence = "" if self.pass_number is None else f"pass {self.pass_number}, "
         sentence += "" if self.sentence is None else f"sentence {self.sentence}, "
         quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
@@ -183,56 +183,56 @@ class AttentionMap(Result):
 
     @property
     def shown_name(self) -> str:
-        """``name`` for people: what is seen at once by a program that ran are examples of a batch."""
+        """``name`` as it is displayed: the sentences of a recorded program are called examples, as of a batch."""
         return self.name.replace("sentence ", "example ") if self.is_recorded else self.name
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is of a program that ran: its texts are examples of a batch."""
+        """Whether the map was recorded from a running program, so that its sentences are examples of a batch."""
         return bool(self.module) or self.pass_number is not None
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """The tokens of the rows."""
+        """Texts of the tokens of the rows."""
         return self.rows.tokens.texts
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The tokens of the columns."""
+        """Texts of the tokens of the columns."""
         return self.columns.tokens.texts
 
     @property
     def cells(self) -> Cells:
-        """What its cells stand for."""
+        """Axes and quantity of the map, without its numbers."""
         return Cells(self.rows, self.columns, self.quantity)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is of all queries and all keys, a row and a column each: neither a part nor pooled."""
+        """Whether each query has a row and each key a column: the map is neither a window nor pooled."""
         return self.rows.cells is None and self.columns.cells is None
 
     @property
     def is_pooled(self) -> bool:
-        """Whether a cell stands for more than one query or key."""
+        """Whether a cell covers more than one query or key."""
         return not self.cells.are_tokens
 
     @property
     def has_rest(self) -> bool:
-        """Whether rows may sum to less than 1: the rest goes to a sink, special tokens or other parts."""
+        """Whether rows may sum to less than 1, as the rest goes to a sink, to special tokens or to keys not shown."""
         return not self.is_whole or self.sink or self.to_special is not None
 
     @property
     def row_sums(self) -> NDArray[np.float64]:
-        """What each row of each head sums to, (n_heads, rows)."""
+        """Sum of each row of each head, (n_heads, rows)."""
         return np.asarray(self.weights.sum(axis=-1, dtype=np.float64))
 
     @property
     def hidden(self) -> NDArray[np.bool_] | None:
-        """Where a mask hides all keys of a cell from all its queries, (rows, columns); None if there is no mask.
+        """Cells whose keys are all hidden from all of their queries, (rows, columns); None: there is no mask.
 
-        Queries and keys are lined up at their ends in a masked map, as in a decoder with a cache. Of a part of a map or
-        of cells of many tokens, the ends are not known where there are more keys than queries: what has weight is not
-        hidden. What comes through several layers reaches farther than the window of one: there only later keys are
+        In a masked map the last query is aligned with the last key, as in a decoder with a cache. In a window of a map
+        or a pooled map with more keys than queries, the last positions are unknown, and cells with weight are not
+        hidden. A rollout goes through several layers and beyond the sliding window of one, so that only later keys are
         hidden.
         """
         reach = None if self.quantity.through_layers else self.reach
@@ -256,9 +256,9 @@ class AttentionMap(Result):
         return hidden
 
     def columns_of_weights(self, recorded: Collection[str] = ()) -> dict[str, NDArray[Any]]:
-        """Every weight with what it stands between, as columns of equal length: head by head, row by row.
+        """Return each weight with its query, key and head, as columns of equal length: head by head, row by row.
 
-        ``recorded``: columns of a program that ran, "module" and "pass", that stand before the others.
+        ``recorded``: columns of a recorded program, "module" and "pass", that come before the others.
         """
         query, key, weights = self.rows.edges[:-1], self.columns.edges[:-1], self.weights
         query_names = np.array(self.queries, object)[query - query[0]]
@@ -290,7 +290,7 @@ class AttentionMap(Result):
 
 @dataclass(frozen=True)
 class Attention(Result):
-    """What a source gives to be looked at: maps, in order, and where they come from."""
+    """Attention maps of one source, in order."""
 
     source: Source
     maps: tuple[AttentionMap, ...]
@@ -299,7 +299,7 @@ class Attention(Result):
         return len(self.maps)
 
     def __getitem__(self, place: int) -> AttentionMap:
-        """The map of that place: of one sentence, the first layer's is 0."""
+        """Return a map by its index. With one sentence, 0 is the first layer."""
         return self.maps[place]
 
     def __iter__(self) -> Iterator[AttentionMap]:
@@ -312,11 +312,11 @@ class Attention(Result):
         return {"maps": [describe(m) | {"weights": m.weights} for m in self.maps]}
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """All numbers in long form, a row each: sentence, layer, kind, head, query, key, their positions, the quantity
-        and how it was pooled, and the number itself, "weight"; of a recording the module stands before them, and the
-        pass, if there are several.
+        """Return all numbers in long form, one row each. The columns are sentence, layer, kind, head, query, key,
+        query_position, key_position, quantity, reduction and the number itself, weight. A recording has the columns
+        module and, with several passes, pass before them.
 
-        Of pooled maps positions are those where cells begin. Raises MhavizError if pandas is not installed.
+        Positions in pooled maps are those of the first token of a cell. Raises MhavizError without pandas.
         """
         pandas = require_pandas()
         frames = [pandas.DataFrame(m.columns_of_weights(self.recorded_columns)) for m in self.maps]
@@ -324,7 +324,7 @@ class Attention(Result):
 
     @property
     def recorded_columns(self) -> tuple[str, ...]:
-        """What tables say of a program that ran, beside what they say of all maps: "module", "pass", or nothing."""
+        """Columns that tables of a recorded program have in addition: "module" and "pass", as far as they are known."""
         has = {
             "module": any(m.module for m in self.maps),
             "pass": any(m.pass_number is not None for m in self.maps),
@@ -332,10 +332,13 @@ class Attention(Result):
         return tuple(name for name, is_known in has.items() if is_known)
 
     def select(self, head: Numbers = None, layer: Numbers = None) -> "Attention":
-        """The maps of these layers, with these heads alone, where one map may have fewer of them than another.
+        """Return the maps of some layers, with some heads. A map that lacks some of the heads keeps the others.
+
+        Args:
+            head, layer: one index or several; None: all.
 
         Raises:
-            ArgumentError: there is no such layer, or no such head in any of its maps.
+            ArgumentError: there is no such layer, or none of its maps has such a head.
         """
         layers = require_numbers("layer", layer, sorted({m.layer for m in self.maps}), "the maps have")
         maps = tuple(m for m in self.maps if m.layer in layers)
@@ -346,10 +349,10 @@ class Attention(Result):
         return replace(self, maps=tuple(m if m.heads == those else m.select(those) for m, those in chosen if those))
 
     def mean(self) -> "Attention":
-        """The mean over the heads of each map, one matrix a layer; a rollout, which is of all heads, stays.
+        """Return the mean over the heads of each map. A rollout already combines all heads and stays as it is.
 
         Raises:
-            ArgumentError: cells of the largest weights, whose mean is not the largest of the means.
+            ArgumentError: a map is pooled by the largest weight, as the mean of maxima is not the maximum of means.
         """
         maps = tuple(m.mean() for m in self.maps)
         heads = {m.heads for m in self.maps if not m.quantity.of_all_heads}
@@ -358,21 +361,22 @@ class Attention(Result):
         return replace(self, maps=maps, source=source)
 
     def times_uniform(self) -> "Attention":
-        """Each weight times the number of keys that its query sees: 1 where it gives all of them the same.
+        """Multiply each weight by the number of keys that its query sees: 1 is the weight of uniform attention.
 
         Raises:
-            ArgumentError: other numbers than weights; pooled maps, or parts; what a query sees is not known.
+            ArgumentError: the numbers are not weights, a map is pooled or a window, or it is not known which keys a
+                query sees.
         """
         return replace(self, maps=tuple(m.times_uniform() for m in self.maps))
 
     def of_query(self, query: int | str) -> "Attention":
-        """What one query gives to all keys, of the maps that have it: a row a head.
+        """Return the attention of one query to all keys, in the maps that have this query: one row for each head.
 
         Args:
-            query: a token's text, or its position, 3 or "#3"; a text of digits is the token, if there is one.
+            query: the text of a token, or its position, 3 or "#3". Digits are first looked up as a text.
 
         Raises:
-            ArgumentError: no map has it, it occurs several times, or it shares a cell with others.
+            ArgumentError: no map has the query, it occurs several times, or its cell covers several queries.
         """
         those = [m for m in self.maps if m.rows.places(query)] or self.maps[:1]
         return replace(self, maps=tuple(m.of_query(query) for m in those))
@@ -386,23 +390,23 @@ class Attention(Result):
         head: int | Sequence[int] | None = None,
         grid: tuple[int, int] | None = None,
     ) -> "ImageAttention":
-        """What a query gives to the patches of an image, laid over this image.
+        """Lay the attention of a query to the patches of an image over this image.
 
-        Nobody knows how the model's own preparation has cut the image: it is stretched to the grid of patches. Where
-        the model crops, give the image as it was cropped.
+        The grid of patches is stretched over the whole image, as it is not known how the model's preprocessing crops
+        it. If the model crops, pass the cropped image.
 
         Args:
-            image: a path; an image of PIL; a uint8 array (height, width), or with 1, 3 or 4 channels after them.
-            query: a position among all tokens, a patch as (row, column) or "row,column", or a token's text. None: the
-                first token that is no patch, such as a class token. Without one, and where the queries are a text, the
-                mean over all queries.
+            image: a path; a PIL image; a uint8 array (height, width) or (height, width, 1, 3 or 4 channels).
+            query: a position among all tokens, a patch as (row, column) or "row,column", or the text of a token. None:
+                the first token that is not a patch, such as a class token. Where there is none, or where the queries
+                are a text, the mean over all queries.
             layer, head: as in ``select``.
-            grid: rows and columns of patches, where the maps do not know them: tokens before the last rows × columns
-                are then no patches.
+            grid: rows and columns of patches; needed where the maps do not know them. The last rows × columns tokens
+                are then the patches.
 
         Raises:
-            ArgumentError: no grid, or one that does not fit the number of tokens; maps that are pooled, parts, or of a
-                text; a query, layer or head that is not there; an image of another kind.
+            ArgumentError: the grid is missing or does not fit the number of tokens; a map is pooled, a window, or of a
+                text; there is no such query, layer or head; the image has another type.
             MhavizError: the image cannot be read.
         """
         from mhaviz.results.image import over_image

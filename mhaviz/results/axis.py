@@ -1,4 +1,4 @@
-"""One side of a map: its tokens, and which of them each cell stands for."""
+"""Axis of a map: the tokens of its queries or keys, and the cells that they are pooled into."""
 
 import difflib
 import operator
@@ -16,38 +16,39 @@ from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
 _FOUND = 8  # tokens that an error lists
-_WIDE = 32  # tokens of a cell; one more is 3 % more weight, less than a step of most scales
+_WIDE = 32  # tokens in a cell; one more adds 3 % of weight, less than one step of most colour scales
 
 
 def cell_edges(length: int, cells: int) -> NDArray[np.int64]:
-    """Where each of ``cells`` cells begins, and where the last one ends: floor(i · length / cells), (cells + 1,)."""
+    """Edges of ``cells`` cells that cover ``length`` tokens: floor(i · length / cells), int64, (cells + 1,)."""
     return np.arange(cells + 1, dtype=np.int64) * length // cells
 
 
 def even_cells(length: int, most: int) -> int:
-    """The largest number of cells, at most ``most``, that are as good as equally wide.
+    """Return the largest number of cells, at most ``most``, that have nearly equal widths.
 
-    In a map by mass a cell of three keys beside one of two has half as much weight again for no other reason: such a
-    map is striped. As many cells as are needed when each is as wide as the widest must be: then few are narrower, by
-    one. Where one key more or less in a cell is too little to be seen, it is ``most``.
+    When weights are summed in cells, a cell of three keys has half as much weight again as one of two, only for its
+    width, and the map becomes striped. So the width is chosen first, the least that needs at most ``most`` cells, and
+    then only few cells are one token narrower. Where cells have more than 32 tokens, one token more is not visible, and
+    the number is ``most``.
     """
     widest = -(-length // max(most, 1))
     return max(most, 1) if widest > _WIDE else -(-length // widest)
 
 
 def even_edges(length: int, most: int) -> NDArray[np.int64]:
-    """Where each of at most ``most`` cells begins, and where the last ends; they are those of ``even_cells``."""
+    """Edges of the cells that ``even_cells`` chooses, int64, (cells + 1,)."""
     return cell_edges(length, even_cells(length, most))
 
 
 @dataclass(frozen=True, eq=False)
 class Axis(ShortRepr):
-    """The queries or the keys of a map, and the cells that they fall into.
+    """Queries or keys of a map, and the cells that they are pooled into.
 
     Attributes:
-        tokens: from the first one in a cell to the last.
-        cells: int64, (cells + 1,): the position in the whole input where each cell begins, and where the last one
-            ends, of a part of an input or of pooled cells; None: a cell for every token of the whole input.
+        tokens: the tokens that the cells cover.
+        cells: int64, (cells + 1,), edges of the cells as positions in the whole input: cell i covers the positions
+            cells[i] to cells[i + 1] − 1. None: one cell for each token of the whole input.
     """
 
     tokens: Tokens
@@ -55,56 +56,56 @@ class Axis(ShortRepr):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Axis":
-        """A cell for each of these tokens, none of them special."""
+        """Create an axis with one cell for each of these tokens, none of them special."""
         return cls(Tokens(tuple(texts)))
 
     def __len__(self) -> int:
-        """How many cells."""
+        """Number of cells."""
         return len(self.edges) - 1
 
     @cached_property
     def edges(self) -> NDArray[np.int64]:
-        """``cells``, or the positions of all tokens and the end."""
+        """Edges of the cells, int64, (cells + 1,), also where ``cells`` is None."""
         return np.arange(len(self.tokens) + 1, dtype=np.int64) if self.cells is None else self.cells
 
     @property
     def start(self) -> int:
-        """The position of the first token in the whole input."""
+        """Position of the first token in the whole input."""
         return int(self.edges[0])
 
     @property
     def end(self) -> int:
-        """The position after the last token."""
+        """Position after the last token."""
         return int(self.edges[-1])
 
     @cached_property
     def widest(self) -> int:
-        """The most tokens that a cell stands for."""
+        """Number of tokens in the widest cell."""
         return int(np.diff(self.edges).max())
 
     @property
     def is_pooled(self) -> bool:
-        """Whether a cell stands for more than one token."""
+        """Whether a cell covers more than one token."""
         return self.widest > 1
 
     @property
     def are_positions(self) -> bool:
-        """Whether the tokens are nothing but their positions."""
+        """Whether the text of each token is just its position."""
         return all(text == str(position) for position, text in enumerate(self.tokens.texts, self.start))
 
     def are_same(self, other: "Axis") -> bool:
-        """Whether both have the same tokens at the same positions."""
+        """Whether both axes have the same tokens at the same positions. Cells may differ."""
         return self.start == other.start and self.tokens.texts == other.tokens.texts
 
     def cell_of(self, position: int) -> int:
-        """The cell that the token at a position falls into."""
+        """Return the index of the cell that covers a position."""
         return int(np.searchsorted(self.edges, position, side="right")) - 1
 
     def places(self, query: int | str) -> list[int]:
-        """The positions of a token, which is named by its text or by its position, 3 or "#3".
+        """Return the positions of a token, given by its text or by its position, 3 or "#3".
 
-        Blanks at its ends do not count unless two tokens differ in them, nor do case and punctuation. A text of digits
-        is the token of that text, if there is one.
+        The exact text is looked up first, then the text without blanks at its ends, then without case and punctuation
+        at its ends. Digits are a position only if no token has that text.
         """
         if isinstance(query, str):
             for form in (str, str.strip, _plain):
@@ -118,7 +119,7 @@ class Axis(ShortRepr):
         return [position] if self.start <= position < self.end else []
 
     def position(self, query: int | str | None, option: str = "query") -> int:
-        """The one of ``places``. Raises ArgumentError, which names this option, if there is none, or several."""
+        """Return the single position of ``places``. Raises ArgumentError naming ``option`` if none or several match."""
         places, name = [] if query is None else self.places(query), parameter(option)
         if len(places) > 1:
             listed = ", ".join(f"#{i}" for i in places[:_FOUND]) + ", …" * (len(places) > _FOUND)
@@ -135,14 +136,14 @@ class Axis(ShortRepr):
         return places[0]
 
     def pooled(self, most: int) -> "Axis":
-        """The same tokens in at most so many cells, each of equally many of these cells; see ``even_cells``."""
+        """Merge neighbouring cells into at most ``most`` cells of nearly equal width; see ``even_cells``."""
         return self if most >= len(self) else Axis(self.tokens, self.edges[even_edges(len(self), most)])
 
     def is_same(self, other: "Axis") -> bool:
-        """Whether both have the same tokens in the same cells."""
+        """Whether both axes have the same tokens in the same cells."""
         return self.tokens.texts == other.tokens.texts and np.array_equal(self.edges, other.edges)
 
 
 def _plain(text: str) -> str:
-    """Without case, and without punctuation at its ends, unless it is nothing else; "#3" is always a position."""
+    """Remove case, and punctuation at both ends unless there is nothing else. "#3", a position, stays as it is."""
     return text if text.startswith("#") else re.sub(r"^\W+|\W+$", "", text).casefold() or text

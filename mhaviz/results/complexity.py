@@ -1,4 +1,4 @@
-"""What attention costs in operations, bytes and seconds, predicted and measured, from short inputs to long ones."""
+"""Cost of attention in operations, bytes and seconds, predicted and measured, as the input grows."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,20 +7,21 @@ from mhaviz.results.result import Result, Source
 from mhaviz.results.timing import Timing
 
 Part = Literal["projections", "attention"]
-"""Of the layer: "projections" grow as N·d_model², "attention" (scores, softmax, mix) as N²·d_model."""
+"""Part of a layer's cost: "projections" grow as N·d_model², "attention" (scores, softmax, A V) as N²·d_model."""
 
 
 @dataclass(frozen=True)
 class CostTerm:
-    """One step of the layer.
+    """Cost of one step of the layer.
 
     Attributes:
-        name: what the paper calls its result, "S".
-        equation: how that is made.
-        part: which of the two parts of the cost it belongs to.
-        flops_formula: its operations, a multiplication and an addition counting one each, from N, d_model, n_heads.
-        bytes_formula: the memory of its result; empty where it overwrites another.
-        flops, bytes: the same in numbers, one a length.
+        name: symbol of its result in the paper, such as "S".
+        equation: the equation of the result.
+        part: the part of the cost that it belongs to.
+        flops_formula: number of operations as a formula in N, d_model and n_heads. A multiplication and an addition
+            count one each.
+        bytes_formula: memory of the result as a formula; empty where it overwrites another.
+        flops, bytes: values of the formulas, one for each length.
     """
 
     name: str
@@ -34,12 +35,12 @@ class CostTerm:
 
 @dataclass(frozen=True)
 class LongestInput:
-    """How many tokens an input may have for the weights of all heads to fit into a device's memory.
+    """Length of the longest input whose weights of all heads fit into the memory of a device.
 
     Attributes:
-        device: its name.
-        free_bytes: what was free when it was asked; None where nobody tells.
-        tokens: ⌊√(free_bytes / (4 · n_heads))⌋; None likewise.
+        device: name of the device.
+        free_bytes: memory that was free when it was measured; None: not known.
+        tokens: ⌊√(free_bytes / (4 · n_heads))⌋; None: not known.
     """
 
     device: str
@@ -49,21 +50,21 @@ class LongestInput:
 
 @dataclass(frozen=True)
 class Complexity(Result):
-    """The layer's cost at many lengths.
+    """Cost of a layer at several lengths of the input.
 
     Attributes:
         d_model, n_heads: sizes of the layer.
-        lengths: of the inputs in tokens, rising.
-        terms: what is predicted, step by step.
-        parameter_bytes: memory of the four projections, whatever the length.
-        projections, attention, whole: what was measured, one a length.
-        equal_terms: the length at which N²·d_model = N·d_model².
-        equal_operations: the length at which the matrix products of both parts have as many operations.
-        equal_times: the length at which both parts take as long, between two that were measured; None where that lies
-            not within the lengths.
-        equal_seconds: the time that they take there.
-        longest: for each device that was asked about.
-        most_seconds: what would have taken longer than this, once, was skipped.
+        lengths: number of tokens of each input, increasing.
+        terms: predicted cost of each step.
+        parameter_bytes: memory of the four projections, independent of the length.
+        projections, attention, whole: measured cost of both parts and of the whole layer, one for each length.
+        equal_terms: length at which N²·d_model = N·d_model².
+        equal_operations: length at which the matrix products of both parts have equally many operations.
+        equal_times: length at which both parts take equally long, interpolated between measured lengths; None: outside
+            of the measured lengths.
+        equal_seconds: time of each part at ``equal_times``; None likewise.
+        longest: the longest input for each device.
+        most_seconds: work that would take longer than this in a single run was skipped.
     """
 
     source: Source
@@ -83,18 +84,18 @@ class Complexity(Result):
     most_seconds: float
 
     def flops(self, part: Part | None = None) -> tuple[int, ...]:
-        """Predicted operations of a part, or of the whole, one a length."""
+        """Return the predicted operations of a part, or of the whole layer (None), one number for each length."""
         chosen = [term.flops for term in self.terms if part in (None, term.part)]
         return tuple(sum(at_length) for at_length in zip(*chosen, strict=True))
 
     @property
     def weight_bytes(self) -> tuple[int, ...]:
-        """Predicted memory of the weights of all heads, one a length."""
+        """Predicted memory of the weights of all heads, in bytes, one number for each length."""
         return next(term.bytes for term in self.terms if term.name == "A")
 
     @property
     def feature_bytes(self) -> tuple[int, ...]:
-        """Predicted memory of all else that grows with the input, one a length."""
+        """Predicted memory of everything else that grows with the input, in bytes, one number for each length."""
         others = [term.bytes for term in self.terms if term.name != "A"]
         return tuple(sum(at_length) for at_length in zip(*others, strict=True))
 

@@ -1,4 +1,4 @@
-"""How the attention of two models differs over many sentences."""
+"""Difference between the attention of two models over many sentences."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -14,21 +14,21 @@ from mhaviz.results.result import Source
 
 @dataclass(frozen=True)
 class Divergence(HeadNumbers):
-    """How far two models are apart in each head.
+    """Divergence of each head between two models.
 
-    The rows of weights that a query has in both models are compared as distributions, by their Jensen–Shannon
-    divergence in bits (Lin 1991, "Divergence measures based on the Shannon entropy", section IV): 0 for equal rows, 1
-    if no key has weight in both. Of each sentence the mean over its queries counts once, special tokens included;
-    padding is neither query nor key. What a row with a sink lacks to 1 is one more key. Rows that are zeros in both
-    models are equal.
+    The two rows of weights of a query are compared as distributions, by their Jensen–Shannon divergence in bits (Lin
+    1991, "Divergence measures based on the Shannon entropy", section IV): 0 for equal rows, 1 if no key has weight in
+    both. It is averaged over the queries of a sentence, special tokens included, and then over the sentences. Padding
+    is neither query nor key. The missing weight of a row with a sink counts as one more key. Rows that are zeros in
+    both models are equal.
 
     Attributes:
-        queries: how many there were.
-        largest: float64, (n_layers, n_heads): the divergence of the row that differs most.
-        sentence, query: int64, the same shape: where that row is: the number of its sentence in the corpus, and its
-            position, both from 0; of several such rows the first. −1 where no row differs.
-        key: int64, the same shape: the position of the key whose weight differs most in that row.
-        query_token, key_token: the tokens there; of long ones the first characters.
+        queries: number of queries in all sentences.
+        largest: float64, (n_layers, n_heads), divergence of the row that differs most.
+        sentence, query: int64, (n_layers, n_heads), index of that row's sentence in the corpus and position of its
+            query, both from 0; the first of several such rows. −1: no row differs.
+        key: int64, (n_layers, n_heads), position of the key whose weight differs most in that row.
+        query_token, key_token: texts of that query and key, (n_layers, n_heads), shortened where they are long.
     """
 
     queries: int
@@ -44,22 +44,22 @@ class Divergence(HeadNumbers):
 
 @dataclass(frozen=True)
 class KindDivergence(HeadsOfKind):
-    """The heads of one kind of attention; see ``Divergence``."""
+    """Divergence of the heads of one kind of attention."""
 
     divergence: Divergence
 
 
 @dataclass(frozen=True)
 class CorpusDifference(HeadTable):
-    """How the attention of two models differs over many sentences.
+    """Difference between the attention of two models over many sentences.
 
     Attributes:
-        source: where both come from.
+        source: origin of both.
         kinds: one for each kind of attention that the models have.
-        too_long: how many sentences were left out, as one of the models cannot read so many tokens.
-        limits: how much may differ.
-        examples: all weights on some of the sentences; None: they are not kept.
-        replicates: of the bootstrap over the sentences, of which the intervals are.
+        too_long: number of sentences left out because they have more tokens than one of the models can read.
+        limits: the largest divergences that are allowed.
+        examples: changes of all weights on some of the sentences; None: not kept.
+        replicates: number of bootstrap replicates over the sentences, behind the intervals.
     """
 
     source: Source
@@ -71,7 +71,7 @@ class CorpusDifference(HeadTable):
 
     @property
     def ranking(self) -> list[dict[str, Any]]:
-        """The numbers of each head by their names, the largest mean first; with limits, whether it is "above" them."""
+        """Numbers of each head by name, the largest mean first. With limits, "above" says whether one is exceeded."""
         most_mean, most_row = (math.inf if most is None else most for most in (self.limits.mean, self.limits.row))
         heads = sorted(self.rows(), key=lambda head: -head["mean"])
         for head in heads:
@@ -81,7 +81,7 @@ class CorpusDifference(HeadTable):
         return heads
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; with the ranking, and the unit of divergences."""
+        """See ``Result.to_dict``; includes the ranking and the unit of divergences."""
         limits = {"fail_above": self.limits.mean, "fail_above_row": self.limits.row}
         about = {"unit": "bits", "bound": 1, "limits": limits, "too_long": self.too_long}
         names = ("sentences", "queries", *Divergence.of_heads)
@@ -93,9 +93,9 @@ class CorpusDifference(HeadTable):
         return about | {"kinds": kinds, "ranking": self.ranking}
 
     def limited(self, fail_above: float | None = None, fail_above_row: float | None = None) -> "CorpusDifference":
-        """The same with limits: the largest mean of a head, and the largest row, that are allowed, in bits; None: any.
+        """Return the result with limits on the mean of a head and on any single row, in bits; None: no limit.
 
         Raises:
-            ArgumentError: a limit that is not from 0 to 1.
+            ArgumentError: a limit is not from 0 to 1.
         """
         return replace(self, limits=Limits(fail_above, fail_above_row))

@@ -1,4 +1,4 @@
-"""A part of a study over a corpus: what has been added up of some of its sentences, and what it belongs to."""
+"""Part of a study over a corpus: the sums of some of its sentences, and the models and options that they belong to."""
 
 import os
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SUFFIX = ".safetensors"
-"""Of the files of parts."""
+"""Suffix of the files of parts."""
 
-_LONGEST = 200  # bytes: file systems allow 255, and the number of a process may be added
+_LONGEST = 200  # bytes of a file's name: file systems allow 255, and the number of a process may be added
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Which part of a corpus: the blocks ``number`` − 1, ``number`` − 1 + ``count``, …; ``number`` is 1 to ``count``.
+    """Shard of a corpus: its blocks ``number`` − 1, ``number`` − 1 + ``count``, …; ``number`` is from 1 to ``count``.
 
     Raises:
         ArgumentError: there is no such shard.
@@ -42,26 +42,26 @@ class Shard:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole corpus."""
+        """Whether the shard is the whole corpus."""
         return self.count == 1
 
     def has(self, block: int) -> bool:
-        """Whether the block of this number, from 0, belongs to it."""
+        """Return whether the block with this index, from 0, belongs to the shard."""
         return block % self.count == self.number - 1
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What has been read of a corpus, by one shard.
+    """Progress of one shard in a corpus.
 
     Attributes:
-        read: sentences of the corpus, also those of other shards.
-        digest: SHA-256 of all of them, in hexadecimal digits.
-        taken, too_long, empty: of this shard, how many are in batches, were too long, or had no token at all.
-        longest: the tokens of the longest that was too long, or was cut.
-        cut: of those that were taken, how many were too long, and were cut into pieces.
-        is_all: whether the corpus ends here.
-        block: how many sentences, one after the other, belong to one shard; 0: nothing has been read.
+        read: number of sentences read so far, those of other shards included.
+        digest: SHA-256 of all sentences read, in hexadecimal digits.
+        taken, too_long, empty: number of sentences of this shard that were used, were too long, or had no token.
+        longest: number of tokens of the longest sentence that was too long or was cut.
+        cut: number of sentences that were used, but were too long and were cut into pieces.
+        is_all: whether the corpus has been read to its end.
+        block: number of consecutive sentences that belong to one shard; 0: nothing has been read.
     """
 
     read: int = 0
@@ -75,7 +75,7 @@ class Progress:
     block: int = 0
 
     def joined(self, other: "Progress") -> "Progress":
-        """With that of another shard of the same text."""
+        """Add the counts of another shard of the same text."""
         return replace(
             self,
             taken=self.taken + other.taken,
@@ -88,7 +88,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """Which model: its name, as the user has given it, and a digest of its parameters, the same on every machine."""
+    """Identity of a model: its name as given by the user, and a digest of its parameters, equal on every machine."""
 
     name: str
     fingerprint: str
@@ -96,17 +96,17 @@ class ModelIdentity:
 
 @dataclass(frozen=True)
 class CorpusPart:
-    """What a study has added up of one shard of a corpus.
+    """Sums of a study over one shard of a corpus.
 
     Attributes:
-        study: its name: "heads".
-        version: of mhaviz.
-        models: those that have run.
-        options: all that the numbers depend on beside models and text, as plain JSON values.
-        shard: which sentences.
-        progress: how far it has come.
-        source: what the result says of where its numbers come from.
-        arrays: what has been added up; see ``mhaviz.analyses.sums``.
+        study: name of the study, such as "heads".
+        version: version of mhaviz.
+        models: the models that were run.
+        options: everything else that the numbers depend on, except the text, as plain JSON values.
+        shard: the sentences that were read.
+        progress: progress of the shard.
+        source: source of the result, as it is printed under a picture.
+        arrays: the sums; see ``mhaviz.analyses.sums``.
     """
 
     study: str
@@ -120,7 +120,7 @@ class CorpusPart:
 
 
 def part_beside(output: Path) -> Path:
-    """heads.png → heads.part.safetensors. A long name is cut."""
+    """Return the path of the part beside an output: heads.png → heads.part.safetensors. A long name is cut."""
     stem = output.stem
     while len(os.fsencode(stem)) > _LONGEST:
         stem = stem[:-1]
@@ -128,5 +128,5 @@ def part_beside(output: Path) -> Path:
 
 
 def part_of_process(part: Path, shard: Shard) -> Path:
-    """Of one of several processes: part.safetensors → part-1-of-8.safetensors."""
+    """Return the path of the part of one of several processes: part.safetensors → part-1-of-8.safetensors."""
     return part.with_name(f"{part.stem}-{shard.number}-of-{shard.count}{SUFFIX}")

@@ -1,4 +1,4 @@
-"""What is not the same in two attentions of the same tokens, and how much may differ."""
+"""Difference between two attentions of the same tokens, and limits on it."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,14 +14,14 @@ from mhaviz.results.result import Result, ShortRepr, Source
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest divergences that are allowed, in bits, from 0 to 1; None: any.
+    """Largest divergences that are allowed, in bits, from 0 to 1; None: no limit.
 
     Attributes:
-        mean: of a head: the mean of its rows, and over several sentences the mean of these.
-        row: of any single row of a head.
+        mean: limit on a head: on the mean over its rows, averaged over the sentences if there are several.
+        row: limit on any single row of a head.
 
     Raises:
-        ArgumentError: a number that is not from 0 to 1.
+        ArgumentError: a limit is not from 0 to 1.
     """
 
     mean: float | None = None
@@ -34,15 +34,15 @@ class Limits:
 
     @property
     def are_given(self) -> bool:
-        """Whether there is a limit at all."""
+        """Whether there is any limit."""
         return self.mean is not None or self.row is not None
 
 
 @dataclass(frozen=True)
 class Change:
-    """The weight that one query gives to one key, before and after; positions are those of the whole input.
+    """Weight of one query on one key, before and after. Positions are those in the whole input.
 
-    In a map of cells they are where the cell begins, and the weights are the cell's.
+    In a pooled map, they are the first positions of a cell, and the weights are those of the cell.
     """
 
     query: int
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True)
 class RowChange:
-    """The query whose row has changed most, and by how much: the Jensen–Shannon divergence of the row, in bits."""
+    """Row that has changed most: the position of its query, and its Jensen–Shannon divergence in bits."""
 
     query: int
     divergence: float
@@ -61,7 +61,7 @@ class RowChange:
 
 @dataclass(frozen=True)
 class Flaw:
-    """A row that is no distribution, so that its head has no divergence: what it sums to, and in which of both."""
+    """Row that is not a distribution, so that its head has no divergence; ``is_second``: in the second attention."""
 
     query: int
     sum: float
@@ -70,18 +70,18 @@ class Flaw:
 
 @dataclass(frozen=True)
 class HeadDifference(ShortRepr):
-    """How one head of one map has changed.
+    """Change of one head of one map.
 
     Attributes:
-        map: of the changes: ``MapDifference.change``.
-        head: its number.
-        largest: where its weights have changed most; None if no weight differs.
-        divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in bits, from 0 to 1; None
-            if some rows are no distributions. Rows that are zeros both before and after, as of padding, do not count;
-            None if no row does.
-        worst: the row with the largest divergence; None if none is above 0.
-        flaw: the row that sums least nearly to 1, if that is why there is no divergence.
-        zero_rows: how many rows are zeros before and after.
+        map: the map of changes, ``MapDifference.change``.
+        head: index of the head.
+        largest: the weight that has changed most; None: no weight differs.
+        divergence: Jensen–Shannon divergence between the rows before and after, in bits, from 0 to 1, averaged over the
+            rows. Rows that are zeros both before and after, as for padding, are left out. None: some rows are not
+            distributions, or no row is left.
+        worst: the row with the largest divergence; None: none is above 0.
+        flaw: the row whose sum is farthest from 1, if that is why there is no divergence; else None.
+        zero_rows: number of rows that are zeros both before and after.
     """
 
     map: AttentionMap
@@ -95,12 +95,12 @@ class HeadDifference(ShortRepr):
 
 @dataclass(frozen=True)
 class MapDifference(ShortRepr):
-    """How one map has changed.
+    """Change of one map.
 
     Attributes:
-        change: the second map, but its weights are those of the second minus those of the first: rows sum to 0.
-        heads: how each head has.
-        sides: the map before, and that after; None: they are not kept.
+        change: the second map, with the weights of the second minus those of the first: rows sum to 0.
+        heads: the change of each head.
+        sides: the maps before and after; None: not kept.
     """
 
     change: AttentionMap
@@ -109,11 +109,11 @@ class MapDifference(ShortRepr):
 
     @property
     def divergence(self) -> NDArray[np.float64]:
-        """That of each head, (n_heads,); NaN where there is none."""
+        """Divergence of each head in bits, (n_heads,); NaN where there is none."""
         return np.array([head.divergence for head in self.heads], np.float64)
 
     def select(self, heads: tuple[int, ...]) -> "MapDifference":
-        """The same with only these heads. Raises ArgumentError if there is no such head."""
+        """Return the change of only these heads. Raises ArgumentError if there is no such head."""
         change, own = self.change.select(heads), {one.head: one for one in self.heads}
         chosen = tuple(replace(own[head], map=change) for head in heads)
         return MapDifference(change, chosen, self.sides and (self.sides[0].select(heads), self.sides[1].select(heads)))
@@ -121,13 +121,13 @@ class MapDifference(ShortRepr):
 
 @dataclass(frozen=True)
 class Difference(Result):
-    """How the maps that two attentions have in common have changed.
+    """Changes of the maps that two attentions have in common.
 
     Attributes:
-        source: where both come from.
-        maps: in the order of the second.
-        only_before, only_after: the names of the maps that only one of them has.
-        limits: how much may have changed.
+        source: origin of both.
+        maps: the changes, in the order of the second attention.
+        only_before, only_after: names of the maps that only one of them has.
+        limits: the largest divergences that are allowed.
     """
 
     source: Source
@@ -138,11 +138,11 @@ class Difference(Result):
 
     @property
     def ranking(self) -> tuple[HeadDifference, ...]:
-        """Every head of every map: by divergence, the largest first, then those without one by their largest change."""
+        """All heads of all maps, the largest divergence first. Heads without one follow, by their largest change."""
         return tuple(sorted((head for m in self.maps for head in m.heads), key=_unlike, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; with the ranking, and the unit of divergences."""
+        """See ``Result.to_dict``; includes the ranking and the unit of divergences."""
         from mhaviz.results.saved_form import describe
 
         differences = [
@@ -169,7 +169,7 @@ class Difference(Result):
         return {"unit": "bits", "bound": 1, "differences": differences, "ranking": ranking} | only
 
     def select(self, head: Numbers) -> "Difference":
-        """The same with only these heads; None: all. Raises ArgumentError if there is no such head."""
+        """Return the changes of only these heads; None: all. Raises ArgumentError if there is no such head."""
         if head is None:
             return self
         there = sorted({number for m in self.maps for number in m.change.heads})

@@ -1,4 +1,4 @@
-"""One query of one head, taken apart down to the single features."""
+"""Explanation of one query of one head, down to single features."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,26 +12,26 @@ from mhaviz.results.result import Result, Source
 
 @dataclass(frozen=True)
 class Explanation(Result):
-    """How one query's scores, weights and output are made, key by key and feature by feature.
+    """Scores, weights and output of one query of one head, by key and by feature.
 
     Attributes:
-        queries, keys: the tokens of the sentence, or of the pair.
-        position: of the query that is explained, among ``queries``.
-        head: counted from 0.
-        query: float32, (d_key,): q.
-        key: float32, (k_length, d_key): k of each key.
-        products: float32, (k_length, d_key): q ∘ k, the products of their features; they sum to q·k.
-        similarities: float32, (k_length,): q·k.
-        scores: float32, (k_length,): q·k / √d_key, or by the layer's own ``rule``; NaN where the mask hides a key.
-        weights: float32, (k_length,): a, the softmax of the scores.
-        value: float32, (k_length, d_key): v of each key.
-        contributions: float32, (k_length, d_key): a v; they sum to the output.
-        sizes: float32, (k_length,): ‖a v‖.
-        shares: float32, (k_length,): of the sum of all sizes; zeros where there is nothing to share.
-        output: float32, (d_key,): the head's output for this query, before heads are joined.
-        visible: bool, (k_length,); False where the mask hides a key.
+        queries, keys: texts of the tokens.
+        position: position of the explained query in ``queries``.
+        head: index of the head, from 0.
+        query: float32, (d_key,), q.
+        key: float32, (k_length, d_key), k of each key.
+        products: float32, (k_length, d_key), q ∘ k, the products of the features; each row sums to q·k.
+        similarities: float32, (k_length,), q·k.
+        scores: float32, (k_length,), q·k / √d_key, or as ``rule`` says; NaN where the mask hides a key.
+        weights: float32, (k_length,), a, the softmax of the scores.
+        value: float32, (k_length, d_key), v of each key.
+        contributions: float32, (k_length, d_key), a v; the rows sum to the output.
+        sizes: float32, (k_length,), ‖a v‖.
+        shares: float32, (k_length,), each size as a share of their sum; zeros where that is 0.
+        output: float32, (d_key,), output of the head for this query, before the heads are concatenated.
+        visible: bool, (k_length,), False where the mask hides a key.
         kind: as in ``AttentionMap``.
-        rule: what becomes of q·k before the softmax, as in ``AttentionCall.rule``: "/ √64".
+        rule: operations on q·k before the softmax, such as "/ √64", as in ``AttentionCall.rule``.
         layer, special_queries, special_keys: as in ``ScalingComparison``.
     """
 
@@ -60,12 +60,12 @@ class Explanation(Result):
 
     @property
     def token(self) -> str:
-        """The query that is explained."""
+        """Text of the explained query."""
         return self.queries[self.position]
 
     @property
     def d_key(self) -> int:
-        """Features of a query, a key or a value of one head."""
+        """Number of features of a query, a key or a value of one head."""
         return len(self.query)
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,10 +73,10 @@ class Explanation(Result):
         return {"token": self.token, "d_key": self.d_key} | super().to_dict()
 
     def heaviest(self, most: int) -> list[int]:
-        """The positions of the keys with the largest weights, at most so many, in the order of the sentence."""
+        """Return the positions of the keys with the largest weights, at most ``most``, in the order of the sentence."""
         return sorted(np.argsort(-self.weights, kind="stable")[:most].tolist())
 
     def strongest_features(self, key: int) -> list[int]:
-        """The three features that make the most of the key's score, for or against it, the strongest first."""
+        """Return the three features whose products with the query are largest in magnitude, the largest first."""
         strongest: list[int] = np.argsort(-np.abs(self.products[key]), kind="stable")[:3].tolist()
         return strongest

@@ -1,4 +1,4 @@
-"""What every head of a model looks at, averaged over many sentences."""
+"""Statistics of what each head of a model attends to, averaged over many sentences."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,15 +18,15 @@ from mhaviz.results.result import Source
 
 @dataclass(frozen=True)
 class Average(HeadNumbers):
-    """One number of every head; where layers saw different numbers of sentences, as in a program, those of the most.
+    """Average of one number for each head. ``sentences`` and ``queries`` are the largest of all layers' counts.
 
     Attributes:
-        queries: how many count, in all sentences.
-        chance: float64, (n_layers, n_heads): the number of a head that gives all keys that a query sees the same
-            weight, on the same sentences.
-        counts: int64, (n_layers, n_heads, n_bins): how many sentences have a number in each bin; the bins lie between
-            the ``EDGES`` of the number, and the last one has all that is above, too.
-        by_layer: int64, (n_layers, 2): the sentences and the queries of each layer.
+        queries: number of queries that are averaged, in all sentences.
+        chance: float64, (n_layers, n_heads), value for a head that gives the same weight to all keys that a query sees,
+            on the same sentences.
+        counts: int64, (n_layers, n_heads, n_bins), histogram over the sentences; ``EDGES`` are the lower edges of the
+            bins, and the last bin is unbounded.
+        by_layer: int64, (n_layers, 2), sentences and queries of each layer; they may differ in a recorded program.
     """
 
     queries: int
@@ -42,7 +42,7 @@ class Average(HeadNumbers):
         return super().of_head(row, column) | {"sentences": sentences, "queries": queries}
 
     def select(self, rows: Sequence[int]) -> "Average":
-        """That of the layers in these rows."""
+        """Return the averages of the layers in these rows."""
         chosen = list(rows)
         sentences, queries = self.by_layer[chosen].max(axis=0, initial=0).tolist()
         kept: dict[str, Any] = {name: getattr(self, name)[chosen] for name in (*self.of_heads, "counts", "by_layer")}
@@ -51,40 +51,40 @@ class Average(HeadNumbers):
 
 @dataclass(frozen=True)
 class HeadAverages(HeadsOfKind):
-    """What the heads of one kind of attention look at.
+    """Statistics of the heads of one kind of attention.
 
-    Let a(i, j) be the weight that the query at position i of a sentence gives to the key at position j, and t(i) the
-    token there. Each number is the mean over the queries i for which it is defined; padding is neither query nor key.
-    A head that always looks at the previous token has exactly 1 in ``previous``, and so on. Where a softmax has a sink,
-    so that a(i, j) sum to less than 1, entropy and distance are of a(i, j) / Σ_j a(i, j), and the others of a(i, j).
+    Let a(i, j) be the weight of the query at position i of a sentence on the key at position j, and t(i) the token at
+    position i. Each number is the mean over the queries i for which it is defined; padding is neither query nor key. A
+    head that always attends to the previous token has exactly 1 in ``previous``, and so on. Where the softmax has a
+    sink, so that a(i, j) sum to less than 1, entropy and distance use a(i, j) / Σ_j a(i, j), and the others a(i, j).
 
-    A number that has no meaning is NaN for all heads: what compares positions or tokens of one sentence, in
-    source-target attention (all but entropy, first and separators); ``next``, in masked attention, which hides it.
+    A number that has no meaning is NaN for all heads: in source-target attention, all that compare positions or tokens
+    of one sentence (all but entropy, first and separators); in masked attention ``next``, as that key is hidden.
 
     Attributes:
-        sentences, queries: how many there were, in the layer that saw the most.
-        entropy: −Σ_j a(i, j) ln a(i, j), in nats: 0 where one key has it all, ln(keys) where all have the same; as in
-            Clark et al. 2019 (arXiv 1906.04341, section 3.3).
+        sentences, queries: number of sentences and queries, in the layer with the most.
+        entropy: −Σ_j a(i, j) ln a(i, j), in nats: 0 where one key has all the weight, ln(number of keys) where all have
+            the same; as in Clark et al. 2019 (arXiv 1906.04341, section 3.3).
         distance: Σ_j a(i, j) |i − j|, in tokens: the attention distance of Vig and Belinkov 2019 (arXiv 1906.04284) for
             each query, whose weights sum to 1.
-        itself: a(i, i); with ``previous`` and ``next`` as in Clark et al., section 3.1.
-        previous: a(i, i − 1), of all queries but the first of a sentence.
-        next: a(i, i + 1), of all queries but the last.
-        first: a(i, 0), the key that gets what is of no use elsewhere in many models: the attention sink of Xiao et al.
-            2023 (arXiv 2309.17453).
-        separators: Σ_j a(i, j) over the keys that are not of the text, such as [CLS], [SEP] and <s>, of sentences that
-            have one; Clark et al., section 3.2.
-        copies: Σ_j a(i, j) over j < i with t(j) = t(i), neither special, of the queries that have such an earlier copy:
-            what the duplicate token heads of Wang et al. 2022 (arXiv 2211.00593) look at.
-        induction: Σ_j a(i, j + 1) over the same j, of the same queries: the weight on what followed an earlier copy,
-            the prefix matching of Olsson et al. 2022 (arXiv 2209.11895). What followed a copy just before is the query.
-        sink: 1 of a sentence whose mean a(i, 0) is above 0.3, else 0: its mean is the share of such sentences. The mean
-            over all heads is the sink rate of Gu et al. 2024 (arXiv 2410.10781, section 3.2) with their ε = 0.3.
-        retrieval: of the queries i that predict a token of a needle that stands earlier in the text, the share whose
-            largest weight lies on that token in the needle: the retrieval score of Wu et al. 2024 (arXiv 2404.15574,
-            section 2), on a needle that is given at the end, too, instead of written by the model. Masked attention
-            alone, and where there is a needle.
-        needle: Σ_j a(i, j) over the same tokens of the needle, of the same queries.
+        itself: a(i, i); like ``previous`` and ``next`` as in Clark et al., section 3.1.
+        previous: a(i, i − 1), for all queries but the first of a sentence.
+        next: a(i, i + 1), for all queries but the last of a sentence.
+        first: a(i, 0), the weight on the first key, which in many models gets the weight that is not needed elsewhere:
+            the attention sink of Xiao et al. 2023 (arXiv 2309.17453).
+        separators: Σ_j a(i, j) over the special tokens, such as [CLS], [SEP] and <s>, in sentences that have one; Clark
+            et al., section 3.2.
+        copies: Σ_j a(i, j) over j < i with t(j) = t(i), neither of them special, for queries that have such an earlier
+            copy: the score of the duplicate token heads of Wang et al. 2022 (arXiv 2211.00593).
+        induction: Σ_j a(i, j + 1) over the same j, for the same queries: the weight on the tokens that follow earlier
+            copies, the prefix matching of Olsson et al. 2022 (arXiv 2209.11895). For j = i − 1 that token is the query.
+        sink: 1 for a sentence whose mean a(i, 0) is above 0.3, else 0; the mean is the share of these. Its mean over
+            all heads is the sink rate of Gu et al. 2024 (arXiv 2410.10781, section 3.2) with their ε = 0.3.
+        retrieval: share of the queries whose largest weight lies on the token of the needle that they predict: the
+            retrieval score of Wu et al. 2024 (arXiv 2404.15574, section 2). The needle is repeated at the end of the
+            text, instead of generated by the model, and these queries predict it there. Only in masked attention, for
+            texts with a needle.
+        needle: Σ_j a(i, j) over the tokens j of the first needle that equal the predicted one, for the same queries.
     """
 
     sentences: int
@@ -104,11 +104,11 @@ class HeadAverages(HeadsOfKind):
 
     @property
     def sink_rate(self) -> float:
-        """The mean of ``sink`` over all heads, from 0 to 1; NaN where nothing is known of it."""
+        """Mean of ``sink`` over all heads, from 0 to 1; NaN where it is not known."""
         return float(np.nanmean(self.sink.mean)) if self.sink.is_known else nan
 
     def select(self, layers: Collection[int]) -> "HeadAverages":
-        """Those of these layers."""
+        """Return the statistics of these layers."""
         rows = [row for row, layer in enumerate(self.layers) if layer in layers]
         averages: dict[str, Any] = {name: self.number(name).select(rows) for name in STATISTICS}
         about = {name: getattr(averages["entropy"], name) for name in ("sentences", "queries")}
@@ -116,17 +116,16 @@ class HeadAverages(HeadsOfKind):
 
 
 STATISTICS: tuple[str, ...] = tuple(f.name for f in fields(HeadAverages) if f.type is Average)
-"""The names of all numbers, in their order."""
-
+"""Names of all numbers of ``HeadAverages``, in order."""
 
 OF_A_NEEDLE = ("retrieval", "needle")
-"""Those that are known of texts with a needle alone."""
+"""Numbers that are known only for texts with a needle."""
 
 SINK_ABOVE = 0.3
-"""ε of Gu et al. 2024 (arXiv 2410.10781): a mean weight above this on the first key is a sink."""
+"""ε of Gu et al. 2024 (arXiv 2410.10781): the first key is a sink if its mean weight is above this."""
 
 N_BINS = 40
-"""Of every histogram."""
+"""Number of bins of each histogram."""
 
 _NATS_A_BIN = 0.25
 _OCTAVES = tuple(2**i + quarter * 2**i / 4 for i in range(1, 10) for quarter in range(4))
@@ -135,24 +134,23 @@ _TOKENS = (0.0, 0.5, 1.0, 1.5, *_OCTAVES)
 EDGES: Mapping[str, tuple[float, ...]] = {
     name: tuple(i / N_BINS for i in range(N_BINS)) for name in STATISTICS if name not in ("entropy", "distance")
 } | {"entropy": tuple(_NATS_A_BIN * i for i in range(N_BINS)), "distance": _TOKENS}
-"""Where the bins of each number's histogram begin: fixed, so that histograms of parts of a corpus add up."""
-
+"""Lower edges of the bins of each number's histogram. They are fixed, so that histograms of shards can be added."""
 
 SHOWN = "show"
-"""Of the source's details: says what stood in place of the weights, "norms"; it is not there of weights."""
+"""Key in the details of a source: "norms" where norms take the place of weights; absent for weights."""
 
 
 @dataclass(frozen=True)
 class HeadStatistics(HeadTable):
-    """What every head of a model looks at.
+    """Statistics of what each head of a model attends to.
 
     Attributes:
         kinds: one for each kind of attention that the model has.
-        too_long: how many sentences were left out, as the model cannot read so many tokens.
-        examples: the weights of all heads on some of the sentences, for a page in which heads can be looked at.
-        is_recorded: whether the sentences are examples of the batches of a program that ran.
-        probe: what the sentences were made for, if they are none of a corpus.
-        replicates, seed: of the bootstrap that the intervals are of.
+        too_long: number of sentences left out because they have more tokens than the model can read.
+        examples: weights of all heads on some of the sentences, for a page that shows them; None: not kept.
+        is_recorded: whether the sentences are examples in the batches of a recorded program.
+        probe: what the sentences were generated for; None: they come from a corpus or a program.
+        replicates, seed: of the bootstrap behind the intervals.
     """
 
     source: Source
@@ -166,19 +164,19 @@ class HeadStatistics(HeadTable):
 
     @property
     def are_of_norms(self) -> bool:
-        """Whether the numbers are of shares of norms, ‖A_ij · v_j W_O‖, in place of weights."""
+        """Whether shares of the norms ‖A_ij · v_j W_O‖ take the place of weights."""
         return self.source.details.get(SHOWN) == "norms"
 
     @property
     def quantity(self) -> str:
-        """What the numbers are of, as it is called in files: "weight", or "norm" of shares of norms."""
+        """Key of the quantity in files: "weight", or "norm" for shares of norms."""
         return (NORM if self.are_of_norms else WEIGHT).key
 
     def _about_rows(self) -> dict[str, str]:
         return {"quantity": self.quantity}
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; without examples."""
+        """See ``Result.to_dict``; excludes the examples."""
         kinds = [
             {
                 "kind": kind.kind,

@@ -1,4 +1,4 @@
-"""What a query gives to the patches of an image."""
+"""Attention of a query to the patches of an image."""
 
 import math
 import operator
@@ -19,28 +19,29 @@ from mhaviz.results.quantity import WEIGHT, Quantity
 from mhaviz.results.result import Result, ShortRepr, Source
 
 MOST_SPECIAL = 16
-"""Tokens that may stand before the patches of an image: a class token, registers, a distillation token."""
+"""Largest number of tokens before the patches of an image: a class token, registers, a distillation token."""
 
 _PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
 _PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
-_NEARLY_ALIKE = 1.1  # times as wide, for its height, as the grid is
+_NEARLY_ALIKE = 1.1  # ratio of the aspect ratios of image and grid
 
 QueryChoice = int | str | tuple[int, int] | None
-"""A position among all tokens; a patch, (row, column) or "row,column"; a token's text; None: what is usual."""
+"""A query: a position among all tokens; a patch, (row, column) or "row,column"; the text of a token; None: the default
+of ``Attention.over_image``."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageMap(ShortRepr):
-    """What one query of a map gives to the patches.
+    """Attention of one query of a map to the patches.
 
     Attributes:
         weights: float32, (n_heads, grid_rows, grid_columns).
-        special: float32, (n_heads,): what goes to tokens that are no patches.
-        special_texts: these tokens.
-        layer, heads, sentence, module, pass_number: as of the map.
-        patch: row and column of the patch that the query is; None: it is none.
-        uniform: what each key would get if all that the query sees got the same; None: the numbers are no shares of 1,
-            or of several queries that see unequally many keys.
+        special: float32, (n_heads,), sum over the tokens that are not patches.
+        special_texts: texts of these tokens.
+        layer, heads, sentence, module, pass_number: as in ``AttentionMap``.
+        patch: row and column of the patch that is the query; None: the query is not a patch.
+        uniform: weight of each key if all keys that the query sees had the same weight. None: rows do not sum to 1, or
+            the map is a mean over queries that see different numbers of keys.
     """
 
     weights: NDArray[np.float32]
@@ -56,28 +57,28 @@ class ImageMap(ShortRepr):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
+        """Number of rows and columns of patches."""
         _, rows, columns = self.weights.shape
         return rows, columns
 
     @property
     def is_recorded(self) -> bool:
-        """See ``AttentionMap``."""
+        """See ``AttentionMap.is_recorded``."""
         return bool(self.module) or self.pass_number is not None
 
 
 @dataclass(frozen=True, eq=False)
 class ImageAttention(Result):
-    """The attention of one query, laid over the image.
+    """Attention of one query, laid over an image.
 
     Attributes:
-        source: where the attention comes from.
+        source: source of the attention.
         image: uint8, (height, width, 3).
-        maps: in the order of the attention.
-        query: what the query is called: "token 0", "5,7"; "": the mean over all queries.
+        maps: one for each map of the attention, in its order.
+        query: name of the query, such as "token 0" or "5,7"; "": the mean over all queries.
         quantity: what the numbers are.
-        image_name: of its file; "": it comes from none.
-        left_out: how many maps of the attention are not of these patches.
+        image_name: name of the image's file; "": it is not from a file.
+        left_out: number of maps of the attention that are not about these patches.
     """
 
     source: Source
@@ -90,22 +91,22 @@ class ImageAttention(Result):
 
     @property
     def is_of_uniform(self) -> bool:
-        """Whether it is known of all maps what would be uniform."""
+        """Whether the uniform weight of every map is known."""
         return all(m.uniform is not None for m in self.maps)
 
     def numbers(self, m: ImageMap) -> NDArray[np.float32]:
-        """How many times as much as uniform the patches of a map get; its weights where this is not known of all."""
+        """Return a map's weights as multiples of the uniform weight, or unchanged unless that is known for all maps."""
         return m.weights / np.float32(m.uniform) if self.is_of_uniform and m.uniform else m.weights
 
     @property
     def stretched(self) -> bool:
-        """Whether the image is wider or higher, by more than a tenth, than the grids of patches that cover it."""
+        """Whether the aspect ratio of the image differs by more than a tenth from that of a grid of patches."""
         height, width = self.image.shape[:2]
         ratios = [width / height * rows / columns for rows, columns in {m.grid for m in self.maps}]
         return any(not 1 / _NEARLY_ALIKE <= ratio <= _NEARLY_ALIKE for ratio in ratios)
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; without the image."""
+        """See ``Result.to_dict``; excludes the image."""
         height, width = self.image.shape[:2]
         maps = [
             {
@@ -158,9 +159,9 @@ def _require_grid(grid: object) -> tuple[int, int]:
 def _maps(
     maps: Sequence[AttentionMap], query: QueryChoice, grid: tuple[int, int] | None
 ) -> tuple[tuple[ImageMap, ...], str]:
-    """Of the maps that are of patches, and what the query is called. Raises ArgumentError if there is none.
+    """Return the image maps, and the name of the query. Raises ArgumentError if no map has patches as its keys.
 
-    Others, of the text beside an image or of other layers of a model, are left out.
+    Other maps are left out, such as those of a text beside the image or of other layers of the model.
     """
     made: list[ImageMap] = []
     called: list[str] = []
@@ -180,10 +181,10 @@ def _maps(
 
 
 def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
-    """The keys of a map with the grid that they are patches of: ``grid``, or their own.
+    """Return the keys of a map with their grid of patches: ``grid``, or their own.
 
     Raises:
-        ArgumentError: they have none, another number of patches, or are pooled, or those of a text.
+        ArgumentError: there is no grid, the number of patches differs, the map is pooled, or it is of a text.
     """
     keys = _with_named_patches(m.columns.tokens)
     if m.quantity.is_signed:
@@ -216,13 +217,13 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
             f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens - k, of which k from 0 to "
             f"{MOST_SPECIAL} are no patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
         )
-    if m.columns.are_positions:  # nobody has called them anything
+    if m.columns.are_positions:  # the tokens have no texts
         return patch_tokens(*grid, n_special)
     return replace(keys, special=tuple(range(n_special)), grid=grid)
 
 
 def _with_named_patches(keys: Tokens) -> Tokens:
-    """With the grid of the patches of an image that stand among the tokens of a text, and are called as such."""
+    """Add the grid of an image's patches that are among the tokens of a text, found by the names of the patches."""
     places = [place for place, text in enumerate(keys.texts) if _PATCH_NAME.fullmatch(text)]
     if keys.grid is not None or not places:
         return keys
@@ -233,13 +234,13 @@ def _with_named_patches(keys: Tokens) -> Tokens:
 
 
 def _square(n_tokens: int) -> str:
-    """The largest that so many tokens may be, with a few before it: "14x14"; "": none."""
+    """Return the largest square grid for a number of tokens, of which the first few may be special: "14x14", or ""."""
     side = math.isqrt(n_tokens)
     return f"{side}x{side}" if side > 1 and n_tokens - side * side <= MOST_SPECIAL else ""
 
 
 def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int], str, tuple[int, int] | None]:
-    """The rows that are meant, what they are called, and the patch that they are, if they are one."""
+    """Return the rows of the query, its name, and its row and column in the grid if it is a patch."""
     n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind in OF_ONE_TEXT
     if query is None:
         is_text = m.kind not in OF_ONE_TEXT or _with_named_patches(m.columns.tokens) is not m.columns.tokens

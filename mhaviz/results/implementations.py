@@ -1,4 +1,4 @@
-"""The same attention computed in several ways, each in numbers."""
+"""Comparison of several implementations of the same attention."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +9,16 @@ from mhaviz.results.timing import Timing
 
 @dataclass(frozen=True)
 class Implementation:
-    """One way.
+    """One implementation of attention.
 
     Attributes:
-        name: what it is called in tables and plots.
-        code: what it is in code, in a few words.
-        gives_weights: whether it hands out the weights, or only the output.
-        timings: one a length.
-        differences: at each length, the largest absolute difference of its output from the reference in float64; None
-            where either was skipped.
-        speedups: at each length, how many times faster it is than the first way; None where either was skipped.
+        name: name in tables and plots.
+        code: short summary of its code.
+        gives_weights: whether it returns the weights, not only the output.
+        timings: time and memory, one for each length.
+        differences: largest absolute difference of its output from the reference in float64, for each length; None:
+            either was skipped.
+        speedups: time of the first implementation divided by its own time, for each length; None: either was skipped.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Implementation:
 
 @dataclass(frozen=True)
 class ImplementationComparison(Result):
-    """All ways at all lengths.
+    """Comparison of implementations at several lengths of the input.
 
     Attributes:
-        lengths: of the inputs in tokens, rising.
-        implementations: the first is what speed-ups refer to.
-        reference: what the outputs are compared with.
-        most_seconds: what would have taken longer than this, once, was skipped.
+        lengths: number of tokens of each input, increasing.
+        implementations: speed-ups are relative to the first.
+        reference: name of the implementation that outputs are compared with.
+        most_seconds: work that would take longer than this in a single run was skipped.
     """
 
     source: Source
@@ -47,7 +47,7 @@ class ImplementationComparison(Result):
     most_seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; way by way, run by run."""
+        """See ``Result.to_dict``; one entry for each implementation, with its runs."""
         ways = [
             {
                 "name": way.name,

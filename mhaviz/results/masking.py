@@ -1,4 +1,4 @@
-"""Scores before and after their mask, the weights of what is left, and what dropout drops of them."""
+"""Scores before the mask, the weights after it, and the weights that dropout drops."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +12,17 @@ from mhaviz.results.result import Result, ShortRepr, Source, of_layer
 
 @dataclass(frozen=True)
 class MaskedSentence(ShortRepr):
-    """One sentence of a padded batch: ``q_length`` and ``k_length`` are those of the batch, padding included.
+    """One sentence of a padded batch. ``q_length`` and ``k_length`` are lengths of the batch, padding included.
 
     Attributes:
-        queries, keys: its own tokens, without padding.
-        scores: float32, (n_heads, q_length, k_length): S, before any key is hidden; NaN where a mask with a bias hides
-            one, as the bias is not known there.
-        hidden: bool, the same shape: where the mask puts −∞, padded keys among them.
-        weights: float32, the same shape: A, the softmax of the masked scores; 0 where hidden.
-        dropped: bool, the same shape: the weights that dropout sets to 0; None: there is no dropout.
-        kept: float32, the same shape: the weights after dropout, what is left times 1 / (1 − p); None likewise.
+        queries, keys: tokens of the sentence, without padding.
+        scores: float32, (n_heads, q_length, k_length), S before any key is hidden; NaN where a mask that also adds a
+            bias hides a key, as the bias is not known there.
+        hidden: bool, of the same shape: True where the mask sets −∞, padded keys included.
+        weights: float32, of the same shape: A, the softmax of the masked scores; 0 where hidden.
+        dropped: bool, of the same shape: True for weights that dropout sets to 0; None: no dropout.
+        kept: float32, of the same shape: weights after dropout, where those kept are multiplied by 1 / (1 − p); None:
+            no dropout.
     """
 
     queries: Tokens
@@ -34,27 +35,27 @@ class MaskedSentence(ShortRepr):
 
     @property
     def padding(self) -> NDArray[np.bool_]:
-        """bool, (q_length, k_length): rows of queries and columns of keys that only fill the batch up."""
+        """Rows of padded queries and columns of padded keys, bool, (q_length, k_length)."""
         q_length, k_length = self.scores.shape[1:]
         is_query, is_key = np.arange(q_length) < len(self.queries), np.arange(k_length) < len(self.keys)
         return np.asarray(~(is_query[:, None] & is_key))
 
     @property
     def is_padded(self) -> bool:
-        """Whether the batch is longer than the sentence."""
+        """Whether the sentence is shorter than the batch."""
         return bool(self.padding.any())
 
 
 @dataclass(frozen=True)
 class Masking(Result):
-    """What the mask and dropout do to the scores of some heads, sentence by sentence.
+    """Effect of the mask and of dropout on the scores of some heads, for each sentence of a batch.
 
     Attributes:
         kind, rule, layer: as in ``Explanation``.
-        heads: their numbers.
-        sentences: in their order.
-        dropout: p, the share of the weights that is dropped in training; None: none is.
-        seed: of the random numbers that choose them.
+        heads: indices of the heads.
+        sentences: the sentences of the batch, in order.
+        dropout: p, the probability that a weight is dropped in training; None: no dropout.
+        seed: seed of the random numbers of dropout.
     """
 
     source: Source
@@ -67,7 +68,7 @@ class Masking(Result):
     layer: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; tokens by their texts, with the padding."""
+        """See ``Result.to_dict``; gives tokens by their texts, and includes the padding."""
         about = {"kind": self.kind, "rule": self.rule, "heads": self.heads}
         dropout = {"dropout": self.dropout, "dropout_seed": None if self.dropout is None else self.seed}
         sentences = [

@@ -1,4 +1,4 @@
-"""One attention layer on one sentence, as the matrices that it is computed with."""
+"""Matrices of one attention layer on one sentence, from its input X to its output O."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ from mhaviz.results.result import Result, ShortRepr, Source, of_layer
 
 @dataclass(frozen=True)
 class Matrix(ShortRepr):
-    """A matrix of the whole layer: ``name`` = ``equation``, "Q" = "X Wq"; ``values``: float32, a row a token.
+    """Matrix of all heads of the layer: ``name`` = ``equation``, such as "Q" = "X Wq".
 
-    ``equation``: "" where it is not known.
+    ``values``: float32, (length, features); ``equation``: "" where it is not known.
     """
 
     name: str
@@ -24,18 +24,18 @@ class Matrix(ShortRepr):
 
 @dataclass(frozen=True)
 class HeadMatrices(ShortRepr):
-    """The matrices of one head. Vaswani et al. 2017, section 3.2.1.
+    """Matrices of one head. Vaswani et al. 2017, arXiv 1706.03762, section 3.2.1.
 
     Attributes:
-        head: counted from 0.
-        key_head: whose keys and values it takes; not ``head`` where several heads share them.
-        query: float32, (q_length, d_key): Q.
-        key: float32, (k_length, d_key): K.
-        value: float32, (k_length, d_value): V.
-        scores: float32, (q_length, k_length): S = Q Kᵀ / √d_key, or by the layer's own ``rule``; NaN where the mask
+        head: index of the head, from 0.
+        key_head: index of its keys and values among the key heads; several heads may share one.
+        query: float32, (q_length, d_key), Q.
+        key: float32, (k_length, d_key), K.
+        value: float32, (k_length, d_value), V.
+        scores: float32, (q_length, k_length), S = Q Kᵀ / √d_key, or as ``LayerMatrices.rule`` says; NaN where the mask
             hides a key.
-        weights: float32, (q_length, k_length): A = softmax(S).
-        output: float32, (q_length, d_value): H = A V.
+        weights: float32, (q_length, k_length), A = softmax(S).
+        output: float32, (q_length, d_value), H = A V.
     """
 
     head: int
@@ -50,23 +50,23 @@ class HeadMatrices(ShortRepr):
 
 @dataclass(frozen=True)
 class LayerMatrices(Result):
-    """One layer from X to O, with the matrices of some of its heads.
+    """Matrices of one layer from X to O, and of some of its heads.
 
     Attributes:
-        queries, keys: the tokens of the sentence, or of the pair.
+        queries, keys: tokens of the sentence or pair.
         kind: as in ``AttentionMap``.
-        rule: what becomes of q·k before the softmax, as in ``AttentionCall.rule``: "/ √64".
-        n_heads, n_key_heads: of the layer; fewer key heads where several heads share their keys and values.
-        heads: those that are looked at.
-        query: of all heads, side by side, (q_length, n_heads · d_key).
-        key, value: of all key heads, side by side, (k_length, n_key_heads · d_key or d_value).
-        joined: the outputs H of all heads, side by side, (q_length, n_heads · d_value).
-        input: X of the queries, (q_length, d_model); None: it is not known.
-        memory: X of the keys and values, where they are of another text; else None.
-        output: O, (q_length, d_model); None: it is not known.
-        position, key_position: a query and a key that are marked as examples, in all matrices.
-        left_out: why X or O is not known; "" where both are.
-        layer: counted from 0; None: the model has one.
+        rule: operations on q·k before the softmax, such as "/ √64", as in ``AttentionCall.rule``.
+        n_heads, n_key_heads: of the layer; there are fewer key heads where several heads share keys and values.
+        heads: the selected heads.
+        query: Q of all heads, concatenated, (q_length, n_heads · d_key).
+        key, value: K and V of all key heads, concatenated, (k_length, n_key_heads · d_key or d_value).
+        joined: outputs H of all heads, concatenated, (q_length, n_heads · d_value).
+        input: X of the queries, (q_length, d_model); None: not known.
+        memory: X of the keys and values, if these are another text; else None.
+        output: O, (q_length, d_model); None: not known.
+        position, key_position: positions of a query and a key that are marked in all matrices as examples.
+        left_out: why X or O is not known; "": both are known.
+        layer: index of the layer, from 0; None: the model has only one.
     """
 
     source: Source
@@ -91,17 +91,17 @@ class LayerMatrices(Result):
 
     @property
     def d_key(self) -> int:
-        """Features of a query or a key of one head."""
+        """Number of features of a query or a key of one head."""
         return int(self.heads[0].query.shape[1])
 
     @property
     def projected(self) -> tuple[Matrix, ...]:
-        """X, Q, K and V as far as they are known: all that has a row a query, then all that has a row a key."""
+        """X, Q, K and V, as far as they are known: first those with a row for each query, then for each key."""
         of_queries = (*([self.input] if self.input else []), self.query)
         return (*of_queries, *([self.memory] if self.memory else []), self.key, self.value)
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; tokens by their texts, without what is marked."""
+        """See ``Result.to_dict``; gives tokens by their texts, and excludes the marked positions."""
         texts = {"queries": self.queries.texts, "keys": self.keys.texts, "left_out": self.left_out or None}
         unsaid = ("layer", "position", "key_position")
         whole = {name: value for name, value in super().to_dict().items() if name not in unsaid}

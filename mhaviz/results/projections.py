@@ -1,4 +1,4 @@
-"""How one head comes about: what is projected, what each projection adds, and how several heads differ."""
+"""Stages from plain self-attention to a head: what each projection adds, and how several heads differ."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +11,13 @@ from mhaviz.results.result import Result, ShortRepr, Source
 
 @dataclass(frozen=True)
 class ProjectionInputs(ShortRepr):
-    """The layer's input for one sentence, and its three projections before they are split into heads.
+    """Input of the layer for one sentence, and its three projections before they are split into heads.
 
     Attributes:
-        tokens: the sentence's.
-        embedded: float32, (length, d_model): X, the embeddings with positions.
-        query, key, value: float32, (length, d_model): X Wq, X Wk and X Wv, with biases.
-        n_heads: into how many heads the layer splits d_model.
+        tokens: texts of the tokens.
+        embedded: float32, (length, d_model), X, the embeddings with positions.
+        query, key, value: float32, (length, d_model), X Wq, X Wk and X Wv, with biases.
+        n_heads: number of heads that the layer splits d_model into.
     """
 
     source: Source
@@ -31,15 +31,15 @@ class ProjectionInputs(ShortRepr):
 
 @dataclass(frozen=True)
 class ProjectionStage(ShortRepr):
-    """Attention with so many of the projections in place.
+    """Attention with some of the projections.
 
     Attributes:
-        scores: float32, (q_length, k_length); NaN where a query leaves itself out.
-        weights: float32, the same shape, the softmax of the scores over the keys.
-        outputs: float32, (q_length, d_model): the weighted sums.
-        asymmetry: ‖S − Sᵀ‖ / ‖S‖, Frobenius norms; 0 when every two words score each other alike. None for 0 / 0.
-        self_weight: the mean weight that a query gives to itself.
-        departure: ‖O − A X‖ / ‖A X‖; 0 when the outputs are weighted averages of the inputs. None for 0 / 0.
+        scores: float32, (q_length, k_length), S; NaN where a query is left out of its own sum.
+        weights: float32, (q_length, k_length), A, the softmax of the scores over the keys.
+        outputs: float32, (q_length, d_model), O, the weighted sums.
+        asymmetry: ‖S − Sᵀ‖ / ‖S‖ in Frobenius norms; 0 where S is symmetric. None for 0 / 0.
+        self_weight: mean weight of a query on itself.
+        departure: ‖O − A X‖ / ‖A X‖; 0 where the outputs are weighted averages of the inputs. None for 0 / 0.
     """
 
     scores: NDArray[np.float32]
@@ -52,18 +52,19 @@ class ProjectionStage(ShortRepr):
 
 @dataclass(frozen=True)
 class ProjectionComparison(Result):
-    """Four stages from plain self-attention to a whole head, and the same matrices split into several heads.
+    """Four stages from plain self-attention to a whole head, and the same projections split into several heads.
 
     Attributes:
-        tokens: of the rows and of the columns.
-        d_model: features of the one head of the stages.
-        include_self: whether a query has a part in its own sum (j = i).
-        stages: plain; one projection shared by queries and keys; two of them; values projected as well.
-        pair: the positions of the two words that score each other most unlike in the third stage; None for one word.
-        heads: float32, (n_heads, q_length, k_length): the weights of each head.
-        divergence: float64, (n_heads, n_heads): the mean Jensen–Shannon divergence of two heads' rows, in
-            bits, from 0 to 1.
-        mean_divergence: over all pairs of different heads; None for one head.
+        tokens: texts of the tokens of rows and columns.
+        d_model: number of features of the single head in the stages.
+        include_self: whether a query is part of its own sum (j = i).
+        stages: without projections; one projection shared by queries and keys; one each; values projected as well.
+        pair: positions i, j of the two tokens whose scores S_ij and S_ji differ most in the third stage; None for a
+            single token.
+        heads: float32, (n_heads, q_length, k_length), weights of each head.
+        divergence: float64, (n_heads, n_heads), mean Jensen–Shannon divergence between the rows of two heads, in bits,
+            from 0 to 1.
+        mean_divergence: mean over all pairs of different heads; None for a single head.
     """
 
     source: Source
@@ -77,6 +78,6 @@ class ProjectionComparison(Result):
     mean_divergence: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; with the tokens of the pair, and the unit of divergences."""
+        """See ``Result.to_dict``; includes the tokens of the pair and the unit of divergences."""
         pair = self.pair and {"positions": self.pair, "tokens": [self.tokens[i] for i in self.pair]}
         return super().to_dict() | {"pair": pair, "unit": "bits", "bound": 1}

@@ -1,4 +1,4 @@
-"""Everything about one sentence, for one page."""
+"""Report of everything about one sentence, for one page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from mhaviz.results.trace import ShapeTrace
 
 @dataclass(frozen=True)
 class Report(Result):
-    """One sentence, or one pair, through the layer. ``attention`` has one map; ``scaling`` compares one head."""
+    """One sentence or pair in the layer. ``attention`` has one map; ``scaling`` compares one head."""
 
     attention: Attention
     trace: ShapeTrace
@@ -19,7 +19,7 @@ class Report(Result):
 
     @property
     def source(self) -> Source:
-        """Where its numbers come from."""
+        """Source of the numbers."""
         return self.attention.source
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every result can do for whoever holds it: print itself in a line, be seen in a notebook, saved and drawn."""
+"""Base class of results: they print themselves in a line, show themselves in a notebook, and can be saved and drawn."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """What made the numbers: enough to print under a picture, and enough to make them again.
+    """Source of a result's numbers: a line to print under a picture, and all that is needed to compute them again.
 
     Attributes:
         footnote: one line for people, such as "random weights, seed 0, d_model 512, 8 heads, cpu".
-        details: the same for scripts, as plain JSON values.
-        remark: what a picture's reader should know of its rows and columns, in a few words.
+        details: the same facts for scripts, as plain JSON values.
+        remark: short note on the rows and columns of a picture.
     """
 
     footnote: str
@@ -27,17 +27,17 @@ class Source:
 
     @property
     def model(self) -> str:
-        """What made them, in a word or two, with which every footnote begins: "minilm", "random weights"."""
+        """Short name of the model, with which each footnote begins: "minilm", "random weights"."""
         return self.footnote.partition(", ")[0].partition(": ")[0]
 
 
 def of_layer(layer: int | None) -> dict[str, int]:
-    """What a document says of the layer: nothing where the model has but one."""
+    """Return the entry of a layer in a document; empty where the model has only one layer."""
     return {} if layer is None else {"layer": layer}
 
 
 def require_pandas() -> Any:
-    """The module. Raises MhavizError if it is not installed."""
+    """Import pandas. Raises MhavizError if it is not installed."""
     try:
         import pandas
     except ImportError as error:
@@ -46,7 +46,7 @@ def require_pandas() -> Any:
 
 
 class ShortRepr:
-    """A dataclass whose ``repr`` gives the shapes of arrays, how many results, and no field that has its default."""
+    """Base of dataclasses with a short ``repr``: shapes of arrays, lengths of tuples, no fields at their default."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -80,33 +80,33 @@ def _brief(value: Any) -> str:
 
 
 class Result(ShortRepr):
-    """A result that shows itself. Nothing that draws is loaded before it is asked for."""
+    """Base class of results. Libraries for drawing are imported only when something is drawn."""
 
     def save(self, *paths: str | Path, **style: Any) -> None:
-        """Save it, in the format of each path's suffix: all files, or none.
+        """Save the result to files, in the format given by each suffix. Either all files are written, or none.
 
         Args:
-            paths: with suffixes of ``mhaviz.pages.registry.MAP_SUFFIXES``, such as .png, .pdf or .json.
-            style: of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``, ``width`` and others; see
+            paths: paths with a suffix of ``mhaviz.pages.registry.MAP_SUFFIXES``, such as .png, .pdf or .json.
+            style: options of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``, ``width`` and others; see
                 ``mhaviz.views.style.Style``.
 
         Raises:
-            ArgumentError: a suffix that is no format, a style that cannot be.
-            MhavizError: a file cannot be written; nothing is left behind.
+            ArgumentError: a suffix is not a known format, or an option of the style is invalid.
+            MhavizError: a file cannot be written.
         """
         from mhaviz.views.showing import save
 
         save(self, [Path(path) for path in paths], **style)
 
     def to_dict(self) -> dict[str, Any]:
-        """Its numbers and texts by name, as its JSON has them after the source; arrays and dataclasses as they are."""
+        """Return numbers and texts by name, as in the JSON file but without the source. Arrays stay arrays."""
         return {name: value for name, value in vars(self).items() if name != "source"}
 
     def to_html(self, **style: Any) -> str:
-        """Its page for the browser as text, which a notebook shows as a frame; ``style``: as in ``save``.
+        """Return the page for the browser as text, which a notebook shows in a frame; ``style``: as in ``save``.
 
         Raises:
-            MhavizError: it has no maps, or so many that its page would be too large.
+            MhavizError: the result has no maps, or so many that the page would be too large.
         """
         from mhaviz.views.showing import html_of
 
@@ -126,14 +126,14 @@ class Result(ShortRepr):
         title: str | None = None,
         footnote: str | None = None,
     ) -> "Figure":
-        """It as a matplotlib Figure, to go on working with; see ``mhaviz.views.style.Style``. None: as usual."""
+        """Draw the result as a matplotlib Figure. Options are those of ``mhaviz.views.style.Style``; None: default."""
         style = {name: value for name, value in locals().items() if name != "self" and value is not None}
         from mhaviz.views.showing import plot
 
         return plot(self, **style)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """How a notebook shows it: as its page, or as a picture where that is too large; elsewhere as a line."""
+        """Representations for a notebook: the page, or a picture where the page is too large, and a line of text."""
         from mhaviz.views.showing import in_notebook
 
         return {"text/plain": repr(self), **in_notebook(self)}

@@ -1,6 +1,7 @@
-"""How attention maps are saved: all but their weights as plain JSON values, and back.
+"""Conversion of attention maps, except for their weights, to plain JSON values and back.
 
-Both directions stand here, so that what is written can be read: ``views.data`` writes, ``files.maps`` reads.
+Both directions are kept together, so that files that are written can be read: ``views.data`` writes them, and
+``files.maps`` reads them.
 """
 
 import math
@@ -21,12 +22,12 @@ from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, MapSummary
 
 METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
-"""What the description of all maps is called beside their arrays: in a .safetensors file, and in a .npz archive."""
+"""Names of the description of all maps, beside their arrays: in a .safetensors file, and in a .npz archive."""
 
 _Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
-_BEFORE = "renormalised", "special"  # rows that were made to sum to 1, and columns of special tokens
+_BEFORE = "renormalised", "special"  # fields of earlier versions: rows rescaled to sum to 1, and special columns
 
 
 class _Sourced(msgspec.Struct):
@@ -46,7 +47,7 @@ class _Summary(msgspec.Struct):
 
 
 class _Description(msgspec.Struct, omit_defaults=True):
-    """What a file says of a map, beside its quantity. Whatever else it says is passed over."""
+    """Fields of a map in a file, except for its quantity. Unknown fields are ignored."""
 
     layer: _Position
     kind: Kind
@@ -70,22 +71,23 @@ class _Description(msgspec.Struct, omit_defaults=True):
 
 
 def describe_source(source: Source) -> dict[str, Any]:
-    """What every document begins with: who wrote it, and where its numbers come from."""
+    """Return the head of each document: the version of mhaviz that writes it, and the source of its numbers."""
     remark = {"remark": source.remark} if source.remark else {}
     return {"mhaviz": __version__, "source": {"footnote": source.footnote, **source.details, **remark}}
 
 
 def restore_source(document: Mapping[str, Any]) -> Source:
-    """The reverse of ``describe_source``. Raises ValueError if there is none."""
+    """Invert ``describe_source``. Raises ValueError if there is no valid source."""
     source = msgspec.convert(document, _Sourced).source
     text = msgspec.convert({name: source.pop(name) for name in ("footnote", "remark") if name in source}, _SourceText)
     return Source(text.footnote, source, text.remark)
 
 
 def describe(m: AttentionMap) -> dict[str, Any]:
-    """All but the weights. ``heads`` is there only when they are not simply 0, 1, 2, …, edges only with cells.
+    """Return all of a map but its weights. Fields at their default are left out.
 
-    ``queries`` and ``keys`` are all tokens from the first edge to the last. What few maps have stands there if they do.
+    ``heads`` is left out for 0, 1, 2, …, and the edges of cells are left out where the map is whole. ``queries`` and
+    ``keys`` are all tokens from the first edge to the last.
     """
     queries, keys = m.rows.tokens, m.columns.tokens
     edges = {} if m.is_whole else {"query_edges": m.rows.edges.tolist(), "key_edges": m.columns.edges.tolist()}
@@ -114,14 +116,14 @@ def describe(m: AttentionMap) -> dict[str, Any]:
 
 
 def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> AttentionMap:
-    """The reverse of ``describe``.
+    """Invert ``describe``.
 
     Args:
-        description: what may come from anybody's file.
+        description: description from a file, which is not trusted.
         weights: (n_heads, rows, columns).
 
     Raises:
-        ValueError: something is missing, is not what it should be, or contradicts the weights; an ArgumentError is one.
+        ValueError: a field is missing, is invalid, or contradicts the weights; also as its subclass ArgumentError.
     """
     if weights.ndim == 3 and not weights.size:
         raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
@@ -167,7 +169,7 @@ def _rising(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
 
 
 def _restore_summary(summary: _Summary) -> MapSummary:
-    """JSON has no NaN: an entropy that is one is saved as null."""
+    """Restore a summary. An entropy of NaN is saved as null, as JSON has no NaN."""
 
     def number(name: str, value: Any) -> Any:
         if name == "entropies" and isinstance(value, list):
@@ -179,11 +181,10 @@ def _restore_summary(summary: _Summary) -> MapSummary:
 
 
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of each map: "layer.0.self", or "sentence.2.layer.0.self" where there are several sentences; "pass.100." before
-    it where there are several passes.
+    """Return the name of each map's array: "layer.0.self", or "sentence.2.layer.0.self" with several sentences.
 
-    One of no weights ends in its quantity: ".rollout". Where there are maps by both reductions, that of the largest
-    weights ends in ".max".
+    With several passes, "pass.100." is put before it. The name of a map of another quantity than weights ends in that
+    quantity: ".rollout". Where a map is there by both reductions, the name of the one by "max" ends in ".max".
     """
     names: list[str] = []
     seen: set[str] = set()

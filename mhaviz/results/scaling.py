@@ -1,4 +1,4 @@
-"""What dividing the scores by √d_key does to the softmax."""
+"""Effect on the softmax of dividing the scores by √d_key."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +12,16 @@ from mhaviz.results.result import Result, ShortRepr, Source, of_layer
 
 @dataclass(frozen=True)
 class ScoreStatistics:
-    """One head's scores and their softmax in six numbers; hidden keys do not count.
+    """Statistics of the scores of one head and of their softmax. Hidden keys are left out.
 
     Attributes:
         score_std: standard deviation of the scores.
-        score_min, score_max: their range.
-        entropy: mean entropy of a row of weights, in nats; ln(keys) when flat, 0 when one key has it all.
-        largest_weight: mean largest weight of a row.
+        score_min, score_max: least and largest score.
+        entropy: mean entropy of a row of weights, in nats: ln(number of keys) for uniform weights, 0 where one key has
+            all the weight.
+        largest_weight: largest weight of a row, averaged over the rows.
         saturated: share of the rows whose largest weight is above 0.99.
-        jacobian: mean Frobenius norm of a row's softmax Jacobian, diag(a) − a aᵀ; 0 when no gradient passes.
+        jacobian: mean Frobenius norm of a row's softmax Jacobian, diag(a) − a aᵀ; 0 where no gradient passes.
     """
 
     score_std: float
@@ -34,12 +35,12 @@ class ScoreStatistics:
 
 @dataclass(frozen=True)
 class Scaling(ShortRepr):
-    """The scores, their softmax and both in numbers, for some heads, either unscaled or scaled.
+    """Scores of some heads, either unscaled or scaled, with their softmax and statistics.
 
     Attributes:
         scores: float32, (n_heads, q_length, k_length); NaN where the mask hides a key.
-        weights: float32, the same shape, the softmax of the scores over the keys.
-        statistics: one a head.
+        weights: float32, (n_heads, q_length, k_length), softmax of the scores over the keys.
+        statistics: one for each head.
     """
 
     scores: NDArray[np.float32]
@@ -49,10 +50,10 @@ class Scaling(ShortRepr):
 
 @dataclass(frozen=True)
 class ScalingComparison(Result):
-    """Q Kᵀ beside Q Kᵀ / √d_key, for some heads of one sentence or pair.
+    """Comparison of Q Kᵀ with Q Kᵀ / √d_key, for some heads of one sentence or pair.
 
-    ``heads``: their numbers; ``rule``: as in ``AttentionCall.rule``: "/ √64"; ``layer``: of the model, from 0;
-    ``special_queries``, ``special_keys``: positions of those that are not of the text, as in ``Tokens.special``.
+    ``heads``: indices of the heads. ``rule``: the scaling, such as "/ √64", as in ``AttentionCall.rule``. ``layer``:
+    index from 0. ``special_queries``, ``special_keys``: positions of special tokens, as in ``Tokens.special``.
     """
 
     source: Source
@@ -69,7 +70,7 @@ class ScalingComparison(Result):
     special_keys: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; head by head."""
+        """See ``Result.to_dict``; one entry for each head."""
         scalings = {"unscaled": self.unscaled, "scaled": self.scaled}
         heads = [
             {
@@ -87,13 +88,13 @@ class ScalingComparison(Result):
 
 @dataclass(frozen=True)
 class ScalingSweep(Result):
-    """The same numbers at many d_key, the means over ``draws`` draws of the weights.
+    """Statistics of scores for several d_key, averaged over ``draws`` draws of random weights.
 
     Attributes:
-        d_keys: the sizes.
-        theory: the standard deviation of unscaled scores that theory expects at each: √d_key.
-        unscaled, scaled: one a size.
-        tokens: the sentence's.
+        d_keys: the values of d_key.
+        theory: standard deviation of unscaled scores that theory predicts for each d_key: √d_key.
+        unscaled, scaled: statistics for each d_key.
+        tokens: texts of the tokens of the sentence.
     """
 
     source: Source
@@ -105,7 +106,7 @@ class ScalingSweep(Result):
     scaled: tuple[ScoreStatistics, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; size by size."""
+        """See ``Result.to_dict``; one entry for each d_key."""
         names, columns = (
             ("d_key", "theory", "unscaled", "scaled"),
             (self.d_keys, self.theory, self.unscaled, self.scaled),

@@ -1,13 +1,13 @@
-"""A map of any length in a few numbers a head."""
+"""Summary of a map of any length: a few numbers for each head."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A key that gets much weight, ``received``: its sum over the queries.
+    """Key that gets much weight. ``received``: its weight, summed over the queries.
 
-    Of a map of norms it is the key's share of all norms, times the queries.
+    In a map of norms, ``received`` is the key's share of all norms, times the number of queries.
     """
 
     key: int
@@ -17,7 +17,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Link:
-    """The weight, or norm, that the query at one position gives to the key at another."""
+    """Weight, or share of norms, of the query at one position on the key at another."""
 
     query: int
     query_token: str
@@ -28,19 +28,19 @@ class Link:
 
 @dataclass(frozen=True)
 class HeadSummary:
-    """What one head does, over all queries of the map that see a key; positions are those of the whole input.
+    """Summary of one head over all queries of the map that see a key. Positions are those in the whole input.
 
-    Of a map of norms the entropy is that of the weights, and the rest is of norms, as shares of those of each query.
+    In a map of norms, entropies are those of the weights; all else uses norms as shares of the norms of each query.
 
     Attributes:
-        entropy: the queries' mean, in nats.
-        uniform_entropy: what it would be if every query gave the same weight to each key that it sees.
+        entropy: mean entropy of a query's weights, in nats.
+        uniform_entropy: entropy if each query gave the same weight to all keys that it sees.
         sinks: the keys that get the most weight, the strongest first.
-        local: the mean weight that a query gives to keys near its own position; None in source-target attention.
-        strongest: the largest weight of all, but of a query that sees a single key, which must have all of it.
-        farthest: of the queries that give a strong weight to their strongest key, the one that has it farthest away;
-            None if there is none, and in source-target attention.
-        entropies: of each row of cells, the mean of its queries that see a key; NaN of none. Empty: not known.
+        local: mean weight of a query on keys near its own position; None in source-target attention.
+        strongest: the largest weight. Queries that see a single key are left out, as it must have all the weight.
+        farthest: the link to the most distant key among queries whose largest weight is strong; None: there is none,
+            or it is source-target attention.
+        entropies: mean entropy of the queries in each row of cells that see a key; NaN: none does. Empty: not known.
     """
 
     entropy: float
@@ -54,13 +54,13 @@ class HeadSummary:
 
 @dataclass(frozen=True)
 class MapSummary:
-    """The summary of every head of a map.
+    """Summary of each head of a map.
 
     Attributes:
-        heads: in the order of the map's heads.
-        queries: how many are counted; their weights are on all keys, whatever part of them is shown.
-        near: up to so many positions away is local.
-        strong: a weight from here on is strong.
+        heads: one for each head, in the order of the map.
+        queries: number of queries that are summarised. All keys are counted, whichever of them are shown.
+        near: a key is local if it is at most this many positions away.
+        strong: a weight is strong if it is at least this large.
     """
 
     heads: tuple[HeadSummary, ...]

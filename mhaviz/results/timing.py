@@ -1,4 +1,4 @@
-"""What was measured of a piece of work: its time and its memory, or why neither was."""
+"""Measured time and memory of some work, or the reason why it was skipped."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +8,16 @@ from mhaviz.units import readable_bytes, readable_seconds
 
 @dataclass(frozen=True)
 class Timing:
-    """A piece of work at one length.
+    """Time and memory of some work at one length of the input.
 
     Attributes:
         seconds: median time of one run; None: skipped.
-        rounds: the runs that this is the median of.
-        quartiles: between what half of these lie, in seconds; None: skipped.
-        peak_bytes: the most memory held at once above the weights and the input, the output included; None where the
-            device does not tell, or where there are too many allocations to be watched.
-        would_take: of what was skipped because it takes too long, about how many seconds a run would take.
-        would_need: of what was skipped because it does not fit into memory, about how many bytes it would need.
+        rounds: number of runs that were timed.
+        quartiles: first and third quartile of their times, in seconds; None: skipped.
+        peak_bytes: peak memory, the output included but not the weights and the input; None: the device does not
+            report it, or there are too many allocations to be counted.
+        would_take: estimated seconds of one run that was skipped because it takes too long; else None.
+        would_need: estimated bytes of a run that was skipped because it does not fit into memory; else None.
     """
 
     seconds: float | None = None
@@ -29,12 +29,12 @@ class Timing:
 
     @property
     def skipped(self) -> bool:
-        """Whether it was not measured."""
+        """Whether the work was skipped."""
         return self.seconds is None
 
     @property
     def why_skipped(self) -> str:
-        """ "would take about 40 s"; empty if it was measured."""
+        """Reason why the work was skipped, such as "would take about 40 s"; empty if it was measured."""
         if self.would_take is not None:
             return f"would take about {readable_seconds(self.would_take, 2)}"
         if self.would_need is not None:
@@ -42,5 +42,5 @@ class Timing:
         return ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields and the reason why it was skipped, as plain JSON values."""
         return vars(self) | {"skipped": self.why_skipped or None}

@@ -1,4 +1,4 @@
-"""The shape of every tensor on the way through the layer."""
+"""Trace of the shape of each tensor in the layer."""
 
 import math
 from collections.abc import Sequence
@@ -12,27 +12,27 @@ from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.results.result import Result, ShortRepr, Source
 
 VALUES_UP_TO = 512
-"""A traced tensor with more numbers than this is not printed; the largest of the worked example has 432."""
+"""Largest number of elements of a traced tensor that is printed; the largest of the worked example has 432."""
 
 
 @dataclass(frozen=True)
 class TraceStep(ShortRepr):
-    """One tensor on the way.
+    """One step of the layer, and the tensor that it makes.
 
     Attributes:
-        name: what the paper calls it, "Q".
-        equation: how it is made, "X Wq".
-        axes: the name of each axis.
-        shape: the size of each axis.
-        memory: "view", the numbers of an earlier tensor in another shape; "copy", the same numbers moved to new
-            memory; "computed", new numbers.
-        contiguous: whether the numbers lie in memory in the order of the axes, the last axis fastest.
-        strides: how many numbers to move on in memory for one step along each axis.
-        parameters: how many learnt numbers the step uses that none before it has used.
-        flops: floating-point operations: a product and a sum count one each, a softmax 5 a weight.
-        bytes: memory that the step adds; 0 for a view.
-        inputs: the names of the steps whose tensors this step reads.
-        values: the numbers themselves, where they were asked for and are few.
+        name: name of the tensor in the paper, such as "Q".
+        equation: its equation, such as "X Wq".
+        axes: name of each axis.
+        shape: size of each axis.
+        memory: "view", the memory of an earlier tensor in another shape; "copy", the same numbers in new memory;
+            "computed", new numbers.
+        contiguous: whether the numbers are stored in the order of the axes, the last axis fastest.
+        strides: distance in memory between neighbours along each axis, in numbers.
+        parameters: number of learned parameters that the step is the first to use.
+        flops: floating-point operations. A product and a sum count one each, a softmax 5 for each weight.
+        bytes: memory that the step allocates; 0 for a view.
+        inputs: names of the steps whose tensors this step reads.
+        values: the numbers, if they were requested and are few; else None.
     """
 
     name: str
@@ -51,13 +51,13 @@ class TraceStep(ShortRepr):
 
 @dataclass(frozen=True)
 class Visit:
-    """Where a followed element stands in one step's tensor.
+    """Place of a followed element in the tensor of one step.
 
     Attributes:
-        step: the name of the step.
-        coordinates: one index an axis.
-        offset: its place in memory, counted in numbers from the tensor's first.
-        same_number: False where the slot is the same but holds a number computed anew (in H and after).
+        step: name of the step.
+        coordinates: one index for each axis.
+        offset: distance in memory from the first element of the tensor, in numbers.
+        same_number: False where the same slot holds a newly computed number, in H and after.
     """
 
     step: str
@@ -68,15 +68,15 @@ class Visit:
 
 @dataclass(frozen=True)
 class FollowedElement:
-    """One element of Q on its way through every reshape, and where a reshape without the transpose would put it.
+    """One element of Q, followed through each reshape, and its place after a reshape without the transpose.
 
     Attributes:
         element: its coordinates in Q, (batch_size, q_length, d_model).
         visits: its coordinates at each step.
         right: its coordinates in Q heads, (batch_size, n_heads, q_length, d_key).
-        wrong: where ``Q.view(batch_size, n_heads, q_length, d_key)`` would put it: the right shape, the wrong slot.
-        intruder: which element of Q that same view would put into the right slot.
-        misplaced: the share of all elements of Q that such a view puts into a slot of another token or feature.
+        wrong: its coordinates in ``Q.view(batch_size, n_heads, q_length, d_key)``: the right shape, the wrong slot.
+        intruder: coordinates in Q of the element that this view puts into the right slot.
+        misplaced: share of all elements of Q that this view puts into the slot of another token or feature.
     """
 
     element: tuple[int, int, int]
@@ -89,11 +89,11 @@ class FollowedElement:
 
 @dataclass(frozen=True)
 class ShapeTrace(Result):
-    """All steps, in the order in which they were taken.
+    """Trace of all steps of the layer, in order.
 
     Attributes:
-        tokens: of each query sentence; empty for bare sizes.
-        followed: an element of Q, where one was to be followed.
+        tokens: texts of the tokens of each query sentence; empty if only sizes were given.
+        followed: the followed element of Q; None: no element is followed.
     """
 
     source: Source
@@ -102,17 +102,17 @@ class ShapeTrace(Result):
     followed: FollowedElement | None = None
 
     def step(self, name: str) -> TraceStep:
-        """The step of that name. Raises KeyError."""
+        """Return the step with this name. Raises KeyError if there is none."""
         for step in self.steps:
             if step.name == name:
                 return step
         raise KeyError(name)
 
     def follow(self, element: Sequence[int]) -> "ShapeTrace":
-        """The trace with one element of Q followed through every reshape, with the transpose and without it.
+        """Return the trace with one element of Q followed through each reshape, with and without the transpose.
 
         Args:
-            element: its coordinates in Q, (batch_size, q_length, d_model).
+            element: coordinates in Q, (batch_size, q_length, d_model).
 
         Raises:
             ArgumentError: Q has no such element; the message names the axis.
@@ -120,18 +120,18 @@ class ShapeTrace(Result):
         return replace(self, followed=follow_element(self, element))
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; numbers of steps are there where they were asked for."""
+        """See ``Result.to_dict``; includes the values of steps only if they were requested."""
         steps = [{name: x for name, x in vars(step).items() if x is not None} for step in self.steps]
         followed = {} if self.followed is None else {"follow": self.followed}
         return {"tokens": self.tokens, "steps": steps, **followed}
 
 
 def follow_element(trace: ShapeTrace, element: Sequence[int]) -> FollowedElement:
-    """See ``ShapeTrace.follow``.
+    """Follow an element; see ``ShapeTrace.follow``.
 
-    ``Q.view(batch_size, n_heads, q_length, d_key)`` has the shape that attention wants, and runs. But it cuts the rows
-    of Q in their order in memory, so that a head gets all features of a few tokens instead of a few features of all
-    tokens: the commonest slip in hand-written attention, and no shape check sees it.
+    ``Q.view(batch_size, n_heads, q_length, d_key)`` has the right shape and raises no error. But it splits Q in the
+    order of memory, so that a head gets all features of a few tokens instead of a few features of all tokens. This is
+    a common mistake in hand-written attention, and no check of shapes finds it.
     """
     Q, split, heads = trace.step("Q"), trace.step("Q split"), trace.step("Q heads")
     if len(element) != len(Q.shape):
@@ -176,16 +176,16 @@ def _offset(step: TraceStep, coordinates: tuple[int, ...]) -> int:
 
 
 def _same_place(coordinates: Sequence[int], shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """The coordinates, in a contiguous tensor of another shape, of the number at the same place in memory."""
+    """Return the coordinates of the same place in memory in a contiguous tensor of another shape."""
     place = np.ravel_multi_index(tuple(coordinates), shape)
     return tuple(int(index) for index in np.unravel_index(place, other))
 
 
 def _kept(n_heads: int, q_length: int) -> float:
-    """The share of elements that lie at the same place with the transpose and without it.
+    """Return the share of elements that have the same place with and without the transpose.
 
-    Element (head, position, feature) lies at row head · q_length + position of the plain view, and at row
-    position · n_heads + head of Q split. The two are equal where head · (q_length − 1) = position · (n_heads − 1).
+    Element (head, position, feature) is in row head · q_length + position of the plain view, and in row
+    position · n_heads + head of Q split. These are equal if head · (q_length − 1) = position · (n_heads − 1).
     """
     if n_heads == 1 or q_length == 1:
         return 1.0

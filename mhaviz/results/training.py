@@ -1,4 +1,4 @@
-"""How a model learnt, and how much of what it has not seen it gets right."""
+"""Course of a training, and the evaluation of a trained model."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,11 +8,11 @@ from mhaviz.results.result import Result, Source
 
 @dataclass(frozen=True)
 class LearningPoint:
-    """How far training had come after ``step`` steps.
+    """State of training after ``step`` steps.
 
     Attributes:
-        loss: mean cross-entropy of the next word since the point before, in nats.
-        score: share of held-out sentences that were right.
+        loss: mean cross-entropy of the next word since the previous point, in nats.
+        score: share of held-out sentences that are right.
     """
 
     step: int
@@ -22,15 +22,16 @@ class LearningPoint:
 
 @dataclass(frozen=True)
 class Training(Result):
-    """A training from its beginning.
+    """Course of a training.
 
     Attributes:
-        task: what was learnt.
-        score_name: what the score is the share of; ``scored_sentences``: of how many held-out ones.
-        points: in order.
-        steps: how many there were to be.
-        training_sentences, held_out_sentences: how many.
-        parameters: how many numbers the model learnt.
+        task: the task that was learned.
+        score_name: name of the score.
+        points: state at several steps, in order.
+        steps: number of steps that were planned.
+        training_sentences, held_out_sentences: number of sentences of each set.
+        scored_sentences: number of held-out sentences that the score is computed on.
+        parameters: number of learned parameters.
     """
 
     source: Source
@@ -46,12 +47,12 @@ class Training(Result):
 
 @dataclass(frozen=True)
 class AlignmentErrors:
-    """How well the largest weights of source-target attention find each word's translation.
+    """Alignment error rate of the largest weights in source-target attention, from 0 to 1.
 
     Attributes:
-        heads: alignment error rate of each head.
-        mean: of the heads' averaged weights.
-        links: how many links there are in the gold alignments.
+        heads: error rate of each head.
+        mean: error rate of the mean weights over the heads.
+        links: number of links in the gold alignments.
     """
 
     heads: tuple[float, ...]
@@ -61,14 +62,15 @@ class AlignmentErrors:
 
 @dataclass(frozen=True)
 class Evaluation(Result):
-    """What a checkpoint gets right.
+    """Evaluation of a checkpoint.
 
     Attributes:
-        task, score_name, score: as in ``Training``.
-        held_out: whether all of the sentences are surely none that it has been trained on.
-        perplexity: e to the mean cross-entropy of a word.
-        sentences: how many.
-        alignment: where there are gold alignments.
+        task, score_name: as in ``Training``.
+        score: share of the sentences that are right.
+        held_out: whether it is certain that the checkpoint was trained on none of the sentences.
+        perplexity: exponential of the mean cross-entropy of a word.
+        sentences: number of sentences.
+        alignment: alignment errors; None: there are no gold alignments.
     """
 
     source: Source
