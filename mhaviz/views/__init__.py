@@ -1,1 +1,1 @@
-"""Who draws results: in the terminal, as a figure, as data. Records in, picture out; no torch."""
+"""Renderers: results as terminal output, figures, pages for the browser, and data files. They do without torch."""

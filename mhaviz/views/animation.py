@@ -1,4 +1,4 @@
-"""Pictures one after the other, as an animated GIF."""
+"""Animated GIFs of heatmaps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,19 +19,19 @@ _MOST_FRAMES = 40
 
 
 def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> None:
-    """Draw each result as a heatmap and write them as a film that begins anew when it has ended.
+    """Write heatmaps of the results as an animated GIF that loops for ever.
 
-    All frames are of the same tokens. Of many frames it shows some.
+    All frames must be of the same tokens. Of more than 40 frames, 40 are drawn, evenly spaced.
     """
     from PIL import Image
 
-    style = style if style.vmax is not None else replace(style, vmax=1.0)  # the same in all frames
+    style = style if style.vmax is not None else replace(style, vmax=1.0)  # the same scale in all frames
     pictures = list(_pictures(evenly(frames, _MOST_FRAMES), style))
     width, height = (max(picture.size[side] for picture in pictures) for side in (0, 1))
     canvases = [Image.new("RGB", (width, height), "white") for _ in pictures]
     for canvas, picture in zip(canvases, pictures, strict=True):
         canvas.paste(picture)
-    # One palette for all, so that a frame holds what differs from the one before. Its paper is white.
+    # With one palette for all, a frame stores only what differs from the one before. Its paper is white.
     palette = canvases[-1].quantize(method=Image.Quantize.MAXCOVERAGE)
     palette.putpalette([255 if level > _PAPER else level for level in palette.getpalette() or []])
     first, *rest = (canvas.quantize(palette=palette, dither=Image.Dither.NONE) for canvas in canvases)

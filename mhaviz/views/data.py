@@ -1,4 +1,4 @@
-"""Records as data: JSON for people and scripts, safetensors for arrays; ``formats`` writes them to files."""
+"""Results as data: JSON, CSV, and safetensors or .npz for arrays. ``formats`` writes them to files."""
 
 import csv
 import io
@@ -18,29 +18,29 @@ from mhaviz.results.saved_form import METADATA, METADATA_FILE, describe, describ
 
 
 def document(result: Any) -> dict[str, Any]:
-    """The result as one JSON document. Arrays and dataclasses stay what they are: ``write_json`` writes them."""
+    """Return the result as a JSON document, in which arrays and dataclasses are left for ``write_json`` to convert."""
     found: dict[str, Any] = result.to_dict()
     return describe_source(result.source) | found
 
 
 def write_data(result: Any, suffix: str, stream: BinaryIO) -> None:
-    """Write the result in the format of a suffix that is neither a picture nor a page."""
+    """Write the result in the data format of this suffix."""
     if suffix in (".safetensors", ".npz"):
         stream.write(safetensors_bytes(result) if suffix == ".safetensors" else npz_bytes(result))
         return
-    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # half characters, too
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # lone surrogates, too
     if suffix == ".csv":
         write_csv(result, text)
     else:
         write_json(document(result), text)
-    text.detach()  # what has been written, too
+    text.detach()  # flushes, and leaves the stream open
 
 
 def write_json(document: dict[str, Any], stream: IO[str]) -> None:
-    """Write the document with its arrays as nested lists, a row at a time: large maps need no second copy.
+    """Write the document with its arrays as nested lists, one row at a time, so that large maps are not copied.
 
-    A number that JSON does not have, such as a hidden score, becomes null. Numbers have as few digits as tell them from
-    all others of their precision: 0.1, not 0.10000000149011612.
+    NaN and infinity, such as hidden scores, become null. Numbers have as few digits as identify them in their
+    precision: 0.1, not 0.10000000149011612.
     """
     for piece in _pieces(document):
         stream.write(piece)
@@ -49,7 +49,7 @@ def write_json(document: dict[str, Any], stream: IO[str]) -> None:
 
 def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, np.ndarray) and value.ndim == 1:
-        # Not of texts: orjson neither escapes what a terminal obeys nor takes half characters.
+        # Not for texts: orjson does not escape control characters of terminals, and refuses lone surrogates.
         yield orjson.dumps(np.ascontiguousarray(value), option=orjson.OPT_SERIALIZE_NUMPY).decode()
     elif isinstance(value, dict) or is_dataclass(value):
         yield "{"
@@ -68,7 +68,7 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def safetensors_bytes(attention: Attention) -> bytes:
-    """One float32 tensor a map; all but the weights as JSON text under the metadata key ``mhaviz``."""
+    """Return a safetensors file: the weights of each map as a tensor, all else as JSON in the metadata ``mhaviz``."""
     from safetensors.numpy import save
 
     tensors, metadata = _tensors(attention)
@@ -76,25 +76,25 @@ def safetensors_bytes(attention: Attention) -> bytes:
 
 
 def npz_bytes(attention: Attention) -> bytes:
-    """The same arrays by the same names as a .npz file, with the metadata as a text file among them."""
+    """Return a .npz file of the arrays of ``safetensors_bytes``, with the metadata as a text file beside them."""
     arrays, metadata = _tensors(attention)
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
     with zipfile.ZipFile(stream, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(METADATA_FILE, "w") as member:
-        member.write(metadata.encode())  # ``writestr`` would write the time too
+        member.write(metadata.encode())  # ``writestr`` would store the time, too
     return stream.getvalue()
 
 
 def _tensors(attention: Attention) -> tuple[dict[str, Any], str]:
-    """The weights of each map by the name of its tensor, and all else as JSON."""
+    """Return the weights of each map by the name of its tensor, and all else as JSON."""
     maps = [describe(m) for m in attention.maps]
     arrays = dict(zip(tensor_names(maps), (np.ascontiguousarray(m.weights) for m in attention.maps), strict=True))
     return arrays, "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
 
 
 def write_csv(result: Attention | HeadTable, stream: IO[str]) -> None:
-    """All numbers in long form, a line each, with the columns of the result's ``to_dataframe``; a head at a time."""
-    lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")  # a lone \r would tear a line
+    """Write all numbers in long form, one a line, with the columns of the result's ``to_dataframe``, head by head."""
+    lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")  # an unquoted \r would split a line
     if not isinstance(result, Attention):
         for number, row in enumerate(result.rows()):
             if not number:
@@ -106,6 +106,6 @@ def write_csv(result: Attention | HeadTable, stream: IO[str]) -> None:
             columns = m.select((head,)).columns_of_weights(result.recorded_columns)
             if not number and head == m.heads[0]:
                 lines.writerow(columns)
-            short = columns["weight"].astype(str)  # in as few digits as tell it from all others
+            short = columns["weight"].astype(str)  # in as few digits as identify it
             columns["weight"] = short.astype(float)
             lines.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))

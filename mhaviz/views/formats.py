@@ -1,4 +1,4 @@
-"""The formats that mhaviz writes, by the suffixes of files. Pictures are drawn in ``figure``; ``data`` makes data."""
+"""Output files: checks before the work starts, and writing in the format of each suffix."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequence[Path] = ()) -> None:
-    """Find out before the work starts whether its results can be written.
+    """Check before the work starts that its results can be written.
 
     Raises:
         ArgumentError: no name, a suffix that is not among ``suffixes``, a file named twice, or one of the ``inputs``.
-        MhavizError: a folder that is missing, is no folder, or may not be written to.
+        MhavizError: a folder that is missing or may not be written to, or a name that cannot be that of a file.
     """
     seen: set[Path] = set()
     for path in paths:
@@ -51,10 +51,10 @@ def check_outputs(paths: Iterable[Path], suffixes: Sequence[str], inputs: Sequen
 
 
 def _are_one(path: Path, other: Path) -> bool:
-    """Whether both names are of one file, through links too."""
+    """Return whether both paths lead to one file, also through links."""
     try:
         return path.samefile(other)
-    except (OSError, ValueError):  # one of them is not there
+    except (OSError, ValueError):  # one of them does not exist
         return False
 
 
@@ -62,13 +62,13 @@ def save_all(paths: Sequence[Path], result: object, style: "Style", **details: A
     """Write the result in the format of each path's suffix: all files, or none.
 
     Args:
-        paths: checked by ``check_outputs``.
-        result: what is saved.
-        style: of pictures, and of a page for the browser.
-        details: what its page takes beside it.
+        paths: files to write, checked by ``check_outputs``.
+        result: the result.
+        style: style of figures and of a page for the browser.
+        details: further arguments of the function that makes its page.
 
     Returns:
-        Notices that the figure came with.
+        Notices about the figure, such as fewer pixels than asked for.
 
     Raises:
         MhavizError: a file could not be written; nothing is left behind.

@@ -7,20 +7,20 @@ from mhaviz.views.lab import from_lab, to_lab
 
 _N = 256  # colours
 _DARKEST = 12.0  # lightness, where paper has 100
-_PLACES = (0.0, 0.35, 0.65, 0.9, 1.0)  # along the scale, where
-_CHROMA = (0.0, 24.0, 38.0, 34.0, 26.0)  # the colour is so strong,
-_HUE = (230.0, 235.0, 265.0, 285.0, 290.0)  # and of this angle: one hue, blue, which no colour blindness takes away
+_PLACES = (0.0, 0.35, 0.65, 0.9, 1.0)  # shares of the scale
+_CHROMA = (0.0, 24.0, 38.0, 34.0, 26.0)  # at these places
+_HUE = (230.0, 235.0, 265.0, 285.0, 290.0)  # degrees, at these places: blue, which is seen with any colour blindness
 
-_NIGHT = (22, 24, 28)  # the background of a dark page, which is its paper
+_NIGHT = (22, 24, 28)  # the background of a dark page
 _LIGHTEST = 96.0  # lightness
 _CHROMA_AT_NIGHT = (4.0, 30.0, 38.0, 22.0, 6.0)  # at the same places
-_CHANGES_AT_NIGHT = (80.0, 46.0, 265.0), (80.0, 46.0, 45.0)  # lightness, chroma, hue of the least and the largest
+_CHANGES_AT_NIGHT = (80.0, 46.0, 265.0), (80.0, 46.0, 45.0)  # lightness, chroma, hue of the lowest and the highest
 
 
 def ink() -> NDArray[np.uint8]:
-    """The colours, (256, 3) in sRGB: white first, then evenly darker to the eye.
+    """Return the colormap, (256, 3) in sRGB: from white to dark blue, in perceptually even steps.
 
-    Even in L*, the lightness, so that they are a scale in print without colour, too.
+    The steps are even in L*, the lightness, so that it is also a scale in black-and-white print.
     """
     share = np.linspace(0, 1, _N)
     L = 100 + (_DARKEST - 100) * share
@@ -28,7 +28,7 @@ def ink() -> NDArray[np.uint8]:
 
 
 def ink_at_night() -> NDArray[np.uint8]:
-    """The same for dark pages: from their background evenly lighter to the eye, in the same hues."""
+    """Return the colormap for dark pages, (256, 3): from their background to nearly white, in the same hues."""
     share = np.linspace(0, 1, _N)
     night = to_lab(np.array(_NIGHT, np.uint8))
     L = night[0] + (_LIGHTEST - night[0]) * share
@@ -38,7 +38,8 @@ def ink_at_night() -> NDArray[np.uint8]:
 
 
 def diverging_at_night() -> NDArray[np.uint8]:
-    """Of changes in dark pages: from light blue, for the least, through the background, for 0, to light red."""
+    """Return the colormap of changes for dark pages, (256, 3): light blue for the lowest number, the background for 0,
+    light red for the highest."""
     share = np.abs(np.linspace(-1, 1, _N))[:, None]
     below = (np.arange(_N) < _N / 2)[:, None]
     night = to_lab(np.array(_NIGHT, np.uint8))

@@ -1,4 +1,4 @@
-"""What colours mean, for paper, terminal and page alike: the scale of some numbers, and the colour of each of them."""
+"""Scales and colours of numbers, for figures, the terminal and the page for the browser alike."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,18 +18,18 @@ from mhaviz.views.ink import ink
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
 
-_FILM = (196, 54, 8)  # the strongest colour of what lies over an image, whose greys have no hue
-_PALEST = 0.72  # of white, the grey of the darkest places of an image
-_DARKEST = 0.01  # of all weights that are shown, the share that has the palest colours of a logarithmic scale,
-_DARK = 1 / 6  # which are so much of the scale: even weights that are nearly equal are not at its end
-_LEAST_SHARE = 1e-6  # of the largest weight, that a logarithmic scale reaches down to
-_MANY_CELLS = 60  # rows or columns; each of more is too small to be seen alone
-_BEYOND = 0.005  # of the cells of such a head, the share that may have more than the last colour
-_LEAST_RANGE = 4.0  # from end to end of it: weights that are nearly equal look so, and are neither black nor white
+_FILM = (196, 54, 8)  # strongest colour of a film over an image, which is grey
+_PALEST = 0.72  # grey of the darkest pixels of an image, as a share of white
+# The palest 1 % of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
+_DARKEST, _DARK = 0.01, 1 / 6
+_LEAST_SHARE = 1e-6  # low end of a logarithmic scale at least, as a share of its high end
+_MANY_CELLS = 60  # rows or columns; of more, each is too small to be seen alone
+_BEYOND = 0.005  # share of the cells of such a head that may lie beyond the scale
+_LEAST_RANGE = 4.0  # high end / low end of a logarithmic scale at least, so that weights that are nearly equal look so
 
 
 def scales_of(style: "Style", maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap]) -> dict[str, Scale]:
-    """The one scale of each ``scale_group``. ``drawn``: the same maps, in the cells of the picture."""
+    """Return the scale of each ``scale_group`` of maps; ``drawn``: the maps, pooled to the cells of the picture."""
     groups: dict[str, list[AttentionMap]] = {}
     for m, shown in zip(maps, drawn, strict=True):
         groups.setdefault(scale_group(m), []).append(shown)
@@ -40,9 +40,9 @@ def scales_of(style: "Style", maps: Sequence[AttentionMap], drawn: Sequence[Atte
 
 
 def change_scale(style: "Style", maps: Iterable[AttentionMap]) -> Scale:
-    """The one scale of these changes, 0 in its middle, with as many decimals as the largest needs.
+    """Return the scale that maps of changes share, with 0 in its middle, and the decimals that the largest needs.
 
-    Raises ArgumentError as ``weight_scale``.
+    Raises ArgumentError if ``vmax`` is above 1 and one of the maps is of weights.
     """
     maps = _checked(style, maps)
     largest = style.vmax or max(map(_largest_change, maps)) or 1.0
@@ -50,9 +50,9 @@ def change_scale(style: "Style", maps: Iterable[AttentionMap]) -> Scale:
 
 
 def weight_scale(style: "Style", maps: Iterable[AttentionMap]) -> Scale:
-    """The one scale of all these maps.
+    """Return the scale that all these maps share.
 
-    Raises ArgumentError if ``vmax`` is above 1 and one of them is of weights.
+    Raises ArgumentError if ``vmax`` is above 1 and one of the maps is of weights.
     """
     maps = _checked(style, maps)
     if not style.log:
@@ -76,7 +76,7 @@ def _checked(style: "Style", maps: Iterable[AttentionMap]) -> tuple[AttentionMap
 
 
 def _largest(attention_map: AttentionMap) -> float:
-    """The largest weight; the first row does not count if its one key, or cell, has it all, as a mask hides others."""
+    """Return the largest weight, without the first query where a mask leaves it a single key, whose weight is 1."""
     weights, hidden = attention_map.weights, attention_map.hidden
     if hidden is None or weights.shape[1] == 1 or not hidden[0, 1:].all():
         return float(weights.max())
@@ -84,7 +84,7 @@ def _largest(attention_map: AttentionMap) -> float:
 
 
 def _largest_change(m: AttentionMap) -> float:
-    """The largest change; of many cells the one that few are beyond, or a single cell would make all others pale."""
+    """Return the largest change; of many cells a high quantile, or a single cell would make all others pale."""
     sizes = [np.abs(change) for change in m.weights]
     if max(m.weights.shape[1:]) > _MANY_CELLS:
         beyond = max(float(np.quantile(size, 1 - _BEYOND)) for size in sizes)
@@ -94,7 +94,7 @@ def _largest_change(m: AttentionMap) -> float:
 
 
 def _palest(maps: Sequence[AttentionMap]) -> float:
-    """The weight that the palest share of all weights above 0 stays below; 0 if there are none."""
+    """Return the weight that the palest 1 % of all weights above 0 lie below; 0 if there are none."""
     counts, _ = histograms(maps)
     below = counts.cumsum()
     if not below[-1]:
@@ -107,10 +107,10 @@ def _palest(maps: Sequence[AttentionMap]) -> float:
 
 @cache
 def palette(name: str) -> NDArray[np.uint8]:
-    """The 256 colours of a colormap, (256, 3): of "ink", of "film", or of one of matplotlib's.
+    """Return the 256 colours of a colormap, (256, 3): "ink", "film", or one of matplotlib's.
 
     Raises:
-        ArgumentError: there is no such colormap; the message names some that are near.
+        ArgumentError: there is no such colormap; the message suggests similar names.
     """
     if name == INK:
         return ink()
@@ -125,7 +125,7 @@ def palette(name: str) -> NDArray[np.uint8]:
 
 
 def check_colormap(name: str) -> None:
-    """Raise ArgumentError, with names that are near, unless this is "ink" or matplotlib has such a colormap."""
+    """Raise ArgumentError, which suggests similar names, unless this is "ink" or a colormap of matplotlib."""
     if name == INK:
         return
     import difflib
@@ -138,21 +138,25 @@ def check_colormap(name: str) -> None:
 
 
 def places(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
-    """Which of the 256 colours of its scale each value has, as matplotlib chooses it; NaN has any."""
+    """Return the index of each value's colour, 0 to 255, as matplotlib chooses it; for NaN any index."""
     return np.clip(np.nan_to_num(scale.shares(values)) * 256, 0, 255).astype(np.uint8)
 
 
 def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
-    """The colour of each value, (…, 3); NaN is paper."""
+    """Return the colour of each value, (…, 3); NaN is white."""
     chosen: NDArray[np.uint8] = palette(scale.colormap)[places(values, scale)]
     chosen[np.isnan(values)] = 255
     return chosen
 
 
 def over_image(panel: Panel, height: int, width: int) -> NDArray[np.uint8]:
-    """The cells of a panel as a film over its image, which is grey and pale, in so many pixels: (height, width, 3).
+    """Return the cells of a panel as a coloured film over its image in pale grey, (height, width, 3).
 
-    On white a cell has the colour of its scale; nothing is smoothed. ``height``, ``width``: multiples of the cells.
+    Over white pixels a cell has exactly the colour of its scale. Cells are not smoothed.
+
+    Args:
+        panel: a panel with an image.
+        height, width: pixels of the result; multiples of the numbers of rows and columns.
     """
     from PIL import Image
 
@@ -165,7 +169,7 @@ def over_image(panel: Panel, height: int, width: int) -> NDArray[np.uint8]:
 
 
 def needs_dark_text(background: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether black text reads better than white on a background (…, 3), by WCAG 2's relative luminance."""
+    """Return whether black text has more contrast than white on each background, (…, 3), by WCAG 2's luminance."""
     channel = background / 255
     linear = np.where(channel <= 0.03928, channel / 12.92, ((channel + 0.055) / 1.055) ** 2.4)
     luminance = linear @ np.array([0.2126, 0.7152, 0.0722])

@@ -1,4 +1,4 @@
-"""A result as a figure, in the terminal, as files and in a notebook. What draws it is loaded when it is needed."""
+"""A result as a figure, in the terminal, as files and in a notebook. Renderers are imported on first use."""
 
 import io
 import warnings
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from mhaviz.views.html.notebook import Html
 
 _MOST_IN_NOTEBOOK = 5_000_000
-"""Characters of a page that a notebook keeps among its results."""
+"""Characters of a page that a notebook shows; instead of a longer one it shows the figure."""
 
 
 def figure_of(result: object, style: Style | None = None, **details: Any) -> "Sheet":
-    """The result as a figure; ``details``: what its page takes beside it."""
+    """Return the result as a figure; ``details``: further arguments of the function that makes its page."""
     from mhaviz.views.figure.page import draw_page
     from mhaviz.views.figure.sheet import house_style
 
@@ -34,14 +34,14 @@ def figure_of(result: object, style: Style | None = None, **details: Any) -> "Sh
 
 
 def view_of(result: object, style: Style | None = None, **details: Any) -> "RenderableType":
-    """The result as something that rich prints; ``details``: as in ``figure_of``."""
+    """Return the result as a renderable of rich; ``details``: as in ``figure_of``."""
     from mhaviz.views.terminal.page import PageView
 
     return PageView(page_of(result, **details), style or Style())
 
 
 def plot(result: object, **style: Any) -> "Figure":
-    """The result as a figure: of maps an Axes a head; else the page that is saved."""
+    """Return a result of maps as a figure with an Axes for each head, any other as the figure that ``save`` writes."""
     result = _drawn(result)
     if isinstance(result, Attention):
         from mhaviz.views.figure.axes import axes_figure
@@ -64,11 +64,11 @@ def save(result: object, paths: Sequence[Path], **style: Any) -> None:
 
 
 def in_notebook(result: object) -> dict[str, str]:
-    """The result by MIME type: its page for the browser, of 5 MB at most, or else its picture."""
+    """Return the result by MIME type: its page for the browser where that has at most 5 MB, else its figure."""
     result = _drawn(result)
     try:
         page = html_of(result)
-    except MhavizError:  # it has none, or one that is too large for any browser
+    except MhavizError:  # it has no page, or one that is too large for browsers
         page = None
     if page is not None and len(page) <= _MOST_IN_NOTEBOOK:
         return {"text/html": page._repr_html_()}
@@ -76,7 +76,7 @@ def in_notebook(result: object) -> dict[str, str]:
 
 
 def html_of(result: object, **style: Any) -> "Html":
-    """The result's page for the browser; see ``mhaviz.results.result.Result.to_html``."""
+    """Return the result's page for the browser; see ``mhaviz.results.result.Result.to_html``."""
     from mhaviz.views.html.notebook import Html
     from mhaviz.views.html.page import write_html
 
@@ -86,5 +86,5 @@ def html_of(result: object, **style: Any) -> "Html":
 
 
 def _drawn(result: object) -> object:
-    """What is drawn of a result: the result of a computation says by itself in which result it is shown."""
+    """Return the attention of a result that has a method ``to_attention``, else the result itself."""
     return result.to_attention() if hasattr(result, "to_attention") else result

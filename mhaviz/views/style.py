@@ -1,4 +1,4 @@
-"""How a picture looks, in the terminal and as a figure."""
+"""Style: what a user may choose about the look of pictures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,24 +15,27 @@ _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 
 @dataclass(frozen=True)
 class Style:
-    """What a user may choose; all but cmap, vmax and log is for figures, title and footnote for the browser as well.
+    """What a user may choose about the look of pictures.
+
+    ``cmap``, ``vmax`` and ``log`` apply everywhere, ``title`` and ``footnote`` to figures and pages for the browser, and
+    the others to figures alone.
 
     Attributes:
-        cmap: the colours of weights: "ink", from paper to dark, or a colormap of matplotlib.
+        cmap: colormap of weights: "ink", from white to dark blue, or one of matplotlib's.
         dpi: pixels an inch.
-        columns: heads side by side; None: as it fits.
-        vmax: the number from which on the colour is darkest, of weights at most 1, over an image in times of uniform;
-            None: chosen so that most of the attention lies below it.
-        numbers: whether they stand in the cells; None: where there are few.
-        log: whether equal factors are equal steps of colour.
-        width: of the picture in inches, into which heads are fitted; None: as it comes.
-        font_size: of labels, in points; other letters go with them. None: 8, and less where cells are small.
-        title: stands in the place of the picture's own; "": there is none.
-        footnote: stands in the place of all small print: where the numbers come from, and how to read them; "": none.
+        columns: number of heads side by side; None: as many as fit.
+        vmax: number that gets the darkest colour: a weight of at most 1, or, for other quantities, any number; None:
+            chosen so that most of the attention lies below it.
+        numbers: write numbers in the cells; None: where there are few cells.
+        log: logarithmic colour scale.
+        width: width of the picture in inches; None: as wide as its contents.
+        font_size: size of labels in points, with which all other text scales; None: 8, or less where cells are small.
+        title: replaces the title of the picture; "": no title.
+        footnote: replaces all small print, on where the numbers come from and how to read them; "": none.
 
     Raises:
-        ArgumentError: no such colormap, dpi below 20, columns below 1, vmax not from 1e-30 to 1e30, a width or a font
-            size that no page has.
+        ArgumentError: an unknown colormap, dpi below 20, columns below 1, vmax outside 1e-30 to 1e30, a width outside 1
+            to 100 inches, or a font size outside 2 to 72 points.
     """
 
     cmap: str = INK
@@ -48,7 +51,7 @@ class Style:
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> "Style":
-        """The style of these choices, by their names. Raises ArgumentError as above, and for names that are none."""
+        """Return the style with these attributes. Raises ArgumentError for unknown names, too."""
         if unknown := [name for name in choices if name not in cls.__dataclass_fields__]:
             known = ", ".join(cls.__dataclass_fields__)
             raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {known}")
@@ -74,7 +77,7 @@ class Style:
                 raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
 
     def require_vmax(self, what: str = "weight", most: float = 1.0) -> None:
-        """Raise ArgumentError if the end of the scale is none for weights, or for what reaches farther than to 1."""
+        """Raise ArgumentError unless ``vmax`` is None or from 1e-30 to ``most``; ``what`` names the number."""
         if self.vmax is not None and not _LEAST_VMAX <= self.vmax <= most:
             raise ArgumentError(
                 f"{parameter('vmax')}: expected a {what} from {_LEAST_VMAX:g} to {most:g}, or auto, got {self.vmax}"
@@ -82,17 +85,17 @@ class Style:
 
     @property
     def ends(self) -> tuple[str, str] | None:
-        """What the colours of the lowest and the highest change are called, if anybody could call them so."""
+        """Names of the colours of the lowest and the highest change; None for a colormap without names for them."""
         return ("blue", "red") if self.diverging == DIVERGING else None
 
     @property
     def diverging(self) -> str:
-        """The colours of numbers of two signs, for which ink has no middle."""
+        """Colormap of numbers of two signs: blue to red instead of ink, which has no middle."""
         return DIVERGING if self.cmap == INK else self.cmap
 
 
 class LayoutStyle(Style):
-    """The style of a page before it is enlarged to the letters that are wanted: its sizes have been checked."""
+    """Style of a page before it is enlarged to the chosen font size. Its sizes are not checked, as ``Style`` has."""
 
     def __post_init__(self) -> None:
         """Check nothing."""

@@ -1,9 +1,9 @@
-"""What a medium that orders letters by itself, or lacks some, needs of texts that have been cut and escaped.
+"""Isolates for text of Arabic and Hebrew, and ASCII in place of characters that an encoding lacks.
 
-Terminals and matplotlib put the letters of Arabic and Hebrew in their order by the Unicode Bidirectional Algorithm (UAX
-#9), and turn whole runs around, over blanks and digits: the labels of columns would change places, and a line that
-begins with such a word its direction. Isolates (section 2.4) keep words to themselves, and a line goes from left to
-right. They are invisible, and act: a user's text must have been made harmless before.
+Terminals and matplotlib reorder right-to-left text by the Unicode Bidirectional Algorithm (UAX #9). It reverses whole
+runs, with the blanks and digits in them: labels of columns would change places, and a line that begins with such a word
+would run from right to left. Isolates (section 2.4) confine this to a word. They are invisible, but act on the text
+after them, so a user's text must be escaped before.
 """
 
 import codecs
@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 _FIRST_STRONG, _POP = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _RIGHT_TO_LEFT = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
-"""Letters that are read so, with their marks and their digits."""
+"""Right-to-left letters, with their marks and digits."""
 _WORD = re.compile(f"[{_RIGHT_TO_LEFT}]+")
 _ISOLATED = re.compile(f"({_FIRST_STRONG}{_WORD.pattern}{_POP})")
-_BETWEEN = r"\s…'’.!?-"  # what may stand between two such words of a sentence; arrows, commas and numbers are ours
+_BETWEEN = r"\s…'’.!?-"  # characters between two words of a sentence; arrows, commas and numbers are mhaviz's own
 _WORDS = f"{_WORD.pattern}(?:[{_BETWEEN}]+{_WORD.pattern})*"
 _QUOTED_OR_WORDS = re.compile(f"(?<=“)[^“”]*[{_RIGHT_TO_LEFT}][^“”]*(?=”)|{_WORDS}")
 
 PLAIN = "mhaviz.plain"
-"""The error handler of a text stream: what its encoding lacks is written in ASCII, and nothing of it is lost."""
+"""Name of an error handler for text streams, which writes characters that the encoding lacks in ASCII."""
 
 _IN_ASCII = dict(zip("░▒▓▁▂▃▄▅▆▇█−×·–∘‖“”µ₀₁₂₃₄₅₆₇₈₉", ',;&:_~+=%#@-x.-*|""u0123456789', strict=True)) | {
     **dict.fromkeys("▏▎▍▌▋▊▉", "|"),
@@ -39,20 +39,20 @@ _IN_ASCII = dict(zip("░▒▓▁▂▃▄▅▆▇█−×·–∘‖“”µ�
 
 
 def isolated(text: str, apart: re.Pattern[str] = _WORD) -> str:
-    """The text with isolates around each word that is read from right to left, as a line may be broken after any."""
+    """Return the text with isolates around each right-to-left word, so that a line may be broken after any word."""
     return text if text.isascii() else apart.sub(lambda found: f"{_FIRST_STRONG}{found[0]}{_POP}", text)
 
 
 def left_to_right(text: str) -> str:
-    """The same of a line that is not broken: around every quotation, and around neighbouring words as a whole."""
+    """Return a line that is not broken with isolates around each quotation and each run of right-to-left words."""
     return isolated(text, _QUOTED_OR_WORDS)
 
 
 def outside_isolates(escape: Callable[[str], str], text: str) -> str:
-    """The text, escaped: all but isolates that ``isolated`` could have put there.
+    """Return the text with all escaped but isolates that ``isolated`` may have added.
 
-    If there is anything else to escape, they are escaped too: the text becomes longer than its room, and an isolate
-    whose end is cut off would act on all that comes after it.
+    If there is anything else to escape, they are escaped, too: the text then becomes longer than its room, and an
+    isolate whose end is cut off would act on all text after it.
     """
 
     others = [part for place, part in enumerate(_ISOLATED.split(text)) if not place % 2]
