@@ -17,8 +17,8 @@ _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 class Style:
     """What a user may choose about the look of pictures.
 
-    ``cmap``, ``vmax`` and ``log`` apply everywhere, ``title`` and ``footnote`` to figures and pages for the browser, and
-    the others to figures alone.
+    ``cmap``, ``vmax`` and ``log`` apply everywhere, ``title`` and ``footnote`` to figures and pages for the browser,
+    and the others to figures alone.
 
     Attributes:
         cmap: colormap of weights: "ink", from white to dark blue, or one of matplotlib's.

@@ -1,1 +1,1 @@
-"""Records as rich renderables: at home at any width, with or without colour, with or without Unicode."""
+"""Pages as renderables of rich, for terminals of any width, with or without colour and Unicode."""

@@ -1,4 +1,4 @@
-"""What the numbers of a panel look like in a terminal: colours, or characters where there are none."""
+"""Cells of a panel in the terminal: numbers as colours, or as characters where there are no colours."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,25 +15,25 @@ from mhaviz.views.lab import to_lab
 from mhaviz.views.scale import needs_dark_text, over_image, palette, places
 
 Colours = Literal["256", "truecolor"]
-"""How many colours a terminal has, if they are enough for a scale."""
+"""Colours of a terminal that has enough of them for a scale."""
 
 CellKind = Literal["values", "half-blocks", "lines"]
-"""Numbers on colour; two rows a line; one row a line."""
+"""Cells with numbers in them; two rows of cells a line; one row of cells a line, without numbers."""
 
 RAMP = " ▁▂▃▄▅▆▇█"
-"""From the lowest number to the highest."""
+"""Characters from the lowest number to the highest."""
 BELOW, ABOVE = "░▒▓", "▂▅█"
-"""Of numbers of two signs, from the smallest to the largest; what is nearly 0 is blank."""
+"""Characters of negative and of positive numbers, from small to large; numbers near 0 are blank."""
 HIDDEN = "·"
-"""What stands in a hidden cell: a blank would look like 0."""
+"""Character of a hidden cell, as a blank would look like 0."""
 
-_EDGE = 1e-5  # a number so near to the next character has it: rounding does not choose, as in a legend's even steps
-_FIRST = 16  # of xterm's 256 colours: those before it are the user's own, and may be any
-_LIGHTNESS = 5.0  # how much it counts, beside hue and strength: with less, larger numbers may look smaller
+_EDGE = 1e-5  # numbers this close to the next character get it, so that rounding errors do not choose
+_FIRST = 16  # index of the first of xterm's 256 colours that users do not set themselves
+_LIGHTNESS = 5.0  # weight of lightness beside chroma and hue: with less, larger numbers may look smaller
 
 
 def blank_text(several: Sequence[NDArray[np.float32]], scale: Scale) -> str:
-    """ "blank: below 0.11", where most of a row is, as of one that is nearly even; else nothing."""
+    """Return "blank: below 0.11" where blank cells hold most of the sum of some row, else ""."""
     end = scale.value(1 / len(RAMP))
     is_blank = any(
         bool((2 * np.nansum(np.where(values < end, values, 0), axis=1) > np.nansum(values, axis=1)).any())
@@ -43,7 +43,7 @@ def blank_text(several: Sequence[NDArray[np.float32]], scale: Scale) -> str:
 
 
 def ramp_characters(values: NDArray[np.float32], scale: Scale) -> NDArray[np.str_]:
-    """The character of each value; for NaN, the mark of what is hidden."""
+    """Return the character of each value; for NaN, that of a hidden cell."""
     shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
     if scale.has_two_signs:
         ramp = [*reversed(BELOW), " ", *ABOVE]
@@ -58,15 +58,15 @@ def ramp_characters(values: NDArray[np.float32], scale: Scale) -> NDArray[np.str
 
 @cache
 def xterm_colours() -> NDArray[np.uint8]:
-    """The colours from 16 to 255, (240, 3): a cube of 6 × 6 × 6, and greys."""
+    """Return xterm's colours 16 to 255, (240, 3): a cube of 6 × 6 × 6, and greys."""
     return np.array([Color.from_ansi(number).get_truecolor() for number in range(_FIRST, 256)], np.uint8)
 
 
 @cache
 def xterm_numbers(colormap: str) -> NDArray[np.int64]:
-    """For each of a colormap's 256 colours the number of the nearest of xterm's in L*a*b*, from 16 to 255.
+    """Return the number of xterm's nearest colour in L*a*b*, 16 to 255, for each of a colormap's 256 colours.
 
-    rich's own choice, in RGB, would jump between hues along a scale.
+    rich's own choice, by distances in RGB, would jump between hues along a scale.
     """
     apart = to_lab(palette(colormap))[:, None] - to_lab(xterm_colours())
     return np.asarray((apart**2 @ np.array([_LIGHTNESS, 1.0, 1.0])).argmin(axis=1) + _FIRST)
@@ -74,7 +74,7 @@ def xterm_numbers(colormap: str) -> NDArray[np.int64]:
 
 @cache
 def terminal_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
-    """The 256 colours of a colormap, as a terminal shows them."""
+    """Return the 256 colours of a colormap as a terminal shows them."""
     if colours == "256":
         return tuple(map(Color.from_ansi, xterm_numbers(colormap).tolist()))
     return tuple(Color.from_rgb(*rgb) for rgb in palette(colormap).tolist())
@@ -82,16 +82,20 @@ def terminal_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
 
 @cache
 def _text_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
-    """Black or white, on each of these colours."""
+    """Return the colour of text, black or white, on each colour of the colormap."""
     ground = xterm_colours()[xterm_numbers(colormap) - _FIRST] if colours == "256" else palette(colormap)
     black, white = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
     return tuple(black if is_light else white for is_light in needs_dark_text(ground))
 
 
 class Cells:
-    """One panel's cells.
+    """Cells of one panel.
 
-    ``colours``: of the terminal; None: it has none.
+    Args:
+        panel: the matrix.
+        kind: see ``CellKind``.
+        width: characters of a cell.
+        colours: colours of the terminal; None: without colour.
     """
 
     def __init__(self, panel: Panel, kind: CellKind, width: int, colours: Colours | None) -> None:
@@ -114,11 +118,11 @@ class Cells:
             self._style = cache(RichStyle.from_color)
 
     def line(self, rows: range) -> list[Segment]:
-        """One line of the terminal: one row of cells, or two."""
+        """Return one line of the terminal, which shows one or two rows of cells."""
         return [self._cell(rows, column) for column in range(self._panel.values.shape[1])]
 
     def _cell(self, rows: range, column: int) -> Segment:
-        """What is hidden is no number, and has no colour."""
+        """Return one cell; a hidden one is a character without colour."""
         if all(self._hidden[row][column] for row in rows):
             mark = self._panel.mark(rows[0], column) if self._kind == "values" else ""
             return Segment((mark or HIDDEN).center(self._width))
@@ -138,7 +142,7 @@ class Cells:
         return Segment(number, self._style(self._text[place] if number.strip() else None, self._ground[place]))
 
     def _half_block(self, rows: range, column: int) -> Segment:
-        """The upper half of a place in one colour, the lower in another; what is hidden has the terminal's own."""
+        """Return one character for two rows, each half in its colour; hidden cells have the terminal's background."""
         upper, *lower = (None if self._hidden[row][column] else self._ground[self._places[row][column]] for row in rows)
         if upper is None:
             return Segment("▄", self._style(*lower))

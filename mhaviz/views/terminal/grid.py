@@ -1,4 +1,4 @@
-"""Matrices as grids of coloured cells, side by side as far as the terminal is wide."""
+"""Matrices as grids of coloured cells, as many side by side as the terminal has room for."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,35 +29,35 @@ from mhaviz.views.terminal.safe_console import SafeConsole
 from mhaviz.views.text import isolated
 
 VALUES_UP_TO = 16
-"""With more tokens than this a wall of numbers tells less than a picture."""
+"""Largest number of rows or columns with numbers in their cells; larger matrices are pictures alone."""
 
 LEGEND_UP_TO = 100  # tokens
 _TWO_ROWS = "a line shows two rows"
 GAP = 2  # blank columns between two panels
-_TOKEN = 24  # cells of a token in a legend
-# Of maps with round positions:
-_READABLE = 30  # columns of a panel, where the terminal has so many
-_BESIDES = 6  # lines of the screen that are left to titles, positions and the scale
-_LEAST_LINES = 8  # of a panel, however low the screen is
+_TOKEN = 24  # characters of a token in a legend
+# For maps with round positions as labels:
+_READABLE = 30  # least columns of a panel, where the terminal is that wide
+_BESIDES = 6  # lines of the screen for titles, positions and the scale
+_LEAST_LINES = 8  # least lines of a panel, however low the screen is
 _APART = 4  # columns between two positions, about
-_FEW = 16  # rows, each of which has its label
-_BETWEEN = 4  # lines from one row label to the next, or more
+_FEW = 16  # most rows that each have a label of their own
+_BETWEEN = 4  # least lines from one row label to the next
 
 DIM = RichStyle(dim=True)
 BOLD = RichStyle(bold=True)
 
 
 RowLabel = tuple[list[Segment], range]
-"""The text left of a line, and the rows that the line shows."""
+"""Label at the left of a line, and the rows that the line shows."""
 
 
 @dataclass(frozen=True)
 class Abilities:
-    """What the terminal can show.
+    """Abilities of a terminal.
 
     Attributes:
-        colours: how many; sixteen are no scale, and count as none.
-        lines: that pictures take at most, one below the other; None: there is no end.
+        colours: its colours; None: without colour, or only sixteen, which are too few for a scale.
+        lines: most lines for all pictures together; None: no limit.
     """
 
     colours: Colours | None
@@ -65,7 +65,7 @@ class Abilities:
 
     @classmethod
     def of(cls, console: Console, options: ConsoleOptions) -> "Abilities":
-        """Those of the terminal that is printed on."""
+        """Return the abilities of the terminal that a console prints to."""
         colours: dict[str | None, Colours] = {"256": "256", "truecolor": "truecolor"}
         lines = console.most_lines if isinstance(console, SafeConsole) else None
         without = console.no_color or options.ascii_only  # in ASCII, half blocks would lose every other row
@@ -73,28 +73,28 @@ class Abilities:
 
     @property
     def colour(self) -> bool:
-        """Whether numbers have colours."""
+        """Whether numbers are shown as colours."""
         return self.colours is not None
 
     @property
     def blocks(self) -> Literal["half-blocks", "lines"]:
-        """The smallest cells: two rows a line, or one."""
+        """Kind of the smallest cells: two rows a line, or one."""
         return "half-blocks" if self.colour else "lines"
 
 
 @dataclass(frozen=True)
 class GridLayout:
-    """What a grid decided before a line of it is drawn.
+    """Layout of a grid, which is decided before a line of it is drawn.
 
     Attributes:
-        cells: "values", numbers on colour; "half-blocks", two rows a line; "lines", one row a line.
-        cell_width: columns of the terminal a cell takes.
+        cells: see ``CellKind``.
+        cell_width: columns of the terminal for a cell.
         label_width: columns for the row labels.
         panel_width: columns for a panel: its cells, or its title if that is wider.
-        per_line: panels side by side.
-        rows, columns: cells of a panel; fewer than tokens where the map is pooled.
-        labels: "tokens"; "positions" of the rows, for want of room; "round", round positions along both sides of a map
-            that has been pooled to these cells; "columns", along the columns alone, as its few rows are not pooled.
+        per_line: number of panels side by side.
+        rows, columns: cells of a panel, fewer than tokens where the map is pooled.
+        labels: "tokens"; "positions" of the rows, where there is no room for tokens; "round", round positions along
+            both sides of a pooled map; "columns", round positions along the columns alone, with tokens beside the rows.
     """
 
     cells: CellKind
@@ -108,26 +108,28 @@ class GridLayout:
 
     @property
     def lines(self) -> list[range]:
-        """The rows that each line of a panel shows."""
+        """Rows that each line of a panel shows."""
         together = 2 if self.cells == "half-blocks" else 1
         return [range(row, min(row + together, self.rows)) for row in range(0, self.rows, together)]
 
     def height(self, n_panels: int) -> int:
-        """Lines that so many panels take, with their titles, positions and the blank lines between them."""
+        """Return the lines that ``n_panels`` take, with titles, positions and blank lines between panels."""
         return -(-n_panels // self.per_line) * (3 + len(self.lines)) - 1
 
     def fitting(self, height: int) -> int:
-        """Panels that have room in so many lines: at least those that stand side by side."""
+        """Return the number of panels that fit into ``height`` lines: at least as many as stand side by side."""
         return max((height + 1) // (3 + len(self.lines)), 1) * self.per_line
 
 
 @dataclass(frozen=True)
 class HeatGrid:
-    """Panels of one shape that share their rows (queries) and columns (keys).
+    """Grid of panels of one shape.
 
     Attributes:
-        with_values: write numbers in the cells while there is room; without, more panels stand side by side.
-        layout: how it is drawn, if that is decided; else what ``decide`` decides.
+        panels: the matrices.
+        queries, keys: axes of the rows and columns of every panel.
+        with_values: write numbers in the cells if there is room; otherwise more panels fit side by side.
+        layout: a layout chosen in advance; None: ``decide`` chooses.
     """
 
     panels: Sequence[Panel]
@@ -140,32 +142,33 @@ class HeatGrid:
     def of(
         cls, m: AttentionMap, titles: Sequence[str], with_values: bool = True, layout: GridLayout | None = None
     ) -> "HeatGrid":
-        """The heads of a map, on a scale that is chosen later; see ``coloured``."""
+        """Return the grid of a map's heads, whose scale ``coloured`` sets later."""
         return cls(head_panels(m, Scale(), titles), m.rows, m.columns, with_values, layout)
 
     def coloured(self, scale: Scale) -> "HeatGrid":
-        """The same on this scale."""
+        """Return the grid on this scale."""
         return replace(self, panels=[replace(panel, scale=scale) for panel in self.panels])
 
     @property
     def _numbered(self) -> bool:
-        """Whether columns are known by their numbers, as features are: rows keep labels where they are pooled."""
+        """Whether the labels of columns are their numbers, as of features, so that pooled rows keep their labels."""
         return self.keys.are_positions and not self.queries.are_same(self.keys)
 
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
-        """Choose the cells: as many panels side by side as fit, with numbers while there is room for them."""
+        """Choose a layout with as many panels side by side as fit, and with numbers in the cells if there is room."""
         if self.layout:
             return self.layout
         values = self._decide_values(width, abilities) if self.with_values else None
         return values or self._decide_blocks(width, abilities)
 
     def drawn(self, width: int, abilities: Abilities) -> list[Panel]:
-        """The panels as they are drawn, pooled where they are."""
+        """Return the panels as they are drawn, pooled to the cells of the layout."""
         layout = self.decide(width, abilities)
         return [panel.pooled(layout.rows, layout.columns) for panel in self.panels]
 
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
-        """Cells with numbers in them, as wide as the tokens want without fewer panels side by side."""
+        """Return a layout with numbers in the cells, as wide as labels need unless fewer panels would fit side by side;
+        None: there is no room."""
         q_length, k_length = len(self.queries), len(self.keys)
         if max(q_length, k_length) > VALUES_UP_TO:
             return None
@@ -183,7 +186,7 @@ class HeatGrid:
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
 
     def _decide_blocks(self, width: int, abilities: Abilities) -> GridLayout:
-        """Cells of one column, two rows a line where colour and Unicode allow, pooled to the width."""
+        """Return a layout with cells one character wide, pooled to the width of the terminal."""
         q_length, k_length = len(self.queries), len(self.keys)
         cells = abilities.blocks
         together = 2 if cells == "half-blocks" else 1  # labels that share a line
@@ -216,7 +219,7 @@ class HeatGrid:
             yield from (Segment(text, DIM), Segment.line())
 
     def height(self, width: int, abilities: Abilities) -> int:
-        """Lines that it takes."""
+        """Return the number of lines of the grid."""
         layout = self.decide(width, abilities)
         return layout.height(len(self.panels)) + len(self._legend_lines(width, layout))
 
@@ -224,7 +227,7 @@ class HeatGrid:
         return [line for words in self._explanations(layout) for line in wrapped(*words, width)]
 
     def _header(self, layout: GridLayout) -> list[Segment]:
-        """Over the columns of a panel: dim; where some tokens are not of the text, those alone are."""
+        """Return the labels above the columns of a panel: dim, or, where there are special tokens, only these dim."""
         if layout.cells == "values":
             labels = _labels(self.keys, layout.cell_width - 1)
             width = layout.cell_width
@@ -264,9 +267,9 @@ class HeatGrid:
                 yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
 
     def _explanations(self, layout: GridLayout) -> list[tuple[list[str], str]]:
-        """What a line and a cell are, and which tokens stand at the positions: words, and what is between two of them.
+        """Return what a line and a cell show, and the tokens at the positions, each as words and their separator.
 
-        Along round positions it can be seen how many rows a line has.
+        With round positions it can be seen how many rows a line has.
         """
         texts = [] if layout.cells == "values" else list(self._cell_explanations(layout))
         if layout.cells != "half-blocks" or layout.rows == 1 or layout.labels == "round":
@@ -304,9 +307,10 @@ def long_layout(
     abilities: Abilities,
     titles: Sequence[str] | None = None,
 ) -> GridLayout:
-    """Panels as large as the terminal allows: squares, or up to twice as wide as high where the screen is low.
+    """Return a layout of a pooled map in panels as large as the terminal allows: squares, or up to twice as wide as
+    high where the screen is low.
 
-    ``height``: lines of the screen; None: of a file or a pipe, which has no end.
+    ``height``: lines of the screen; None: a file or a pipe, without a limit.
     """
     n_heads, q_cells, k_cells = attention_map.weights.shape
     label_width, of_rows = len(f"{attention_map.rows.end - 1:,}"), attention_map.rows
@@ -316,7 +320,7 @@ def long_layout(
     title = max(map(len, titles or tile_titles(attention_map)))
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
-    per_line = -(-n_heads // -(-n_heads // fitting))  # no fewer lines of panels would do, and none is left half empty
+    per_line = -(-n_heads // -(-n_heads // fitting))  # as few lines of panels as possible, each about equally full
     side = max(room // per_line - GAP, 1)
     highest = side if height is None else max(height - _BESIDES, _LEAST_LINES)
     side = min(side, 4 * highest)  # a line is about as high as 2 columns are wide
@@ -336,26 +340,26 @@ def _longest(axis: Axis, width: int) -> int:
 
 
 def _legend(axis: Axis) -> list[str]:
-    """ "0 the", "1 cat" for all tokens."""
+    """Return "0 the", "1 cat" for all tokens."""
     suffixes = position_suffixes(axis.tokens.texts, axis.start)
     labels = zip(_labels(axis, _TOKEN), suffixes, strict=True)
     return [f"{i} {isolated(label.removesuffix(suffix))}" for i, (label, suffix) in enumerate(labels, axis.start)]
 
 
 def _ends_are_bare(axis: Axis) -> bool:
-    """Whether the first and the last token are nothing but their positions."""
+    """Return whether the texts of the first and the last token are only their positions."""
     return (axis.tokens.texts[0], axis.tokens.texts[-1]) == (str(axis.start), str(axis.end - 1))
 
 
 def _ends(name: str, axis: Axis) -> list[str]:
-    """ "queries: 0 the … 19,999 whale", in words that a line may be broken between."""
+    """Return "queries: 0 the … 19,999 whale" as words between which a line may be broken."""
     tokens = axis.tokens.texts
     first, last = (isolated(quoted(token, _TOKEN)) for token in (tokens[0], tokens[-1]))
     return [f"{name}:", f"{axis.start:,} {first}", "…", f"{axis.end - 1:,} {last}"]
 
 
 def _round_labels(edges: NDArray[np.int64], most: int) -> Iterator[tuple[int, str]]:
-    """The first position and round ones, each with the cell that holds it."""
+    """Yield the first position and about ``most`` round ones, each after the cell that holds it."""
     start, end = int(edges[0]), int(edges[-1])
     for position in (start, *round_positions(start, end, most)):
         yield int(np.searchsorted(edges, position, side="right")) - 1, f"{position:,}"
@@ -396,7 +400,7 @@ def _lines(
 
 
 def wrapped(words: Sequence[str], blank: str, width: int) -> Iterator[str]:
-    """Words in lines, none broken inside."""
+    """Yield lines of whole words, joined by ``blank``."""
     line = ""
     for word in words:
         if line and cell_len(line + blank + word) > width:

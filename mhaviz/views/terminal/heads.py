@@ -1,4 +1,4 @@
-"""Heads, and other small matrices, in the terminal: a grid of cells for each, as many side by side as there is room."""
+"""Heads and other small matrices in the terminal, each as a grid of cells, as many side by side as fit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,16 +27,23 @@ from mhaviz.views.text import isolated
 
 _QUIET = RichStyle(dim=True, bold=False)
 _BEFORE_MODULE = "  "
-_MANY_HEADS = 24  # a screen of numbers for each of more is more than anybody scrolls through
-_LEAST_TITLE = 78  # characters that a title with positions may always have, in lines where the terminal is narrower
-_TABLE_LINES = 4  # of a table, beside its rows
-_ALL_LINES, _LEAST_LINES = 44, 4  # for matrices that are all shown, and of one of them
-_GRID_LINES = 40  # for the grids of all panels, or what follows scrolls them away
+_MANY_HEADS = 24  # most heads with numbers in their cells, where all share a scale
+_LEAST_TITLE = 78  # characters that a title with positions may always have; it is wrapped in narrower terminals
+_TABLE_LINES = 4  # lines of a table, without its rows
+_ALL_LINES, _LEAST_LINES = 44, 4  # lines for all matrices of a block that shows all, and for one of them
+_GRID_LINES = 40  # lines for the grids of all panels, so that they do not scroll away
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """Heads that have room: those of ``m``, ``drawn`` in the cells of the grid."""
+    """Heads of a block that are shown.
+
+    Attributes:
+        block: the block.
+        m: its map, with the heads that have room.
+        drawn: ``m``, pooled to the cells of the grid.
+        grid: their grid.
+    """
 
     block: Heads
     m: AttentionMap
@@ -45,15 +52,17 @@ class _Shown:
 
 
 class HeadsView:
-    """The heads of a page, a layer at a time where several rows of heads would be too many, on the scales they share.
+    """All heads of a page, layer by layer, on the scales that they share.
 
-    Maps are left out that would take more lines than the terminal shows; of the first one heads are.
+    Maps that would take more lines than the terminal shows are left out. The first map is always shown, if with fewer
+    heads.
 
     Attributes:
-        n_maps: how many are shown; ``heads_left``: how many heads of the last of them are not.
-        share_scale: whether all heads have one scale; otherwise it stands below each picture.
-        scale: of the heads that have been shown last.
-        blank: what the characters of some row that has been shown leave blank.
+        n_maps: number of maps shown.
+        heads_left: number of heads of the last of them that are left out.
+        share_scale: whether all heads have one scale, which stands below all; otherwise it stands below each picture.
+        scale: scale of the heads shown last.
+        blank: text that says which numbers are blank; see ``blank_text``.
     """
 
     def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
@@ -69,7 +78,7 @@ class HeadsView:
         self.scale, self.blank = Scale(), ""
 
     def _choose(self, blocks: Sequence[Heads]) -> None:
-        """Take maps while there is room; of the first one as many heads as there is room for."""
+        """Choose the maps that there is room for; from the first, as many heads as there is room for."""
         with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
         room = self._abilities.lines
         for block in blocks:
@@ -90,9 +99,9 @@ class HeadsView:
                 return
 
     def _grid(self, block: Heads, m: AttentionMap, with_values: bool, room: int | None) -> "_Shown":
-        """The first heads, as many as have room in so many lines; at least those that stand side by side.
+        """Return the first heads that fit into ``room`` lines, at least as many as stand side by side.
 
-        A map with a scale of its own is pooled where there is room neither for a label of every token nor for a legend.
+        A map with a scale of its own is pooled where there is no room for labels of all tokens, nor for a legend.
         """
         width, abilities, layout = self._options.max_width, self._abilities, None
         has_scale = block.says_cell or not self.share_scale
@@ -112,14 +121,14 @@ class HeadsView:
         return _Shown(block, m, drawn, HeatGrid.of(drawn, block.tiles[: len(m.heads)], with_values, layout))
 
     def _height(self, shown: "_Shown") -> int:
-        """Lines of a title, the grid and what stands below it."""
+        """Return the number of lines of the title, the grid and what stands below it."""
         block = shown.block
         lines = 1 + shown.grid.height(self._options.max_width, self._abilities)
         lines += len(self._title_lines(block)) + (block.says_cell or not self.share_scale)
         return lines if block.table is None else lines + _TABLE_LINES + len(shown.m.heads)
 
     def _title_lines(self, block: Heads) -> list[Text]:
-        """The title, and what the program calls the attention: in the same line if there is room for both."""
+        """Return the title and the name of the module, in one line if there is room for both."""
         width, whole = self._options.max_width, block.first.is_whole
         text = title_text(block.title, width if whole else max(width, _LEAST_TITLE))
         title = Text(text, BOLD, no_wrap=whole)
@@ -131,7 +140,7 @@ class HeadsView:
         return [title, Text(isolated(cut(shown, width)), DIM, no_wrap=True)]
 
     def lines(self) -> Iterator[RenderableType]:
-        """What is shown of all heads, in the order of the result."""
+        """Yield the pictures of all heads, in the order of the result."""
         width, abilities = self._options.max_width, self._abilities
         for shown in self._chosen:
             block, drawn = shown.block, shown.drawn
@@ -159,12 +168,12 @@ class HeadsView:
 
     @property
     def beyond(self) -> tuple[bool, bool]:
-        """Whether numbers that have been shown lie below the scale, and above it."""
+        """Whether some of the numbers shown lie below the scale, and above it."""
         return values_beyond(self._shown, self.scale, with_below=self.scale.log or self.scale.signed)
 
 
 def _stacked(maps: Sequence[AttentionMap]) -> AttentionMap:
-    """All matrices as the heads of one map."""
+    """Return the matrices of all maps as the heads of one map."""
     if len(maps) == 1:
         return maps[0]
     weights = np.concatenate([m.weights for m in maps])
@@ -178,9 +187,9 @@ def panels_lines(
     console: Console,
     options: ConsoleOptions,
 ) -> Iterator[RenderableType]:
-    """Small matrices, and the bars beside them; of those that may be left out as many as a screen has room for.
+    """Yield a block of panels and its colour bars. If some may be left out, as many are shown as a screen has room for.
 
-    ``n_blocks``: between which this room is shared.
+    ``n_blocks``: number of blocks that share this room.
     """
     grid = panels_grid(block, console, options)
     layout = grid.layout
@@ -203,7 +212,7 @@ def panels_lines(
 
 
 def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> HeatGrid:
-    """The grid of all panels, pooled where none is left out and they are more lines than a screen has room for."""
+    """Return the grid of all panels, pooled where none may be left out and a screen has no room for all."""
     panels: Sequence[Panel] = block.panels
     if block.first:
         panels = sorted(panels, key=lambda panel: panel.title != block.first)

@@ -1,4 +1,4 @@
-"""What stands below a picture in the terminal: its scale, and how to read it."""
+"""Colour bar below a picture in the terminal."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,13 @@ _STEPS = 16
 
 @dataclass(frozen=True)
 class ScaleBar:
-    """The scale from low to high, in colours or ramp characters, and a remark.
+    """Colour bar of a scale, in colours or ramp characters, with a remark.
 
-    ``beyond``: whether some values lie below it, and above it; ``blank``: what ramp characters leave blank.
+    Attributes:
+        scale: the scale.
+        remark: text beside the bar.
+        beyond: whether some values lie below the scale, and above it.
+        blank: text that says which numbers are blank; shown only without colour.
     """
 
     scale: Scale

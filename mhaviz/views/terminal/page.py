@@ -1,4 +1,4 @@
-"""A page of blocks in the terminal, which lists numbers where paper has curves."""
+"""A page in the terminal, which lists numbers where figures have curves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ _STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOL
 
 @dataclass(frozen=True)
 class PageView:
-    """Title, blocks and footnote, one below the other."""
+    """A page as a renderable: title, blocks and footnote from top to bottom."""
 
     page: Page
     style: Style = field(default_factory=Style)
@@ -88,7 +88,7 @@ class PageView:
         yield Line(visible(page.footnote), DIM)
 
     def without_pictures(self) -> "PageView | None":
-        """Its tables and words; None if there is no table."""
+        """Return the page with its tables and texts alone; None if it has no table."""
         blocks = self.page.blocks
         words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels))]
         if not any(isinstance(block, Table) for block in words):
@@ -96,7 +96,7 @@ class PageView:
         return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words)))
 
     def _remark(self, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
-        """How to read the pictures above, after the scale of all heads if they share one."""
+        """Yield the remark on how to read the pictures above, beside the colour bar of all heads if they share one."""
         drawn = Drawn((), (), HIDDEN, self.style.ends if abilities.colour else None, heads.n_maps)
         remark = harmless(self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn))
         if heads.n_maps and heads.share_scale:

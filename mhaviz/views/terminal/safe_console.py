@@ -1,4 +1,4 @@
-"""The console that everything for the terminal is printed on."""
+"""Console that prints everything for the terminal."""
 
 import io
 from collections.abc import Iterable
@@ -12,20 +12,19 @@ from mhaviz.views.text import PLAIN, outside_isolates
 
 
 class SafeConsole(Console):
-    """Prints texts literally, whoever wrote them: nothing in them acts on the terminal.
+    """Console that prints all texts literally, so that none can act on the terminal.
 
-    Views make texts fit to be shown where they decide how much room a text has. Here, where texts leave for the
-    terminal, whatever a view has forgotten is escaped; colours and movements of the cursor are no texts, and isolates
-    around words of Arabic or Hebrew act on nothing but these.
+    Renderers escape texts where they measure them. This console escapes whatever a renderer has missed. It leaves
+    colours and cursor movements, which are not texts, and the isolates around words of Arabic or Hebrew.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
         self.most_lines: int | None = None
-        """Of pictures, one below the other; None: there is no end."""
+        """Most lines for all pictures of a result together; None: no limit."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print them; what the encoding lacks is written in ASCII. The stream stays as its owner has set it."""
+        """Print the objects; characters that the encoding lacks are written in ASCII."""
         stream = self.file
         if not isinstance(stream, io.TextIOWrapper):
             return super().print(*objects, **options)
@@ -37,7 +36,7 @@ class SafeConsole(Console):
             stream.reconfigure(errors=errors)
 
     def takes_at_most(self, lines: int, view: RenderableType) -> bool:
-        """Whether a view has room in so many lines; nothing is made of what lies beyond them."""
+        """Return whether a view fits into ``lines``, rendering no more of it than that takes."""
         for segment in self.render(view):
             lines -= segment.text.count("\n")
             if lines < 0:
@@ -45,7 +44,7 @@ class SafeConsole(Console):
         return True
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is printed, in pieces, each safe."""
+        """Yield the segments of a renderable, each escaped."""
         for segment in super().render(renderable, options):
             text = segment.text
             if segment.control or text.isprintable() or text == "\n":

@@ -1,4 +1,4 @@
-"""How much of a result a terminal shows; the rest is counted, and what shows it is named."""
+"""Limits of how much of a result a terminal shows."""
 
 from typing import TYPE_CHECKING
 
@@ -6,14 +6,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SCREENS = 3
-"""Pictures take so many at most: nobody scrolls farther. Tables and words come after them."""
+"""Most screens for the pictures of a result; tables and texts come after them."""
 
 SCREENS_BESIDE_FILES = 2
-"""A result that has been saved is shown, too, where it takes no more than so many."""
+"""Most screens of a result that is shown although it has been saved."""
 
-_LINES, _LEAST_LINES = 40, 10  # of a screen whose height nobody knows, as of a file or a pipe; and however low one is
+_LINES, _LEAST_LINES = 40, 10  # lines of a screen where output goes to a file or a pipe, and at least
 
 
 def screen_lines(console: "Console") -> int:
-    """Lines of a screen."""
+    """Return the number of lines of a screen."""
     return max(console.height, _LEAST_LINES) if console.file.isatty() else _LINES

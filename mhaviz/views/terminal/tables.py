@@ -1,4 +1,4 @@
-"""Tables that are split where the terminal is too narrow for them."""
+"""Tables in the terminal, split where it is too narrow for them."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,9 +21,9 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 def table_lines(
     table: Table, console: Console, options: ConsoleOptions, rules: Box | None = box.SIMPLE_HEAD
 ) -> Iterator[RenderableType]:
-    """A table with its heading, what is said of rows that it leaves out, and its notes.
+    """Yield a table with its heading, the number of rows left out, and its notes.
 
-    Where it is too wide, it is split into parts of about as many columns, each with those that tell the rows apart.
+    A table that is too wide is split into parts of about equally many columns, each with the key columns.
     """
     table, left_out = table.limited()
     if table.heading:
@@ -45,7 +45,7 @@ def table_lines(
 
 
 def side_by_side(tables: Sequence[Table], console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-    """Matrices beside each other, where there is room for all; else one below the other."""
+    """Yield tables side by side if there is room for all, otherwise one below the other."""
     grids = [draw_grid(table, range(len(table.columns)), None) for table in tables]
     if all(fits(grid, console, options) for grid in grids):
         yield Columns(grids, padding=(0, 3))
@@ -55,14 +55,14 @@ def side_by_side(tables: Sequence[Table], console: Console, options: ConsoleOpti
 
 
 def _parts(places: Sequence[int], fit: Callable[[Sequence[int]], bool]) -> list[Sequence[int]]:
-    """The columns in as few parts as fit, of about as many columns each; a part of one column may be too wide."""
+    """Return the columns in as few parts as fit, of about equal size; a part of one column may be too wide."""
     greedy = _filled(places, fit, len(places))
     even = _filled(places, fit, -(-len(places) // max(len(greedy), 1)))
     return even if len(even) == len(greedy) else greedy
 
 
 def _filled(places: Sequence[int], fit: Callable[[Sequence[int]], bool], most: int) -> list[Sequence[int]]:
-    """Parts of at most so many columns, each as full as it gets."""
+    """Return parts of at most ``most`` columns, each as large as fits."""
     parts: list[list[int]] = [[]]
     for place in places:
         if parts[-1] and (len(parts[-1]) == most or not fit([*parts[-1], place])):
@@ -72,12 +72,12 @@ def _filled(places: Sequence[int], fit: Callable[[Sequence[int]], bool], most: i
 
 
 def fits(grid: Grid, console: Console, options: ConsoleOptions) -> bool:
-    """Whether nothing of it would be cut."""
+    """Return whether a table fits without being cut."""
     return Measurement.get(console, options.update(max_width=1000), grid).maximum <= options.max_width
 
 
 def draw_grid(table: Table, columns: Sequence[int], rules: Box | None, widest_bar: int = 100) -> Grid:
-    """These columns of a table, whatever room there is: where there is too little, words wrap and numbers do not."""
+    """Return these columns of a table as a table of rich; where room is short, words are wrapped, but not numbers."""
     grid = Grid(box=rules, pad_edge=False, padding=(0, 1, 0, 0))
     chosen, headings, texts = [table.columns[i] for i in columns], table.headings(), table.texts()
     for place, column in zip(columns, chosen, strict=True):
@@ -98,7 +98,7 @@ def draw_grid(table: Table, columns: Sequence[int], rules: Box | None, widest_ba
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of up to ``width`` cells for a share from 0 to 1, in eighths of a cell.
+    """Return a bar of up to ``width`` characters for a share from 0 to 1, in steps of an eighth of a character.
 
     >>> bar(0.5, 5)
     '██▌'
