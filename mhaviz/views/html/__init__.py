@@ -1,1 +1,1 @@
-"""The page for the browser: what it holds, how its numbers are written, and the file itself."""
+"""Page for the browser: its contents, the encoding of its numbers, and the HTML file."""

@@ -1,4 +1,7 @@
-"""Numbers as bytes that a page carries: weights, or their square roots in 8, 10 or 16 bits; queries and keys."""
+"""Encoding of the numbers in a page: weights as they are, or their square roots in 8, 10 or 16 bits; queries and keys.
+
+``mhaviz/web/codes.js`` decodes them.
+"""
 
 import base64
 import zlib
@@ -11,26 +14,35 @@ from numpy.typing import NDArray
 from mhaviz.results.queries_and_keys import Codes
 
 Reference = dict[str, Any]
-"""Where a page's numbers stand, and how they are read: see ``Chunks``."""
+"""Place and encoding of an array in a page, as JSON: see ``Chunks``."""
 
-_ALIGNED = 4  # bytes: where the browser can read whole numbers of any size
+_ALIGNED = 4  # bytes, the alignment of typed arrays in JavaScript
 
 
 @dataclass
 class Chunk:
-    """Some of the bytes of a page, which the browser decodes together; ``deflated``: it inflates them first."""
+    """Bytes of a page that the browser decodes together.
+
+    Attributes:
+        deflated: whether they are compressed.
+        content: the bytes before compression.
+    """
 
     deflated: bool
     content: bytearray
 
     def written(self) -> tuple[str, dict[str, Any]]:
-        """Base64, and what the page says of it: of how many bytes it is."""
+        """Return the bytes in Base64, and their description for the page: number of bytes, and whether deflated."""
         written = zlib.compress(self.content, 1) if self.deflated else bytes(self.content)
         return base64.b64encode(written).decode("ascii"), {"bytes": len(written), "deflated": self.deflated}
 
 
 class Chunks:
-    """All bytes of a page. What is added comes back as a reference: chunk, offset, type, shape, what it scales by."""
+    """All bytes of a page.
+
+    Each method that adds an array returns a reference to it: chunk, offset, type, shape, bytes of a head, and the
+    numbers that decode it.
+    """
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -41,17 +53,17 @@ class Chunks:
         return len(self.chunks) - 1
 
     def roots(self, chunk: int, values: NDArray[np.float32], bits: int, signed: bool = False) -> Reference:
-        """Add numbers by their square roots, which tells small weights apart as well as large ones.
+        """Add the quantised square roots of numbers, which resolve small weights better than the weights themselves.
 
-        value = sign(code) · top · (code / most)². The last code, or of signed numbers the first, is NaN.
+        value = sign(code) · top · (code / most)². The largest code, or for signed numbers the smallest, is NaN.
 
         Args:
-            chunk: its number.
-            values: (heads, rows, columns), or (heads, rows); at least 0 unless ``signed``.
+            chunk: number of the chunk.
+            values: (heads, rows, columns) or (heads, rows); at least 0 unless ``signed``.
             bits: 8, 10 or 16.
             signed: whether some may be below 0.
         """
-        dtype = np.dtype(f"<{'i' if signed else 'u'}{1 if bits == 8 else 2}")  # what 10 bits leave empty deflates well
+        dtype = np.dtype(f"<{'i' if signed else 'u'}{1 if bits == 8 else 2}")  # the empty bits beside 10 deflate well
         most, missing = 2**bits - 2, 2**bits - 1
         if signed:
             most, missing = 2 ** (bits - 1) - 1, -(2 ** (bits - 1))
@@ -72,12 +84,12 @@ class Chunks:
         return described | {"top": top, "precision": top * (1 / most + 2**-21)}  # half a step, and float32's rounding
 
     def weights(self, values: NDArray[np.float32], bits: int, signed: bool = False) -> Reference:
-        """Add the weights of a map, in a deflated chunk of their own: 32 bits as they are, fewer by their roots."""
+        """Add the weights of a map in a deflated chunk of their own: as they are for 32 bits, else as square roots."""
         chunk = self.new(deflated=True)
         return self.floats(chunk, values) if bits == 32 else self.roots(chunk, values, bits, signed)
 
     def features(self, chunk: int, coded: Codes) -> Reference:
-        """Add queries or keys; each head begins at a byte of its own."""
+        """Add quantised queries or keys, each head from a new byte on."""
         if coded.bits == 32:
             return self.floats(chunk, np.asarray(coded.codes, np.float32))
         lows, steps = self.floats(chunk, coded.lows), self.floats(chunk, coded.steps)
@@ -87,11 +99,11 @@ class Chunks:
         return added | {"lows": lows, "steps": steps}
 
     def floats(self, chunk: int, values: NDArray[np.float32]) -> Reference:
-        """Add numbers as they are."""
+        """Add numbers in float32."""
         return self._add(chunk, np.asarray(values, "<f4").tobytes(), "floats", values.shape) | {"precision": 0.0}
 
     def bits(self, chunk: int, values: NDArray[np.bool_]) -> Reference:
-        """Add truth values, (heads, …), eight to a byte; each head begins at a byte of its own."""
+        """Add booleans, (heads, …), eight to a byte, each head from a new byte on."""
         packed = np.packbits(values.reshape(len(values), -1), axis=1)
         return self._add(chunk, packed.tobytes(), "bits", values.shape)
 
@@ -104,7 +116,7 @@ class Chunks:
 
 
 def _in_three_bytes(codes: NDArray[np.uint16]) -> NDArray[np.uint8]:
-    """Two codes of 12 bits in three bytes, the lower bits first, (heads, bytes)."""
+    """Pack two codes of 12 bits into three bytes, the lower bits first, (heads, bytes)."""
     flat = codes.reshape(len(codes), -1)
     if flat.shape[1] % 2:
         flat = np.concatenate([flat, np.zeros((len(flat), 1), np.uint16)], axis=1)

@@ -1,6 +1,6 @@
-"""What a page for the browser holds of a result: one JSON document, and the numbers it refers to.
+"""Contents of a page for the browser: one JSON document, and the numbers that it refers to.
 
-``mhaviz/web/contents.js`` reads it.
+``mhaviz/web/contents.js`` reads them.
 """
 
 import base64
@@ -58,17 +58,22 @@ _DIVERGENCE = Measure(
     "divergence, bits",
     4,
 )
-_FEW_FAMILIES = 4  # names of modules, each of which has a grid, however few layers it has
-_LABEL = 200  # cells of the longest label
-_TITLE = 200
+_FEW_FAMILIES = 4  # patterns of module names that each have a grid of their own, however few layers it has
+_LABEL, _TITLE = 200, 200  # most characters
 
 Part = tuple[str, AttentionMap]
-"""What one of the numbers of a page's map is called, and the map that has them."""
+"""Name of one part of a map in the page, such as "before", "after" and "change", and the map of its numbers."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The document, whose references are to the ``chunks``; ``bytes``: how large its page is, about."""
+    """Contents of a page.
+
+    Attributes:
+        document: JSON document.
+        chunks: the numbers that it refers to.
+        bytes: approximate size of the page.
+    """
 
     document: dict[str, Any]
     chunks: Chunks
@@ -77,10 +82,10 @@ class Contents:
 
 @singledispatch
 def contents_of(result: object, style: Style, **details: Any) -> Contents:
-    """What the page of a result holds; ``details``: what its page on paper takes beside it.
+    """Return the contents of a result's page; ``details``: further arguments of the function that makes its blocks.
 
     Raises:
-        MhavizError: it has no maps, or the page would be too large; the message says how large.
+        MhavizError: the result has no maps, or the page would be too large; the message says how large.
     """
     raise MhavizError(f"expected maps for a page for the browser, got {type(result).__name__}; save .png or .json")
 
@@ -120,7 +125,16 @@ def _of_difference(
     table: Table,
     notices: Sequence[str] = (),
 ) -> Contents:
-    """The page of changes; ``divergences``: of each map's heads; ``table``: of all heads."""
+    """Return the page of changes of weights.
+
+    Args:
+        result: the changes.
+        style: look of the page.
+        title: title of the page.
+        divergences: divergence of each head, for each map.
+        table: ranking of all heads.
+        notices: lines above the maps.
+    """
     maps: list[list[Part]] = []
     for m in result.maps:
         sides = [] if m.sides is None else list(zip(("before", "after"), m.sides, strict=True))
@@ -181,15 +195,15 @@ def _(result: Report, style: Style) -> Contents:
 
 
 def _of_attention(attention: Attention, style: Style, **more: Any) -> Contents:
-    """The page of an attention; ``more``: what the document has beside it."""
+    """Return the page of an attention; ``more``: further items of the document."""
     about = {"title": _title(attention.maps, style), **_words(_page_of(attention), attention.source), **more}
     return _contents([[("weights", m)] for m in attention.maps], style, about)
 
 
 def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any]) -> Contents:
-    """The page of these maps, each of one or several parts of the same shape.
+    """Return the page of these maps, each of one or several parts of one shape.
 
-    ``about``: what the document has beside them, and instead of what it usually has.
+    ``about``: further items of the document, which replace the usual ones.
     """
     size = PageSize.of(_bytes_of_each(maps))
     size.require_fit()
@@ -224,7 +238,7 @@ def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any
 
 
 def _bytes_of_each(maps: Sequence[Sequence[Part]]) -> list[MapBytes]:
-    """What each map takes; queries and keys that several have count once."""
+    """Return the sizes of the maps; queries and keys that several maps share count once."""
     counted_once, sizes = set[int](), list[MapBytes]()
     for parts in maps:
         numbers, (_, m) = sum(one.weights.size for _, one in parts), parts[-1]
@@ -243,9 +257,9 @@ def _bytes_of_call(kept: QueriesAndKeys) -> int:
 
 
 def _is_computed(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
-    """Whether the browser computes the weights of a map, which are then not in the page.
+    """Return whether the browser computes the weights of a map from queries and keys, so that the page lacks them.
 
-    Cells of a pooled map always, as the browser has what all its tokens need; else where that is less to write.
+    It does for pooled maps, whose single tokens it can then show, too, and wherever queries and keys are smaller.
     """
     if kept is None:
         return False
@@ -253,7 +267,7 @@ def _is_computed(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
 
 
 class _Writer:
-    """Describes maps one by one, and collects what they refer to."""
+    """Describes maps one by one, and collects the tokens, scales and numbers that they refer to."""
 
     def __init__(self, size: PageSize, families: dict[str, str]) -> None:
         self._families = families
@@ -265,7 +279,7 @@ class _Writer:
         self._scale_of_group = dict[str, int]()
 
     def scales(self, maps: Sequence[AttentionMap], thumbs: Sequence[AttentionMap], style: Style) -> None:
-        """Choose the scale of each group of maps, from what is drawn of them first."""
+        """Choose the scale of each group of maps, from the thumbnails that the page shows first."""
         if not maps:
             return
         maps, thumbs = ([_without_missing(m) for m in several] for several in (maps, thumbs))
@@ -284,7 +298,7 @@ class _Writer:
             )
 
     def map(self, parts: Sequence[Part], thumbs: Sequence[AttentionMap]) -> dict[str, Any]:
-        """One map with its parts, whose numbers become bytes."""
+        """Return the description of one map, and add the numbers of its parts to the chunks."""
         m = parts[-1][1]
         kept = m.queries_and_keys
         computed = _is_computed(m, kept)
@@ -374,9 +388,9 @@ class _Writer:
 
 
 def _families(maps: Sequence[AttentionMap]) -> dict[str, str]:
-    """Of each module of a program the name that it has in common with others: "blocks.*.attn", a grid of its own.
+    """Return the pattern that each module's name shares with others, "blocks.*.attn", as each has a grid of its own.
 
-    None where there are nearly as many names as attentions.
+    Empty where there are nearly as many patterns as attentions.
     """
     groups: list[list[str]] = []
     kinds: dict[str, str] = {m.module: m.kind for m in maps if m.module}
@@ -392,12 +406,12 @@ def _families(maps: Sequence[AttentionMap]) -> dict[str, str]:
 
 
 def _without_missing(m: AttentionMap) -> AttentionMap:
-    """The same with 0 for NaN, which has no place on a scale."""
+    """Return the map with 0 for NaN, which has no place on a scale."""
     return replace(m, weights=np.nan_to_num(m.weights)) if np.isnan(m.weights).any() else m
 
 
 def _joined(tokens: Tokens) -> list[int]:
-    """The positions of tokens that go on with the word before them, where tokens bring their blanks along."""
+    """Return the positions of tokens that continue the word before them, if tokens begin with their blanks."""
     outside = set(tokens.special)
     texts = tokens.texts
     if not any(text[:1].isspace() for text in texts):
@@ -410,14 +424,14 @@ def _joined(tokens: Tokens) -> list[int]:
 
 
 def _palettes(colormap: str) -> list[str]:
-    """Of 256 colours, in a light and in a dark page."""
+    """Return the 256 colours of a colormap for light and for dark pages, in Base64."""
     light = palette(colormap)
     dark = {INK: ink_at_night, DIVERGING: diverging_at_night}.get(colormap, lambda: light)()
     return [base64.b64encode(colours.tobytes()).decode("ascii") for colours in (light, dark)]
 
 
 def _title(maps: Sequence[AttentionMap], style: Style) -> str:
-    """What the user wants, or "self-attention, layers 0 to 5: The animal …", or of how many sentences.
+    """Return the user's title, or else "self-attention, layers 0 to 5: The animal …", or the number of sentences.
 
     Raises MhavizError if there are no maps.
     """
@@ -450,7 +464,7 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
 
 
 def _head_names(m: AttentionMap) -> list[str]:
-    """ "sentence 2, self L1 H8" of each head; one matrix of all heads: "layer 5"."""
+    """Return the name of each head, "sentence 2, self L1 H8"; of one matrix for all heads: "layer 5"."""
     if m.quantity.of_all_heads:
         return list(tile_titles(m))
     layer = f"layer {m.layer}, {m.kind}"
@@ -458,12 +472,13 @@ def _head_names(m: AttentionMap) -> list[str]:
 
 
 def _page_of(attention: Attention) -> Page:
-    """Its blocks, and words for heads that are shown one by one, of one query too, whose rows paper has as heads."""
+    """Return the attention's page with the remark for its own maps. The blocks may hold others: in figures the heads of
+    a single query are the rows of one matrix, in the browser they are shown one by one."""
     return replace(attention_page(attention), remark=partial(reading_text, attention))
 
 
 def _words(page: Page, source: Source) -> dict[str, str]:
-    """How to read the maps, and where they come from."""
+    """Return how to read the maps, and where they come from."""
     cells = tuple(m.cells for block in page.blocks if isinstance(block, Heads) for m in block.maps)
     reading = page.remark if isinstance(page.remark, str) else page.remark(Drawn(cells))
     return {"reading": harmless(reading), "footnote": harmless(source.footnote)}
@@ -478,7 +493,7 @@ def _table(heading: str, table: Table) -> dict[str, Any]:
 
 
 def _numbers_of(m: AttentionMap, result: HeadStatistics, names: Sequence[str]) -> dict[str, Any]:
-    """Those of the heads of an example, over all sentences."""
+    """Return the statistics over all sentences for the heads of an example's map."""
     kind = next(kind for kind in result.kinds if kind.kind == m.kind)
     row, heads = kind.layers.index(m.layer), list(m.heads)
     parts = {"means": "mean", "spreads": "spread"}
@@ -489,5 +504,5 @@ def _numbers_of(m: AttentionMap, result: HeadStatistics, names: Sequence[str]) -
 
 
 def _numbers(values: NDArray[np.float64]) -> list[float | None]:
-    """JSON has no NaN."""
+    """Return the numbers as a list for JSON, with None for NaN."""
     return [None if np.isnan(value) else float(value) for value in values]

@@ -1,6 +1,7 @@
-"""What the heads of one map look at: the numbers of ``mhaviz heads``, by which the page sorts its overview.
+"""Statistics of the heads of one map, by which the page for the browser sorts its overview.
 
-``HeadStatistics`` defines them, over many texts; here are those of a map that has the weights of all its tokens.
+``HeadStatistics`` defines them over many texts. Here they are computed from a single map, which must have the weights
+of all its tokens.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from mhaviz.results.attention import AttentionMap
 
 
 def numbers_of_map(m: AttentionMap) -> dict[str, list[float | None]]:
-    """Each number that the map has, of each of its heads; of a map that lacks the weights of some tokens, none."""
+    """Return the statistics of all heads by name; empty if the map lacks the weights of some tokens."""
     if not m.is_whole or not (m.quantity.is_distribution or m.to_special is None):
         return {}
     positions = np.arange(len(m.keys), dtype=np.float32)
@@ -24,9 +25,9 @@ def numbers_of_map(m: AttentionMap) -> dict[str, list[float | None]]:
 def _numbers(
     weights: NDArray[np.float32], m: AttentionMap, distances: NDArray[np.float32], copies: NDArray[np.bool_]
 ) -> dict[str, float]:
-    """The means over the queries of one head, (queries, keys)."""
+    """Return the means over the queries of one head, whose weights are (queries, keys)."""
     shares = weights if m.quantity.is_distribution else _shares(weights)
-    whole = _shares(shares)  # rows of a softmax with a sink sum to less than 1
+    whole = _shares(shares)  # with an attention sink, rows of a softmax sum to less than 1
     (n_queries, n_keys), special = weights.shape, list(m.columns.tokens.special)
     numbers = dict[str, float]()
     if m.to_special is None:
@@ -51,14 +52,14 @@ def _numbers(
 
 
 def _shares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Each row as shares of its sum; rows of zeros stay."""
+    """Return each row divided by its sum; rows of zeros are unchanged."""
     sums = rows.sum(axis=1, keepdims=True)
     shares: NDArray[np.float32] = np.divide(rows, sums, out=rows.copy(), where=sums != 0)
     return shares
 
 
 def _earlier_copies(tokens: Tokens) -> NDArray[np.bool_]:
-    """Which keys are earlier copies of a query's token, (queries, keys); special tokens have none."""
+    """Return whether each key is an earlier copy of the query's token, (queries, keys); never for special tokens."""
     names = np.unique(np.array(tokens.ids or tokens.texts), return_inverse=True)[1]
     same: NDArray[np.bool_] = np.tril(names[:, None] == names, -1)
     special = list(tokens.special)

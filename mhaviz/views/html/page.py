@@ -1,7 +1,7 @@
-"""The page for the browser as one file: its contents, and the JavaScript and CSS that show them.
+"""Page for the browser as one HTML file: its contents, and the JavaScript and CSS that show them.
 
-Nothing is fetched, from nowhere: the Content-Security-Policy allows the scripts and styles of the file itself alone,
-each by its hash. The script comes first, so that a file that was cut off can say so.
+The page fetches nothing: its Content-Security-Policy allows only the script and style in the file, each by its hash.
+The script stands before the contents, so that it can report a file that was cut off.
 """
 
 import base64
@@ -24,7 +24,7 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
     """Write the page of a result; ``details``: see ``contents_of``.
 
     Raises:
-        MhavizError: it has no maps, or its page would be too large.
+        MhavizError: the result has no maps, or its page would be too large.
     """
     contents = contents_of(result, style, **details)
     script, styles = page_assets()
@@ -60,7 +60,7 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
 
 
 def page_assets() -> tuple[str, str]:
-    """The script and the style sheet of every page, as ``npm run build`` in ``mhaviz/web`` makes them."""
+    """Return the script and the style sheet of every page, as ``npm run build`` in ``mhaviz/web`` makes them."""
     built = resources.files("mhaviz").joinpath("web", "dist")
     script, styles = (built.joinpath(name).read_text(encoding="utf-8") for name in ("main.js", "page.css"))
     return script, styles
@@ -71,6 +71,6 @@ def _hash(text: str) -> str:
 
 
 def _json(document: object) -> str:
-    """JSON that ends no script element, whatever its texts hold."""
+    """Return JSON in which no text can end the script element around it."""
     text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e")

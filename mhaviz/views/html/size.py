@@ -1,4 +1,4 @@
-"""How large a page will be, before anything of it is written."""
+"""Size of a page for the browser, estimated before it is written."""
 
 import math
 from collections.abc import Iterable
@@ -9,35 +9,34 @@ from mhaviz.errors import MhavizError, parameter
 from mhaviz.units import readable_bytes
 
 MOST_BYTES = 2**28
-"""Larger files take a browser longer to open than people wait, and more memory than its tabs may have."""
+"""Bytes of the largest file. Larger ones open slowly, and may need more memory than a browser gives a tab."""
 
 MOST_HEADS = 5000
-"""Of all maps together: each has a picture of its own in the overview."""
+"""Largest number of heads of all maps together, each of which has a picture in the overview."""
 
 _EXACT, _FINE = 2**22, 2**24
 """Bytes up to which weights are written as they are, and up to which their square roots have 16 bits instead of 10."""
 
 _BESIDE = 2**24
-"""Bytes up to which queries and keys stand beside weights that are written, too, to say why a weight is what it is."""
+"""Bytes up to which queries and keys are written beside weights, to explain how each weight is computed."""
 
 _BASE64 = 4 / 3
 _DEFLATED = 1.1  # bytes of a 10-bit square root of a weight, about
-_THUMBS = 480_000  # bytes of all together, about
-_THUMB_SIDES = 32, 192  # cells of the smallest and the largest
+_THUMBS = 480_000  # bytes of all thumbnails, about
+_THUMB_SIDES = 32, 192  # cells of a side of the smallest and the largest thumbnail
 _SCRIPTS = 2**17  # bytes of JavaScript and CSS
 
 
 @dataclass(frozen=True)
 class MapBytes:
-    """What a map takes in a page.
+    """Size of one map in a page.
 
     Attributes:
-        n_heads: its heads.
-        numbers: all its numbers, in all its parts.
-        codes: bytes of its queries and keys, and of what is added to their scores; 0: it has none, or another map has
-            the same.
-        prefers_codes: whether its weights are computed from these, and are not in the page.
-        parts: pictures of each head: 3 of a difference, that before, that after and the change.
+        n_heads: number of heads.
+        numbers: number of weights in all its parts.
+        codes: bytes of its queries, keys and biases of scores; 0: it has none, or shares those of another map.
+        prefers_codes: whether its weights are not in the page, but computed from queries and keys.
+        parts: pictures of each head: 3 for a difference, the weights before, after and their change.
     """
 
     n_heads: int
@@ -48,20 +47,20 @@ class MapBytes:
 
 
 def prefers_codes(d_key: int, k_length: int) -> bool:
-    """Whether queries and keys are fewer numbers than weights: each weight is one, a query and its key have 2 d_key."""
+    """Return whether queries and keys take less room than weights: 2 d_key numbers for each token against k_length."""
     return 4 * d_key < k_length
 
 
 @dataclass(frozen=True)
 class PageSize:
-    """What of the maps a page holds.
+    """Size of a page, and the resolution of its numbers.
 
     Attributes:
-        n_heads: of all maps.
-        thumb: cells of each side of a thumbnail, at most.
-        bytes: of the file, about.
-        bits: 32 of weights as they are; 16 or 10 of their square roots.
-        keeps_all_codes: whether queries and keys are there beside weights, too.
+        n_heads: number of heads of all maps.
+        thumb: most cells on each side of a thumbnail.
+        bytes: approximate size of the file.
+        bits: 32 for weights as they are, 16 or 10 for their square roots.
+        keeps_all_codes: whether the page also holds queries and keys where it holds the weights.
     """
 
     n_heads: int
@@ -72,7 +71,7 @@ class PageSize:
 
     @classmethod
     def of(cls, maps: Iterable[MapBytes]) -> "PageSize":
-        """Of a page of these maps."""
+        """Return the size of a page of these maps."""
         maps = tuple(maps)
         numbers = sum(m.numbers for m in maps if not m.prefers_codes)
         codes, other_codes = (sum(m.codes for m in maps if m.prefers_codes is preferred) for preferred in (True, False))
@@ -87,11 +86,11 @@ class PageSize:
 
     @property
     def fits(self) -> bool:
-        """Whether browsers open it well."""
+        """Whether the page is small enough for browsers."""
         return self.n_heads <= MOST_HEADS and self.bytes <= MOST_BYTES
 
     def require_fit(self) -> None:
-        """Raise MhavizError that says how large the page would be, and what to choose instead, if it is too large."""
+        """Raise MhavizError if the page is too large; the message says how large, and what to choose instead."""
         if not self.fits:
             raise MhavizError(
                 f"the page would be about {readable_bytes(self.bytes)} for {self.n_heads:,} heads, and browsers open "
@@ -102,6 +101,6 @@ class PageSize:
 
 
 def _thumb_side(n_pictures: int) -> int:
-    """Cells of each side of a thumbnail, at most, where there are so many."""
+    """Return the most cells on each side of a thumbnail, for ``n_pictures`` of them."""
     least, most = _THUMB_SIDES
     return min(max(math.isqrt(_THUMBS // max(n_pictures, 1)), least), most)
