@@ -1,1 +1,1 @@
-"""The analyses: each file computes a result, such as rollout or head statistics, from the calls of a model."""
+"""Analyses: each module computes a result, such as rollout or head statistics, from the attention calls of a model."""

@@ -1,4 +1,4 @@
-"""What changes when the output of one head of a model is zeroed: one forward pass more for each head and batch."""
+"""Ablation: the effect of zeroing the output of one head, by one more forward pass for each head and batch."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,23 +17,22 @@ from mhaviz.results.ablation import EFFECTS, Ablation, Effect, HeadEffects
 from mhaviz.results.result import Source
 
 _HIDDEN = 0.15
-"""The share of a text's tokens that are masked at a time, as in the training of BERT (Devlin et al. 2019, arXiv
-1810.04805, section 3.1)."""
+"""Share of a text's tokens that are masked, as in the training of BERT (Devlin et al. 2019, arXiv 1810.04805, section
+3.1)."""
 
-_MOST_PROBABILITIES = 2**25  # those of a batch, 128 MiB of float32
-_LEAST_TOKENS = 64  # of a batch, however large the vocabulary is
+_MOST_PROBABILITIES = 2**25  # in a batch, 128 MiB of float32
+_LEAST_TOKENS = 64  # in a batch, however large the vocabulary is
 
 
 class AblationStudy:
-    """Running averages of what changes with each head.
+    """Running averages of the effects of zeroing each head.
 
     Args:
-        model: the attentions that are looked at are those whose heads are zeroed.
-        heads: those of each attention that are zeroed; None: all.
-        bootstrap: of the intervals; its seed is that of the choice of the tokens that are masked, too, which depends on
-            nothing else but the tokens of the sentence.
-        are_repeats: whether each text is ``RandomRepeats``, of which the repeat alone is scored, from its second token
-            on.
+        model: the model; heads of its selected attentions are zeroed.
+        heads: indices of the heads to zero in each attention; None: all.
+        bootstrap: bootstrap of the intervals. Its seed and the tokens of a sentence alone determine which tokens are
+            masked.
+        are_repeats: whether each text is ``RandomRepeats``. Then only the repeat is scored, from its second token on.
     """
 
     def __init__(
@@ -56,26 +55,26 @@ class AblationStudy:
 
     @property
     def n_passes(self) -> int:
-        """Forward passes of a batch."""
+        """Number of forward passes for each batch."""
         return 1 + len(self._zeroed)
 
     @property
     def most_tokens(self) -> int | None:
-        """So many of a batch have predictions that fit into memory; None: as many as otherwise."""
+        """Largest number of tokens in a batch whose predictions fit into memory; None: predictions set no limit."""
         if self._model.predictor.prediction == "embedding":
             return None
         return max(_LEAST_TOKENS, _MOST_PROBABILITIES // self._model.predictor.vocabulary)
 
     def add(self, inputs: Inputs, numbers: Sequence[int], on_pass: Callable[[int], None] = lambda done: None) -> None:
-        """Count these sentences, in one batch.
+        """Add these sentences in one batch.
 
         Args:
             inputs: the sentences.
-            numbers: of each in the corpus, from 0.
-            on_pass: is called with how many forward passes are done.
+            numbers: index of each sentence in the corpus, from 0.
+            on_pass: called with the number of forward passes that are done.
 
         Raises:
-            MhavizError: as ``CorpusModel.logits``.
+            MhavizError: as the methods of ``Predictor``.
         """
         made, drawn = self._made(inputs), poisson_weights(numbers, self._bootstrap)
         before = made.of(self._model)
@@ -92,7 +91,7 @@ class AblationStudy:
             add_numbers(sums, values[site], made.counts > 0, drawn)
 
     def result(self, source: Source, too_long: int = 0) -> Ablation:
-        """The averages over all sentences so far; ``too_long``: how many could not be read."""
+        """Return the averages over all sentences so far; ``too_long``: number of sentences that could not be read."""
         there = {site.kind for site in self._sums}
         kinds = tuple(self._effects(kind) for kind in KIND_NAMES if kind in there)
         loss, bootstrap = float(self._before.mean()[0]), self._bootstrap
@@ -120,7 +119,7 @@ class AblationStudy:
         return HeadEffects(kind, tuple(site.layer for site in sites), **effects)
 
     def _effect(self, sites: Sequence[Site], place: int) -> Effect:
-        """One number of all layers; NaN for heads that were not zeroed, and where a layer has fewer."""
+        """Return one number for all layers; NaN for heads that were not zeroed, and where a layer has fewer heads."""
         sums = [self._sums[site] for site in sites]
         zeroed = stacked(
             [np.array([(site, head) in self._zeroed for head in range(site.n_heads)]) for site in sites], 0
@@ -134,7 +133,7 @@ class AblationStudy:
 
 @dataclass(frozen=True)
 class _Embeddings:
-    """An embedding of each text, and the same interface as ``_Predictions``, of a prediction each."""
+    """Embedding of each text, with the interface of ``_Predictions``, as one prediction for each text."""
 
     inputs: Inputs
 
@@ -155,12 +154,12 @@ class _Embeddings:
 
 @dataclass(frozen=True)
 class _Predictions:
-    """Tokens that a model predicts for a batch, and how they are compared with what it predicts without a head.
+    """Positions of a batch at which tokens are predicted, and the comparison of predictions with and without a head.
 
     Attributes:
         inputs: the batch.
-        positions: of each sentence, where something is predicted.
-        expected: int64, (n_positions,): the token that is there; −1: nobody knows.
+        positions: positions of the predictions in each sentence.
+        expected: int64, (n_positions,), id of the true token; −1: not known.
     """
 
     inputs: Inputs
@@ -169,8 +168,9 @@ class _Predictions:
 
     @classmethod
     def of_next_tokens(cls, inputs: Inputs, are_repeats: bool) -> "_Predictions":
-        """At every token of a text, or of what a decoder beside an encoder reads; of a repeat, before each that is
-        scored.
+        """Predict the next token at each token of a text or of a decoder's input.
+
+        With ``are_repeats``, only the tokens that are scored are predicted, each at the position before it.
         """
         following = [_following(text) for text in inputs.texts]
         positions = tuple(tuple(range(len(ids))) for ids in following)
@@ -181,7 +181,7 @@ class _Predictions:
 
     @classmethod
     def of_masked_tokens(cls, inputs: Inputs, model: CorpusModel, seed: int, are_repeats: bool) -> "_Predictions":
-        """At some tokens of a text, which are masked; of a repeat, at some of those that are scored."""
+        """Predict some tokens of a text, which are masked; with ``are_repeats``, some of those that are scored."""
         positions = tuple(
             tuple(_hidden(text, _repeated(text) if are_repeats else text.source.of_text, seed)) for text in inputs.texts
         )
@@ -192,12 +192,12 @@ class _Predictions:
 
     @property
     def sentences(self) -> NDArray[np.int64]:
-        """Of which sentence each prediction is."""
+        """Index of the sentence of each prediction, (n_positions,)."""
         return np.repeat(np.arange(len(self.positions)), list(map(len, self.positions)))
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many predictions each number is the mean over, (batch_size, n_effects)."""
+        """Number of predictions that each effect is the mean over, (batch_size, n_effects)."""
         n = len(self.positions)
         every = np.bincount(self.sentences, minlength=n)
         return np.stack([every, np.bincount(self.sentences[self.expected >= 0], minlength=n)], axis=1)
@@ -206,36 +206,36 @@ class _Predictions:
         return model.predictor.logits(self.inputs, self.positions)
 
     def compare(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
-        """The means over each sentence's predictions, (batch_size, n_effects); anything where there are none."""
+        """Return the mean effects in each sentence, (batch_size, n_effects); undefined where it has no predictions."""
         return self._means(np.stack(divergence(before, after, self.expected), axis=1))
 
     def loss(self, before: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The mean loss of each sentence, (batch_size, 1), and whether it has one."""
+        """Return the mean loss of each sentence, (batch_size, 1), and whether it has one."""
         losses = surprise(before, self.expected)
         return self._means(np.stack([losses, losses], axis=1))[:, 1:], self.counts[:, 1:] > 0
 
     def _means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n_positions, n_effects) → (batch_size, n_effects)."""
+        """Average over the predictions of each sentence: (n_positions, n_effects) → (batch_size, n_effects)."""
         sums = np.zeros((len(self.positions), values.shape[1]))
         np.add.at(sums, self.sentences, values)
         return sums / np.maximum(self.counts, 1)
 
 
 def _following(text: Text) -> NDArray[np.int64]:
-    """The token that follows each of a text, or that a decoder beside an encoder should make there; −1: none."""
+    """Return the token that follows each token of a text, or that a decoder should produce there; −1: none."""
     if text.produced is not None:
         return np.array(text.produced.ids, np.int64)
     return np.array([*text.source.ids[1:], -1], np.int64)
 
 
 def _repeated(text: Text) -> tuple[int, ...]:
-    """The positions of ``RandomRepeats`` whose tokens an earlier copy tells: the repeat without its first token."""
+    """Return the positions of ``RandomRepeats`` that are predictable: the repeat without its first token."""
     there = text.source.of_text
     return there[len(there) // 2 + 1 :]
 
 
 def _hidden(text: Text, there: Sequence[int], seed: int) -> Iterator[int]:
-    """The positions of a text that are masked, in order: at least one of these."""
+    """Return the positions of a text that are masked, in order: at least one of ``there``."""
     random = np.random.default_rng([seed, *text.source.ids])
     chosen = random.permutation(len(there))[: max(1, round(_HIDDEN * len(there)))]
     return (there[place] for place in sorted(chosen))

@@ -1,7 +1,7 @@
-"""A layer with random weights and inputs to measure; the time and peak memory of functions at rising input lengths.
+"""Benchmark: a layer with random weights and inputs, and the time and peak memory of functions as the input grows.
 
-What would take too long is skipped. Functions that are compared take turns, and another one begins each round, so that
-a machine that slows down slows all.
+Work that would take too long is skipped. Functions that are compared take turns, and each round starts with another
+one, so that a machine that slows down affects all of them alike.
 """
 
 import os
@@ -27,15 +27,15 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Bench:
-    """A layer with random weights, in eval mode, and random inputs of unit variance.
+    """Layer with random weights, in eval mode, and random inputs of unit variance.
 
     Attributes:
         d_model, n_heads: sizes; n_heads must divide d_model.
-        seed: of weights and inputs. They are drawn on the CPU, the same for every device.
-        device: where they are.
+        seed: seed of weights and inputs. They are drawn on the CPU, and are the same for every device.
+        device: device of the layer and its inputs.
 
     Raises:
-        ArgumentError: sizes or a seed that cannot be.
+        ArgumentError: invalid sizes, or an invalid seed.
         MhavizError: the layer does not fit into memory.
     """
 
@@ -47,12 +47,12 @@ class Bench:
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
         check_seed(self.seed)
-        copies = 8 * 4 * 4 * self.d_model**2  # of the projections, in float32, some of them in float64
+        copies = 8 * 4 * 4 * self.d_model**2  # bytes of 8 copies of the 4 projections, counted in float32
         require_memory(copies, self.device, "the layer")
 
     @cached_property
     def layer(self) -> MultiHeadAttention:
-        """The layer. Its biases, which a new layer has at zero, are drawn too, or no comparison would notice them."""
+        """The layer. Its biases are random too; as zeros, as in a new layer, no comparison would notice them."""
         with seeded(self.seed), torch.no_grad():
             layer = MultiHeadAttention(self.d_model, self.n_heads).eval()
             for projection in (layer.Wq, layer.Wk, layer.Wv, layer.Wo):
@@ -60,13 +60,13 @@ class Bench:
         return layer.to(self.device)
 
     def input(self, length: int) -> Tensor:
-        """X, (1, length, d_model)."""
+        """Return random X, (1, length, d_model)."""
         with seeded(self.seed):
             return torch.randn(1, length, self.d_model).to(self.device)
 
     @property
     def source(self) -> Source:
-        """What is measured, on what."""
+        """Source of the measurements: the layer and the device."""
         threads = torch.get_num_threads()
         details = {
             "kind": "random weights",
@@ -84,29 +84,29 @@ class Bench:
         return Source(text, {name: value for name, value in details.items() if value is not None})
 
 
-try:  # PyTorch promises none of these names: where one is missing, the peak on the CPU cannot be told
+try:  # these names of PyTorch are private: where one is missing, the peak on the CPU is not known
     from torch._C import _autograd as _untyped
     from torch._C._profiler import RecordScope
     from torch.autograd.profiler import profile
     from torch.autograd.profiler_util import MEMORY_EVENT_NAME
 
-    _autograd: Any = _untyped  # its stubs know less of the profiler than there is
+    _autograd: Any = _untyped  # its stubs lack parts of the profiler
     _CAN_WATCH = hasattr(_autograd, "_enable_profiler")
 except ImportError:
     _CAN_WATCH = False
 
-# The library below PyTorch's profiler announces on standard error that it begins and ends; 6 is above all it says.
+# Kineto, the library below PyTorch's profiler, logs to standard error when it starts and stops; 6 is above all levels.
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
 MOST_NOTES = 1_000_000
-"""Work that allocates and releases more often than this should not be watched: the notes take 2 KiB each."""
+"""Largest number of allocations and releases of work whose memory is profiled: each event takes 2 KiB."""
 
 
 def measure_peak(work: Callable[[], object], device: torch.device) -> tuple[int | None, int]:
-    """The most bytes of tensors that a function holds at once, and how many allocations and releases were noted.
+    """Measure the peak memory of a function, in bytes, and the number of allocations and releases that were recorded.
 
-    To the byte on the CPU and on CUDA, where PyTorch hands out all memory but what libraries below it keep for
-    themselves; None elsewhere. What was there before does not count, the result does.
+    Exact on the CPU and on CUDA, except for memory that libraries below PyTorch allocate themselves; None on other
+    devices. Memory that was in use before is not counted, the function's result is.
     """
     if device.type == "cpu":
         return _peak_on_cpu(work)
@@ -121,10 +121,10 @@ def measure_peak(work: Callable[[], object], device: torch.device) -> tuple[int 
 
 
 def _peak_on_cpu(work: Callable[[], object]) -> tuple[int | None, int]:
-    """The highest running sum of all allocations (bytes above 0) and releases (below 0) that the profiler saw.
+    """Return the largest running sum of all allocations (positive bytes) and releases (negative) in the profile.
 
-    ``with profile(profile_memory=True)`` would also note every operation, which for a loop over queries and keys takes
-    ten times as long. So the profiler is asked for the scope of which there is nothing.
+    ``with profile(profile_memory=True)`` would also record each operation, which takes ten times as long for a loop
+    over queries and keys. So the profiler is given a scope without any operations.
     """
     if not _CAN_WATCH:
         return None, 0
@@ -147,18 +147,18 @@ def _peak_on_cpu(work: Callable[[], object]) -> tuple[int | None, int]:
 
 
 LONGEST = 10**12
-"""Tokens; whatever runs at such a length is no computer of today."""
+"""Largest length, in tokens; beyond any computer of today."""
 
 _LEAST_ROUNDS, _MOST_ROUNDS, _ENOUGH_SECONDS = 3, 50, 0.15
 
 Work = Callable[[], object]
 OnProgress = Callable[[float, str], None]
-"""Is called with how much of everything is done, from 0 to 1, and what comes next."""
+"""Callback with the share of all work that is done, from 0 to 1, and a description of what is next."""
 
 
 @dataclass(frozen=True)
 class _Cost:
-    """Of one run: its seconds, the bytes that it held, and the notes that were taken to know these."""
+    """Cost of one run: seconds, peak bytes, and the number of events that were recorded to measure these bytes."""
 
     length: int = 1
     seconds: float = 0.0
@@ -166,7 +166,7 @@ class _Cost:
     notes: int = 0
 
     def at(self, length: int) -> "_Cost":
-        """At a longer input. Nothing in attention grows faster than with the square of the length."""
+        """Bound the cost for a longer input: no cost of attention grows faster than the square of the length."""
         growth = (length / self.length) ** 2
         return _Cost(length, self.seconds * growth, int(self.bytes * growth), int(self.notes * growth))
 
@@ -178,16 +178,17 @@ def measure(
     most_seconds: float,
     on_progress: OnProgress = lambda done, what: None,
 ) -> dict[str, list[Timing]]:
-    """The timings of several functions, one a length.
+    """Measure several functions, with one timing for each length.
 
-    What an input costs is estimated from one half as long, so that all doublings between the lengths run as well.
+    The cost of an input is estimated from one of at least half its length, so that doublings between the lengths are
+    run as well.
 
     Args:
-        works_at: makes the functions for an input of a length, by their names.
-        lengths: rising; see ``check_lengths``.
-        device: where they run.
-        most_seconds: what would take longer than this, once, is skipped.
-        on_progress: is called before each runs first.
+        works_at: returns the functions for an input of a given length, by name.
+        lengths: increasing lengths in tokens; see ``check_lengths``.
+        device: device of the functions.
+        most_seconds: functions that would take longer than this in a single run are skipped.
+        on_progress: called before the first run of each function at each length.
 
     Raises:
         ArgumentError: most_seconds is not above 0.
@@ -226,14 +227,14 @@ def measure(
 
 
 def _skip(expected: _Cost, most_seconds: float, free: int | None) -> Timing | None:
-    """Why a function is not tried; None if it is."""
+    """Return the reason why a function is skipped, as a ``Timing``; None if it is run."""
     if expected.seconds > most_seconds:
         return Timing(would_take=expected.seconds)
     return Timing(would_need=expected.bytes) if free is not None and expected.bytes > free else None
 
 
 def _in_turns(works: Mapping[str, Work], rounds: Mapping[str, int], device: torch.device) -> dict[str, list[float]]:
-    """The seconds of each run."""
+    """Run all functions in turns, and return the seconds of each run."""
     seconds: dict[str, list[float]] = {name: [] for name in rounds}
     names = list(rounds)
     for number in range(max(rounds.values(), default=0)):
@@ -245,13 +246,13 @@ def _in_turns(works: Mapping[str, Work], rounds: Mapping[str, int], device: torc
 
 
 def run_seconds(work: Work, device: torch.device) -> float:
-    """The seconds of one run, until the device has done all of it."""
+    """Measure the seconds of one run, until the device has finished it."""
     _wait_for(device)
     start = time.perf_counter()
     result = work()
     _wait_for(device)
     taken = time.perf_counter() - start
-    del result  # giving its memory back is not timed
+    del result  # freeing its memory is not timed
     return taken
 
 
@@ -261,15 +262,15 @@ def _wait_for(device: torch.device) -> None:
 
 
 def with_doublings(lengths: Sequence[int]) -> list[int]:
-    """The lengths, and between them as many others that none is more than twice the one before."""
+    """Return the lengths and all powers of two up to the largest, so that none is more than twice the one before."""
     return sorted({*lengths, *(2**power for power in range(max(lengths).bit_length()))})
 
 
 def check_lengths(lengths: Iterable[int]) -> tuple[int, ...]:
-    """The lengths, each once and rising.
+    """Return the lengths in increasing order, each once.
 
     Raises:
-        ArgumentError: there is none, or one is below 1 or beyond all computers.
+        ArgumentError: there is no length, or one is below 1 or above ``LONGEST``.
     """
     rising = tuple(sorted(set(lengths)))
     if not rising or rising[0] < 1 or rising[-1] > LONGEST:

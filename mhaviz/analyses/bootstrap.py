@@ -1,9 +1,10 @@
-"""Bootstrap over sentences: what the means of other corpora of the same kind would have been.
+"""Bootstrap over sentences: the variation of a mean between corpora of the same kind.
 
-A bootstrap replicate of a corpus of n sentences draws n of them with replacement. Where n is not known before the last
-sentence, and where the sentences are counted by several processes, each sentence is drawn by itself a Poisson(1) number
-of times instead: the Poisson bootstrap of Hanley and MacGibbon 2006, "Creating non-parametric bootstrap samples using
-Poisson frequencies", and of Chamandy et al. 2012, "Estimating uncertainty for massive data streams", section 3.
+A bootstrap replicate of a corpus of n sentences draws n of them with replacement. Here n is not known before the last
+sentence, and several processes may read the sentences. So each sentence is drawn a Poisson(1) number of times,
+independently of the others: the Poisson bootstrap of Hanley and MacGibbon 2006, "Creating non-parametric bootstrap
+samples using Poisson frequencies", and of Chamandy et al. 2012, "Estimating uncertainty for massive data streams",
+section 3.
 """
 
 from collections.abc import Sequence
@@ -21,24 +22,24 @@ from mhaviz.errors import ArgumentError
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, LEVEL
 
 REPLICATES = 1000
-"""As many as papers usually draw for an interval of 95 %."""
+"""Usual number of replicates for an interval of 95 %."""
 
 MOST_REPLICATES = 100_000
 
-_MOST_DRAWN = 20  # times of a sentence in a replicate; more has a probability below 2^-64
+_MOST_DRAWN = 20  # draws of a sentence in a replicate; more have a probability below 2^-64
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How sentences are drawn.
+    """Settings of the bootstrap.
 
     Attributes:
-        replicates: how often, each time all of them; 0: no bootstrap.
+        replicates: number of replicates; 0: no bootstrap.
         seed: from 0 to 2^63 - 1.
-        texts_apart: so many sentences, one after the other, are of one text, and are drawn together.
+        texts_apart: number of consecutive sentences that belong to one text, and are drawn together.
 
     Raises:
-        ArgumentError: numbers that cannot be.
+        ArgumentError: a number is out of range.
     """
 
     replicates: int = REPLICATES
@@ -54,15 +55,15 @@ class Bootstrap:
 
 
 def poisson_weights(numbers: Sequence[int], bootstrap: Bootstrap) -> Array:
-    """How often each sentence is drawn in each replicate, (sentences, replicates).
+    """Return the number of times that each sentence is drawn in each replicate, float64, (sentences, replicates).
 
-    They depend on the seed and on the sentence's number alone, so that they are the same in any batch, process and
-    order. The bits of Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") become Poisson numbers
-    by inversion: numpy promises the bits of a generator to stay as they are, and not what it makes of them.
+    These depend only on the seed and the index of the sentence, so that they are the same in any batch, process and
+    order. The bits of Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") are turned into
+    Poisson numbers by inversion, as NumPy guarantees a stable stream for the bits, but not for its distributions.
 
     Args:
-        numbers: of the sentences in the corpus, from 0.
-        bootstrap: how many replicates, and their seed.
+        numbers: index of each sentence in the corpus, from 0.
+        bootstrap: number of replicates, and their seed.
     """
     weights = np.empty((len(numbers), bootstrap.replicates))
     for row, number in zip(weights, numbers, strict=True):
@@ -74,7 +75,7 @@ def poisson_weights(numbers: Sequence[int], bootstrap: Bootstrap) -> Array:
 
 @cache
 def _thresholds() -> NDArray[np.uint64]:
-    """2^64 · P(x ≤ k) of Poisson(1) numbers x, for k = 0, 1, …: in integers, the same on every machine."""
+    """Return 2^64 · P(x ≤ k) of Poisson(1) numbers x for k = 0, 1, …, as integers that are equal on every machine."""
     with localcontext(prec=60):
         e = Decimal(1).exp()
         shares = [sum((1 / (e * factorial(i)) for i in range(k + 1)), Decimal(0)) for k in range(_MOST_DRAWN)]
@@ -82,15 +83,15 @@ def _thresholds() -> NDArray[np.uint64]:
 
 
 def _product(weights: Array, values: Array) -> Array:
-    """weightsᵀ · values, by PyTorch: the idle threads of numpy's product would wait for work, busily, on the cores that
-    the model computes on. With them, reading a corpus took 2.6 times as long (MiniLM, two cores).
+    """Compute weightsᵀ · values with PyTorch. The threads of NumPy's product spin while idle, on the cores that the
+    model computes on: with them, reading a corpus took 2.6 times as long (MiniLM, two cores).
     """
     product: Array = (torch.from_numpy(weights).mT @ torch.from_numpy(values)).numpy()
     return product
 
 
 def number_shapes(n_heads: int, n_numbers: int, bootstrap: Bootstrap) -> dict[str, tuple[int, ...]]:
-    """The ``Sums`` of numbers of each head, with how often sentences were drawn, and the sums over those."""
+    """Return the shapes of ``Sums`` of each head's numbers, of the draws in each replicate, and of the drawn sums."""
     means = n_heads, n_numbers
     drawn = bootstrap.replicates, n_numbers
     return {
@@ -103,13 +104,13 @@ def number_shapes(n_heads: int, n_numbers: int, bootstrap: Bootstrap) -> dict[st
 
 
 def add_numbers(sums: Sums, values: Array, has: NDArray[np.bool_], weights: Array) -> None:
-    """Add sentences.
+    """Add the numbers of sentences to sums.
 
     Args:
-        sums: of ``number_shapes``, or more.
-        values: (sentences, n_heads, n_numbers); anything finite where a sentence lacks a number.
-        has: (sentences, n_numbers), whether it has it.
-        weights: (sentences, replicates), of ``poisson_weights``.
+        sums: sums that have at least the arrays of ``number_shapes``.
+        values: (sentences, n_heads, n_numbers); any finite value where a sentence lacks a number.
+        has: (sentences, n_numbers), whether a sentence has a number.
+        weights: (sentences, replicates), from ``poisson_weights``.
     """
     sums.add_values(values, has[:, None])
     known = np.where(has[:, None], values, 0.0).reshape(len(values), -1)
@@ -118,16 +119,16 @@ def add_numbers(sums: Sums, values: Array, has: NDArray[np.bool_], weights: Arra
 
 
 def interval(sums: Sums, place: int, bootstrap: Bootstrap) -> Array:
-    """From where to where the means of ``LEVEL`` of the replicates go, (2, n_heads): the percentile interval of Efron
-    and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
+    """Return the lower and upper end of the percentile interval at ``LEVEL``, (2, n_heads): Efron and Tibshirani 1993,
+    "An introduction to the bootstrap", chapter 13.
 
-    A replicate in which no sentence is drawn has no mean, and is left out. NaN where there is none with a mean, and
-    of fewer texts than ``LEAST_FOR_INTERVAL``.
+    Replicates in which no sentence is drawn are left out. NaN where no replicate is left, and for fewer texts than
+    ``LEAST_FOR_INTERVAL``.
 
     Args:
-        sums: of ``number_shapes``, or more.
-        place: which number.
-        bootstrap: that of their weights.
+        sums: sums that have at least the arrays of ``number_shapes``.
+        place: index of the number.
+        bootstrap: the bootstrap that the sums were drawn with.
     """
     drawn = sums["drawn"][:, place]
     is_drawn = drawn > 0
@@ -138,7 +139,7 @@ def interval(sums: Sums, place: int, bootstrap: Bootstrap) -> Array:
 
 
 def head_numbers(layers: Sequence[Sums], place: int, bootstrap: Bootstrap) -> dict[str, Array]:
-    """Mean, spread and interval of one number in every layer, (n_layers, n_heads): fields of ``HeadNumbers``."""
+    """Return mean, spread, low and high of one number, (n_layers, n_heads), as fields of ``HeadNumbers``."""
     low, high = zip(*(interval(sums, place, bootstrap) for sums in layers), strict=True)
     return {
         "mean": stacked([sums.mean()[:, place] for sums in layers]),

@@ -1,7 +1,8 @@
-"""What attention costs: O(N²·d_model + N·d_model²), counted step by step and measured.
+"""Complexity of attention, O(N²·d_model + N·d_model²), counted step by step and measured.
 
-The projections cost N·d_model² each, as every token meets every weight; scores and mix cost N²·d_model each, as every
-token meets every other. Vaswani et al. 2017, "Attention Is All You Need", section 4 and table 1.
+Each projection costs N·d_model², as every token is multiplied by every weight of a matrix. The scores Q Kᵀ and the
+outputs A V cost N²·d_model each, as every token is combined with every other. Vaswani et al. 2017, "Attention Is All
+You Need", section 4 and table 1.
 """
 
 import math
@@ -18,22 +19,21 @@ from mhaviz.results.timing import Timing
 
 FLOAT32 = 4  # bytes
 
-
 _STEPS: tuple[tuple[str, str, Part, str, str], ...] = (
-    # Of a projection, the second term adds the biases.
+    # The second term of a projection adds the biases.
     ("Q, K, V", "X Wq, X Wk, X Wv", "projections", "6·N·d_model² + 3·N·d_model", "12·N·d_model"),
-    # The second term is Q / √d_key; A takes the place of S.
+    # The second term is Q / √d_key; A overwrites S.
     ("S", "Q Kᵀ / √d_key", "attention", "2·N²·d_model + N·d_model", ""),
-    # A weight: compare, subtract, exponentiate, add, divide.
+    # Five operations for each weight: compare, subtract, exponentiate, add, divide.
     ("A", "softmax(S)", "attention", "5·n_heads·N²", "4·n_heads·N²"),
     ("H", "A V", "attention", "2·N²·d_model", "4·N·d_model"),
     ("O", "concat(H) Wo", "projections", "2·N·d_model² + N·d_model", "4·N·d_model"),
 )
-"""Name, equation, part, operations and bytes."""
+"""Name, equation, part, operations and bytes of each step."""
 
 
 def predict(lengths: Sequence[int], d_model: int, n_heads: int) -> tuple[CostTerm, ...]:
-    """Operations and bytes of every step of the layer at these lengths N, for one sentence, without a mask."""
+    """Predict the operations and bytes of each step of the layer at the lengths N, for one sentence without a mask."""
 
     def numbers(formula: str) -> tuple[int, ...]:
         code = compile(formula.replace("·", "*").replace("²", "**2") or "0", formula, "eval")
@@ -50,16 +50,16 @@ def measure_complexity(
     most_seconds: float,
     on_progress: OnProgress = lambda done, what: None,
 ) -> Complexity:
-    """The costs predicted at every length, and the times measured wherever the layer can finish in time.
+    """Predict the costs at each length, and measure the times where the layer finishes within ``most_seconds``.
 
     Args:
         bench: the layer.
-        free: bytes that each device has free, by its name; None where nobody tells.
+        free: free bytes of each device by name; None: not known.
         lengths: in tokens.
         most_seconds, on_progress: see ``measure``.
 
     Raises:
-        ArgumentError: lengths or seconds that cannot be.
+        ArgumentError: invalid lengths or seconds.
     """
     rising, layer = check_lengths(lengths), bench.layer
 
@@ -96,14 +96,14 @@ def measure_complexity(
 
 
 def project(layer: MultiHeadAttention, X: Tensor) -> Tensor:
-    """Q = X Wq, K = X Wk, V = X Wv and O = H Wo, with X, (1, N, d_model), in the place of H, which has its shape."""
+    """Compute Q = X Wq, K = X Wk, V = X Wv and O = H Wo, with X, (1, N, d_model), in place of H of the same shape."""
     layer.project(X, X, X)
     O: Tensor = layer.Wo(X)
     return O
 
 
 def attend(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    """S = Q Kᵀ / √d_key, A = softmax(S), H = A V, as the layer does it; all are (1, n_heads, N, d_key)."""
+    """Compute S = Q Kᵀ / √d_key, A = softmax(S), H = A V as in the layer; Q, K, V and H are (1, n_heads, N, d_key)."""
     S = Q / math.sqrt(Q.shape[-1]) @ K.mT  # 1 n_heads N N
     H: Tensor = weigh(S, overwrite=True) @ V
     return H
@@ -112,9 +112,9 @@ def attend(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
 def crossover(
     lengths: Sequence[int], projections: Sequence[Timing], attention: Sequence[Timing]
 ) -> tuple[float, float] | None:
-    """The length from which on attention takes longer than the projections, and the seconds that both take there.
+    """Return the length from which attention takes longer than the projections, and the seconds of both at that length.
 
-    Between two lengths, both are taken to be straight lines on logarithmic axes. None if they do not cross there.
+    Times are interpolated by straight lines on logarithmic axes. None if these lines do not cross.
     """
     points = [
         (math.log(N), math.log(p.seconds), math.log(a.seconds))
@@ -130,6 +130,6 @@ def crossover(
 
 
 def longest_input(device: str, free_bytes: int | None, n_heads: int) -> LongestInput:
-    """The largest N with n_heads · N² weights of float32 in so many bytes: 4 · n_heads · N² ≤ bytes."""
+    """Return the largest N whose n_heads · N² weights of float32 fit into memory: 4 · n_heads · N² ≤ free_bytes."""
     tokens = None if free_bytes is None else math.isqrt(free_bytes // (FLOAT32 * n_heads))
     return LongestInput(device, free_bytes, tokens)

@@ -1,7 +1,7 @@
-"""How the attention of two models differs over any number of sentences, in constant memory and in parts.
+"""Difference between the attention of two models over any number of sentences, in constant memory and in shards.
 
-Both models read the same tokens, batch by batch. Of each row of weights the Jensen–Shannon divergence is computed where
-the weights are; what is kept of a sentence is a mean for each head, and where its largest row is.
+Both models read the same tokens, batch by batch. The Jensen–Shannon divergence of each row of weights is computed on
+the device of the weights. Only a mean for each head, and the place of its largest row, are kept of a sentence.
 """
 
 from collections.abc import Sequence
@@ -23,25 +23,26 @@ from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindD
 from mhaviz.results.result import Source
 
 _BLOCK = 2**22
-"""Weights of each model that are compared at a time: the numbers that the comparison makes of them take 64 MiB."""
+"""Number of weights of each model that are compared at a time. The comparison takes 64 MiB."""
 
 _SAMPLE = "The cat sat on the mat."
-"""Tokenizers that make the same of it are taken for one."""
+"""Text by which two tokenizers are compared."""
 
 _BOOTSTRAP = Bootstrap()
-"""Of the intervals."""
+"""Bootstrap of the intervals."""
 
 _CHARACTERS = 24
-"""That are kept of a token."""
+"""Number of characters of a token that are kept."""
 
 _KEPT_BYTES = 2**29
-"""Queries and keys of the first model that wait for those of the second, if more than one attention has them."""
+"""Most bytes of the first model's queries and keys that are kept at a time. A single attention may take more."""
 
 
 class DifferenceStudy(Study):
-    """Running averages of how far two models are apart in each head, to which pairs of batches are added.
+    """Running averages of the divergence between two models in each head.
 
-    In float64 if one of the models computes in float64, else in float32; sums over sentences are of float64.
+    Divergences are computed in float64 if one of the models computes in float64, else in float32. Sums over sentences
+    are in float64.
     """
 
     name = "diff"
@@ -52,7 +53,7 @@ class DifferenceStudy(Study):
         self._drawn: tuple[tuple[int, ...], NDArray[np.float64]] = (), np.empty(0)
 
     def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
-        """A mean over sentences of each head, its largest row, and how many queries there were."""
+        """Return the shapes of each head's mean over sentences, of its largest row, and of the number of queries."""
         a_head = dict.fromkeys(("largest", "sentence", "query", "key"), (n_heads,))
         tokens = {"ids": (n_heads, 2), "tokens": (n_heads, 2, _CHARACTERS)}
         return number_shapes(n_heads, 1, _BOOTSTRAP) | a_head | tokens | {"queries": (1,)}
@@ -64,10 +65,10 @@ class DifferenceStudy(Study):
         pieces: Sequence[Text | None],
         numbers: Sequence[int],
     ) -> None:
-        """See ``Study.read``; of two models. Raises MhavizError if the second makes other tokens of a text."""
+        """See ``Study.read``; takes two models. Raises MhavizError if their tokens of a text differ."""
         before, after = models
         inputs = before.encode_unnamed(texts, pieces)
-        whole = [row for row, text in enumerate(inputs.texts) if text.piece is None]  # pieces are the same
+        whole = [row for row, text in enumerate(inputs.texts) if text.piece is None]  # the models share the pieces
         others = after.read_unnamed([texts[row] for row in whole])
         for row, other in zip(whole, others, strict=True):
             require_same_tokens(inputs.texts[row].source, other, f"sentence {numbers[row]}, {texts[row]!r:.40}")
@@ -77,11 +78,11 @@ class DifferenceStudy(Study):
                 sums["tokens"][place] = _codes(before.token_text(int(sums["ids"][place]) - 1))
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
-        """Count the sentences of an attention that both models have been called with.
+        """Add the sentences of one attention in both models.
 
         Args:
-            before, after: the calls, of the same tokens.
-            numbers: of each of these sentences in the corpus, from 0.
+            before, after: calls of the attention in both models, on the same tokens.
+            numbers: index of each of these sentences in the corpus, from 0.
         """
         counts = is_counted(before, torch.device("cpu")).numpy()
         bits, keys = (one.cpu().numpy() for one in _of_rows(before, after))  # batch_size n_heads q_length
@@ -89,7 +90,7 @@ class DifferenceStudy(Study):
         site = before.site.kind, before.site.layer
         sums, heads = self.of(*site, bits.shape[1]), np.arange(bits.shape[1])
         offsets = [piece.offset if piece else 0 for piece in before.pieces] or [0] * len(bits)
-        for row in np.lexsort((offsets, numbers)):  # of equal rows that of the first sentence stays
+        for row in np.lexsort((offsets, numbers)):  # of equal rows, the one of the first sentence is kept
             query = bits[row].argmax(axis=1)
             key, first = keys[row, heads, query], offsets[row] + 1.0
             where = {
@@ -97,7 +98,7 @@ class DifferenceStudy(Study):
                 "query": query + first,
                 "key": key + first,
                 "ids": np.stack([_ids(before.queries[row])[query], _ids(before.keys[row])[key]], axis=1),
-                "tokens": np.zeros((len(heads), 2, _CHARACTERS)),  # nobody knows them yet
+                "tokens": np.zeros((len(heads), 2, _CHARACTERS)),  # filled in by ``read``
             }
             sums.join({"largest": bits[row, heads, query]} | where)
         whole, (totals, lengths) = self._pieces.joined(
@@ -109,21 +110,21 @@ class DifferenceStudy(Study):
             sums["queries"] += lengths.sum()
 
     def _drawn_of(self, numbers: tuple[int, ...]) -> NDArray[np.float64]:
-        """How often these sentences are drawn by the bootstrap; the layers of a batch share it."""
+        """Return how often the bootstrap draws these sentences; cached, as all layers of a batch use the same."""
         if self._drawn[0] != numbers:
             self._drawn = numbers, poisson_weights(numbers, _BOOTSTRAP)
         return self._drawn[1]
 
     def add_batch(self, before: CorpusModel, after: CorpusModel, inputs: Inputs, numbers: Sequence[int]) -> None:
-        """Let both models read these inputs, and count each attention that is looked at.
+        """Run both models on these inputs, and add each of their selected attentions.
 
-        The queries and keys of the first model are kept until the second has its own, of as many layers as fit: with
-        many, or of long texts, both models read the inputs again for the others. Weights are of one layer at a time.
+        Queries and keys of the first model are kept until the second model runs, for as many layers as fit into
+        ``_KEPT_BYTES``. For the other layers both models run again. Weights are computed for one layer at a time.
 
         Args:
             before, after: the models, which have passed ``require_same_attentions``.
-            inputs: what the first model reads for these sentences; the second reads the same.
-            numbers: of the sentences in the corpus.
+            inputs: the sentences, encoded by the first model; both models read them.
+            numbers: index of each sentence in the corpus, from 0.
         """
         if not (before.pads_unseen and after.pads_unseen) and len(inputs.texts) > 1:
             for text, number in zip(inputs.texts, numbers, strict=True):
@@ -150,7 +151,7 @@ class DifferenceStudy(Study):
             wanted -= found
 
     def result(self, source: Source, too_long: int = 0) -> CorpusDifference:
-        """The averages over all sentences so far; ``too_long``: how many could not be read."""
+        """Return the averages over all sentences so far; ``too_long``: number of sentences that could not be read."""
         kinds = []
         for kind, layers, sums in self.layers():
             sentence, query, key = (
@@ -173,10 +174,10 @@ class DifferenceStudy(Study):
 
 
 def require_same_attentions(first: CorpusModel, second: CorpusModel) -> None:
-    """Raise MhavizError unless both have the same attentions: by their tokens, where those differ as well.
+    """Raise MhavizError unless both models have the same attentions with the same numbers of heads.
 
-    Models of two tokenizers may make the same of the user's texts, and are compared; who has other models, however,
-    should hear first of what no choice of layers mends.
+    If their tokenizers differ as well, the error is about these, as no choice of layers would help. Models with
+    different tokenizers but the same attentions are accepted, as their tokens of the given texts may be equal.
     """
     heads = [{(site.kind, site.layer): site.n_heads for site in model.sites()} for model in (first, second)]
     for site in [*heads[0], *heads[1]]:
@@ -192,7 +193,7 @@ def require_same_attentions(first: CorpusModel, second: CorpusModel) -> None:
 
 
 def _sample_of(model: CorpusModel) -> Tokens | None:
-    """What it makes of the sample; None if its tokenizer knows nothing of what is not in its vocabulary."""
+    """Return the model's tokens of the sample; None if the tokenizer cannot encode it."""
     try:
         (tokens,) = model.read_unnamed([_SAMPLE])
     except MhavizError:
@@ -201,7 +202,7 @@ def _sample_of(model: CorpusModel) -> Tokens | None:
 
 
 def require_same_tokens(one: Tokens, other: Tokens, where: str) -> None:
-    """Raise MhavizError unless the tokens that two models make of a text are the same; ``where``: names it."""
+    """Raise MhavizError unless the tokens of a text are the same in two models; ``where``: name of the text."""
     if (one.ids, one.special) == (other.ids, other.special):
         return
     if len(one) != len(other):
@@ -219,12 +220,12 @@ def _first_difference(ids: Sequence[int], others: Sequence[int]) -> str:
 
 
 def _ids(tokens: Tokens) -> NDArray[np.float64]:
-    """Their numbers in the vocabulary, from 1; 0: not known."""
+    """Return ids in the vocabulary plus 1; 0: not known."""
     return np.array(tokens.ids or [-1] * len(tokens), np.float64) + 1
 
 
 def _codes(text: str) -> NDArray[np.float64]:
-    """Its characters as numbers of Unicode, (_CHARACTERS,), padded with 0; a long text is cut."""
+    """Return the Unicode code points of a text, (_CHARACTERS,), padded with 0; a long text is cut."""
     codes = np.zeros(_CHARACTERS)
     cut = text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
     codes[: len(cut)] = list(map(ord, cut))
@@ -232,15 +233,15 @@ def _codes(text: str) -> NDArray[np.float64]:
 
 
 def _texts(codes: NDArray[np.float64]) -> NDArray[np.str_]:
-    """The reverse of ``_codes``; of what is no character, as in anybody's file, U+FFFD."""
+    """Invert ``_codes``. Numbers that are not characters, which a file may hold, become U+FFFD."""
     is_character = (codes < 0xD800) | ((codes > 0xDFFF) & (codes <= 0x10FFFF))
     return np.where(is_character, codes, 0xFFFD).astype("<u4").view(f"<U{_CHARACTERS}")[..., 0]
 
 
 def _of_rows(before: SiteCall, after: SiteCall) -> tuple[Tensor, Tensor]:
-    """Of each row its divergence, and the key whose weight differs most, (batch_size, n_heads, q_length).
+    """Compute the divergence of each row, and the key whose weight differs most, (batch_size, n_heads, q_length) each.
 
-    Some queries at a time; of padding anything.
+    Blocks of queries are computed at a time. Rows of padding are undefined.
     """
     batch_size, n_heads, q_length, k_length = before.call.shape
     step = max(_BLOCK // (batch_size * n_heads * k_length), 1)
@@ -253,10 +254,10 @@ def _of_rows(before: SiteCall, after: SiteCall) -> tuple[Tensor, Tensor]:
         rows = [seen.call.weights(start, start + step).to(device) for seen in (before, after)]
         dtype = torch.float64 if any(A.dtype == torch.float64 for A in rows) else torch.float32
         p, q = (A.to(dtype) for A in rows)
-        if is_padded:  # where the weights may be anything
+        if is_padded:  # the weights of padding are arbitrary
             visible = (is_query[:, start : start + step, None] & is_key[:, None])[:, None]
             p, q = (A.masked_fill(~visible, 0.0) for A in (p, q))
-        apart = (p - q).abs_()  # of one that loses what another gains, rounding chooses none
+        apart = (p - q).abs_()  # the first of nearly equal changes is taken, so that rounding does not decide
         keys.append((apart >= apart.amax(dim=-1, keepdim=True) * (1 - TIED)).byte().argmax(dim=-1))
         if has_rest:
             p, q = (torch.cat([A, (1 - A.sum(dim=-1, keepdim=True)).clamp_(min=0.0)], dim=-1) for A in (p, q))
@@ -265,14 +266,14 @@ def _of_rows(before: SiteCall, after: SiteCall) -> tuple[Tensor, Tensor]:
 
 
 def _bytes_of(seen: SiteCall) -> int:
-    """What is kept of it takes so much memory."""
+    """Return the memory of the tensors of a call that are kept."""
     call = seen.call
     kept = (call.query, call.key) if isinstance(call, AttentionCall) else (call.given,)
     return sum(tensor.numel() * tensor.element_size() for tensor in kept)
 
 
 def _without_values(seen: SiteCall) -> SiteCall:
-    """The same, of which weights can be computed when the model has gone on."""
+    """Return a call whose weights can be computed after the model has gone on, without its values and output."""
     if isinstance(seen.call, AttentionCall):
         value = seen.call.value[..., :0].clone()
         return replace(seen, call=replace(seen.call, value=value), output=None)

@@ -1,8 +1,8 @@
-"""How two attentions of the same tokens differ: B − A, and how unlike the rows of each head are.
+"""Difference of two attentions of the same tokens: B − A, and the divergence of the rows of each head.
 
-A row of weights is a distribution over the keys, so two rows are compared as distributions: by the Jensen–Shannon
-divergence of Lin 1991, "Divergence measures based on the Shannon entropy", section IV, which is symmetric, finite where
-one of them is 0, and, in bits, at most 1.
+A row of weights is a distribution over the keys, so rows are compared as distributions, by the Jensen–Shannon
+divergence of Lin 1991, "Divergence measures based on the Shannon entropy", section IV. It is symmetric, finite also
+where one of the weights is 0, and at most 1 bit.
 """
 
 import math
@@ -19,11 +19,11 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
 from mhaviz.results.result import Source
 
-_BLOCK = 2**20  # numbers that become float64 at a time
+_BLOCK = 2**20  # numbers that are converted to float64 at a time
 
 
 def _of_layers(before: Attention, after: Attention, layers: Sequence[int | None]) -> tuple[Attention, Attention]:
-    """The maps of these layers, of each one; where they are two, the first stand for the second, to be compared.
+    """Select the maps of one layer on each side. If the layers differ, the first is renamed so that both match.
 
     Raises:
         ArgumentError: there is no such layer.
@@ -36,7 +36,7 @@ def _of_layers(before: Attention, after: Attention, layers: Sequence[int | None]
 
 
 def _named_by_layer(attention: Attention, layer: int | None, name: int) -> Attention:
-    """The maps of a layer, whose source says which it is, under the number of the one that they are compared with."""
+    """Rename the maps of a layer to the layer that they are compared with; the source keeps the real one."""
     source = attention.source
     footnote = f"{source.footnote}, layer {layer}"
     source = replace(source, footnote=footnote, details={**source.details, "layer": layer})
@@ -44,7 +44,7 @@ def _named_by_layer(attention: Attention, layer: int | None, name: int) -> Atten
 
 
 def _with_common_heads(before: Attention, after: Attention) -> tuple[Attention, Attention]:
-    """Of maps that are in both, the heads that are in both. Raises MhavizError if there are none."""
+    """Select the common heads of maps that are in both attentions. Raises MhavizError if there are none."""
     heads = {m.name: m.heads for m in before.maps}
     common = {m.name: tuple(h for h in m.heads if h in heads[m.name]) for m in after.maps if m.name in heads}
     for m in after.maps:
@@ -62,16 +62,16 @@ def _with_common_heads(before: Attention, after: Attention) -> tuple[Attention, 
 def compare(
     before: Attention, after: Attention, layers: Sequence[int | None] = (None, None), common_heads: bool = False
 ) -> Difference:
-    """Compare the maps of the same sentence, layer, kind and reduction; of the same pass, if a side has several.
+    """Compare maps of the same sentence, layer, kind and reduction, and of the same pass if a side has several.
 
     Args:
-        before, after: both sides.
-        layers: of each side maps of this layer alone; where they are two, the first stand for the second.
-        common_heads: compare the heads that are in both, where one may have more.
+        before, after: both attentions.
+        layers: layer of each side; None: all. Two different layers are compared with each other.
+        common_heads: compare only the heads that both maps have.
 
     Raises:
         ArgumentError: there is no such layer.
-        MhavizError: there are none; or the tokens, the heads or the cells of two such maps differ.
+        MhavizError: no map is in both, or two such maps differ in their tokens, heads or cells.
     """
     before, after = _of_a_pass_each(*_of_layers(before, after, layers))
     if common_heads:
@@ -92,7 +92,7 @@ def compare(
 
 
 def _of_a_pass_each(before: Attention, after: Attention) -> tuple[Attention, Attention]:
-    """Recordings of one pass each, whichever these are, as maps to be compared, with the passes in their sources."""
+    """Drop the pass numbers where each side has one pass, so that any two can be compared; sources keep them."""
     sides = before, after
     passes = [{m.pass_number for m in side.maps} for side in sides]
     if any(len(numbers) > 1 for numbers in passes) or passes[0] == passes[1]:
@@ -115,7 +115,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
         weights=after.weights - before.weights,
         quantity=replace(after.quantity, is_signed=True),
         summary=None,
-        reach=max(reaches) if len(reaches) == 2 else None,  # what one of them sees can have changed
+        reach=max(reaches) if len(reaches) == 2 else None,  # a weight can change if either of them sees the key
         sink=before.sink or after.sink,
         to_special=None,
         queries_and_keys=None,
@@ -126,7 +126,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
 
 
 def _of_both(before: Axis, after: Axis) -> Axis:
-    """The tokens of both, a place that differs with both: "cat / dog"."""
+    """Return an axis with the tokens of both: where these differ, "cat / dog"."""
     if before.tokens.texts == after.tokens.texts:
         return after
     pairs = zip(before.tokens.texts, after.tokens.texts, strict=True)
@@ -137,10 +137,10 @@ def _of_both(before: Axis, after: Axis) -> Axis:
 def _head_difference(
     m: AttentionMap, head: int, A: NDArray[np.float32], B: NDArray[np.float32], has_rest: bool
 ) -> HeadDifference:
-    """The mean over the queries of JSD(A, B), and its largest; a row of cells counts as many times as it has queries.
+    """Compute the mean over the queries of JSD(A, B), and the largest. Rows of cells are weighted by their queries.
 
-    With ``has_rest`` what a row lacks to 1 counts as one more key: a head's sink, special tokens, or what a part of a
-    map leaves out. The divergence of all keys is at least that.
+    With ``has_rest``, the missing weight of a row counts as one more key: a sink, special tokens, or keys outside a
+    window. The result is then a lower bound of the divergence over all keys.
     """
     found = HeadDifference(m, head, _largest(m, A, B))
     if not m.quantity.rows_are_shares:
@@ -170,22 +170,22 @@ def _head_difference(
 
 
 def jensen_shannon(p: Any, q: Any, log1p: Callable[[Any], Any] = np.log1p) -> Any:
-    """The Jensen–Shannon divergence of each row of p and that of q, in bits: 0 for equal rows, 1 for disjoint ones.
+    """Compute the Jensen–Shannon divergence of the rows of p and q in bits: 0 for equal rows, 1 for disjoint rows.
 
     With s = p + q, which sums to 2 over the keys, and t = |p − q| / s,
 
         JSD(p, q) = ½ Σ s [(1 + t) log₂(1 + t) + (1 − t) log₂(1 − t)] / Σ s
 
-    which is ½ KL(p ‖ s/2) + ½ KL(q ‖ s/2) of Lin 1991, section IV, written by the difference: of rows that are nearly
-    the same, where p log₂(2p / s) and q log₂(2q / s) cancel, as many digits are right as the weights have.
+    This is ½ KL(p ‖ s/2) + ½ KL(q ‖ s/2) of Lin 1991, section IV, in terms of the difference. It stays accurate for
+    nearly equal rows, where p log₂(2p / s) and q log₂(2q / s) cancel.
 
     Args:
-        p, q: rows that sum to 1, or to 0 where a query sees no key, (…, k_length): arrays of numpy, or tensors on any
+        p, q: rows that sum to 1, or to 0 where a query sees no key, (…, k_length). NumPy arrays, or tensors on any
             device, of one floating type; they broadcast.
-        log1p: numpy's, or PyTorch's for tensors.
+        log1p: ``numpy.log1p``, or ``torch.log1p`` for tensors.
 
     Returns:
-        (…): 0 as well for two rows of zeros, and 1 for a row of zeros and one that is none.
+        Divergence of each row, (…). Two rows of zeros give 0; one row of zeros gives 1.
     """
     s, t = p + q, abs(p - q)
     tiny, eps = (float(getattr(np.finfo(str(s.dtype).removeprefix("torch.")), name)) for name in ("tiny", "eps"))
@@ -198,7 +198,7 @@ def jensen_shannon(p: Any, q: Any, log1p: Callable[[Any], Any] = np.log1p) -> An
 
 
 def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | None:
-    """The row of both, (2, rows), that is farthest from a distribution, if that is farther than rounding."""
+    """Find the row whose sum, of (2, rows), is farthest from that of a distribution, if by more than rounding."""
     away = sums - 1 if has_rest else np.where(sums == 0, 0.0, np.abs(sums - 1))
     side, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
     if away[side, row] <= ROUNDING:
@@ -206,15 +206,15 @@ def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | 
     return Flaw(int(m.rows.edges[row]), float(sums[side, row]), bool(side))
 
 
-_MOST_CHANGED = 0.5  # the share of tokens that may differ in two texts that are compared, as those of a changed word
+_MOST_CHANGED = 0.5  # share of tokens that may differ between two texts, as where a word is replaced
 
 TIED = 1e-5
-"""Changes whose sizes differ by less than this share are equally large."""
+"""Relative difference below which two changes count as equally large."""
 
 
 def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change | None:
     sizes = np.abs(B - A)
-    first = (sizes >= sizes.max() * (1 - TIED)).argmax()  # what a row loses here it gains there: rounding chooses none
+    first = (sizes >= sizes.max() * (1 - TIED)).argmax()  # the first of equal changes, so that rounding does not decide
     row, column = np.unravel_index(first, A.shape)
     if A[row, column] == B[row, column]:
         return None
@@ -223,7 +223,7 @@ def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) ->
 
 
 def _require_same_cells(before: AttentionMap, after: AttentionMap) -> None:
-    """Raise MhavizError that says what differs first."""
+    """Raise MhavizError unless both maps have the same tokens, heads and cells; it names the first difference."""
     name = after.name
     sides = ("query", "queries", before.rows, after.rows), ("key", "keys", before.columns, after.columns)
     for side, several, old, new in sides:
@@ -260,7 +260,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def joined_source(before: Source, after: Source) -> Source:
-    """Where a difference comes from: A, and B."""
+    """Return the source of a difference, from those of A and B."""
     sides = {"first": before, "second": after}
     details = {name: {"footnote": source.footnote, **source.details} for name, source in sides.items()}
     return Source(f"A: {before.footnote}; B: {after.footnote}", {"kind": "difference", **details}, after.remark)

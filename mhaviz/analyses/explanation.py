@@ -1,7 +1,7 @@
-"""Explains one query of one head: each score as a sum over features, the output as a sum over keys.
+"""Explain one query of one head: each score as a sum over features, and the output as a sum over keys.
 
-Each score q·k / √d_key is the sum of d_key products; the output Σ a v is the sum of the value rows, each as long as its
-weight lets it be. Vaswani et al. 2017, section 3.2.1.
+A score q·k / √d_key is a sum of d_key products. The output Σ a v is the sum of the values v of all keys, each scaled by
+its weight a. Vaswani et al. 2017, arXiv 1706.03762, section 3.2.1.
 """
 
 import math
@@ -16,17 +16,17 @@ from mhaviz.results.explanation import Explanation
 
 
 def explain(model: Model, inputs: Inputs, position: int, head: int) -> Explanation:
-    """Take apart what one query of one head makes of its keys.
+    """Compute the scores, weights and contributions of all keys for one query of one head.
 
     Args:
-        model: of which one attention is looked at.
-        inputs: what it reads, of one sentence.
-        position: of the query, counted from 0.
-        head: counted from 0.
+        model: model with a single selected attention.
+        inputs: encoded input of one sentence.
+        position: position of the query, from 0.
+        head: index of the head, from 0.
 
     Raises:
-        ArgumentError: there is no such head or position; several attentions; the model shows its weights alone.
-        MhavizError: as ``Model.run``.
+        ArgumentError: there is no such head or position, or several attentions are selected.
+        MhavizError: as ``Model.run``; the model only gives weights.
     """
     seen = call_of_one(model, inputs, [head])
     (queries,), (keys,) = seen.queries, seen.keys

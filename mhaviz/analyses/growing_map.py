@@ -1,4 +1,4 @@
-"""A map that grows by a few queries at a time, as that of a decoder that writes with a cache of keys."""
+"""Map that grows by a few queries at a time, as when a decoder generates text with a cache of keys."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,40 +15,40 @@ Array = NDArray[np.float32]
 
 
 class GrowingMap:
-    """The weights of one attention, to which those of further queries are added.
+    """Weights of one attention, to which those of further queries can be added.
 
-    Where there are more cells than ``size``, every two are joined, by the rule of the map's quantity: the memory that
-    it takes does not grow with the length.
+    When there are more than ``size`` rows or columns, pairs of them are merged by the reduction of the map's quantity,
+    so that memory does not grow with the length.
 
     Args:
-        first: the map of the queries so far, of all of them and of all their keys.
-        size: rows and columns of cells, at most.
+        first: map of all queries and keys so far.
+        size: most rows and columns of cells.
     """
 
     def __init__(self, first: AttentionMap, size: int) -> None:
         self._first, self._size = first, max(size, 2)
         self._is_mass = first.quantity.reduction == "mass"
         self._join = np.add if self._is_mass else np.maximum
-        self._cells: list[Array] = list(first.weights.swapaxes(0, 1))  # of each row, (n_heads, columns by then)
+        self._cells: list[Array] = list(first.weights.swapaxes(0, 1))  # for each row, (n_heads, columns at that time)
         self._rows, self._columns = (np.diff(axis.edges).tolist() for axis in (first.rows, first.columns))  # tokens
-        self._height, self._width = max(self._rows), max(self._columns)  # tokens, at most, of a cell
-        self._last: tuple[Array, bool] | None = None  # what was added last, which may yet be dropped
+        self._height, self._width = max(self._rows), max(self._columns)  # most tokens in a cell
+        self._last: tuple[Array, bool] | None = None  # added last, kept apart as it may still be dropped
 
     def add(self, weights: Array, grows: bool = True) -> None:
-        """Add the weights of the queries that come next.
+        """Add the weights of the next queries.
 
         Args:
-            weights: (n_heads, queries, keys): of the last keys that the last query sees.
-            grows: whether each query brings a key with it; else they are all of the same keys.
+            weights: (n_heads, queries, keys), where the keys are the last ones, up to that of the last query.
+            grows: whether each query adds a key; otherwise the keys stay the same.
         """
         self._join_last()
-        self._last = weights.copy(), grows  # they may be the program's own
+        self._last = weights.copy(), grows  # the program may overwrite its own
 
     def drop(self, n_queries: int, shrinks: bool = True) -> None:
-        """Drop the last queries; with ``shrinks`` as many keys.
+        """Drop the last queries, and with ``shrinks`` as many keys.
 
         Raises:
-            MhavizError: they are in cells with others.
+            MhavizError: they share cells with other tokens.
         """
         if self._last is not None:
             weights, grows = self._last
@@ -67,7 +67,7 @@ class GrowingMap:
         self._cells = [row[:, : len(self._columns)] for row in self._cells[: len(self._rows)]]
 
     def result(self, queries: Tokens, keys: Tokens) -> AttentionMap:
-        """The map of all queries so far, which have these tokens, and the keys these."""
+        """Return the map of all queries so far, with the tokens of queries and keys."""
         self._join_last()
         is_pooled = max(self._height, self._width) > 1
         rows, columns = (
@@ -86,7 +86,7 @@ class GrowingMap:
         )
 
     def _join_last(self) -> None:
-        """Put what was added last into its cells."""
+        """Move the weights that were added last into cells."""
         if self._last is None:
             return
         (weights, grows), self._last = self._last, None
@@ -112,17 +112,17 @@ class GrowingMap:
                 self._columns, self._width = np.add.reduceat(self._columns, starts).tolist(), 2 * self._width
 
     def _pooled(self, rows: Sequence[Array], counts: Sequence[int]) -> Array:
-        """Rows of cells, of so many queries, as one."""
+        """Merge rows of cells into one; ``counts``: number of queries in each."""
         cells = np.stack([self._whole(row) for row in rows])
         return np.average(cells, 0, counts).astype(np.float32) if self._is_mass else cells.max(axis=0)
 
     def _whole(self, row: Array) -> Array:
-        """A row with zeros where columns came after it."""
+        """Return a row, padded with zeros for columns that were added after it."""
         return np.pad(row, ((0, 0), (0, len(self._columns) - row.shape[1])))
 
 
 def _extend(counts: list[int], width: int) -> bool:
-    """Add a token to the last cell, or begin one if that is full; whether one begins."""
+    """Add a token to the last cell, or to a new cell if that is full. Return whether a cell is new."""
     begins = counts[-1] >= width
     if begins:
         counts.append(1)
