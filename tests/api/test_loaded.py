@@ -75,7 +75,7 @@ def test_parameters_under_common_names(layer, tmp_path, form):
         ({"k_proj.weight": torch.tensor(1.0)}, r"w\.pt: k_proj\.weight: expected \(16, 16\), got \(\)"),
         ({"o_proj.weight": None}, r"w\.pt: expected an output projection, named Wo, out_proj, .*rename it"),
         ({"q_proj.bias": None}, r"w\.pt: expected a bias of all of q_proj, k_proj, v_proj, or of none"),
-        ({"q_proj.weight": None}, "no parameters of an attention by a name that is known .*: rename them, or give"),
+        ({"q_proj.weight": None}, "expected parameters of an attention, with one of .*; rename them, or give"),
     ],
 )
 def test_parameters_that_cannot_be_taken(layer, tmp_path, changed, message):

@@ -526,7 +526,7 @@ def test_attention_in_a_form_of_its_own(mhaviz, tmp_path, model_folder):
     for command in ("heatmap", "heads"):
         result = mhaviz(command, TEXT, "--model", str(tmp_path / "long"))
         assert (result.status, result.out) == (1, "")
-        assert "(longformer) gives its attention in a form of its own" in result.err
+        assert "(longformer) computes attention in a form of its own" in result.err
 
 
 def test_a_download_that_was_interrupted(mhaviz, copy):

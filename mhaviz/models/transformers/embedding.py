@@ -1,4 +1,4 @@
-"""What goes into the first layer of a model of transformers, and how it is made of embeddings, found by running it."""
+"""The input X of the first layer of a model of transformers, and its embeddings, found by running the model."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,41 +22,41 @@ from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart,
 from mhaviz.results.result import Source
 
 _EXACT, _EXACT_HALF = 1e-5, 2e-2
-"""Of the largest number of X: what rounding leaves in float32, and in half precision."""
+"""Largest rounding errors in float32 and in half precision, as shares of the largest number of X."""
 
 _NAMES = (("T", ("token_type", "segment")), ("PE", ("pos", "wpe")))
-"""The symbol of a table of embeddings, by what is in its module's name."""
+"""Symbols of tables of embeddings, by parts of their modules' names."""
 
 _READ = {"PE": "p", "T": "types"}
-"""What is looked up in a table, if not ids."""
+"""Symbols of the indices of a table, if not ids."""
 
 _ALIBI = ("bloom", "mpt")
-"""Types of models that add to the scores what falls with the distance; some others can be told to."""
+"""Types of models with ALiBi. Others have it by their configuration."""
 
 
 def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, of_target: bool) -> EmbeddedText:
-    """Run the model as far as its first layer, and find out what this reads.
+    """Run the model up to its first layer, and return the layer's input X with the embeddings that add up to it.
 
-    X is what the layer is called with. That it is the sum of the embeddings, scaled, normed or projected, is not taken
-    from the model's type, but computed from what each module has made, and compared with X.
+    How X is computed from the embeddings, by sums, scales, norms and projections, does not follow from the model's
+    type. It is found from the outputs of the modules that ran, and each candidate is compared with X.
 
     Args:
         loaded: the model.
-        fields: what it is called with, of one text.
-        source, tokens: of what is returned.
-        of_target: look at the decoder beside an encoder.
+        fields: inputs of the model, for one text.
+        source, tokens: source and tokens of the result.
+        of_target: whether to return the input of the decoder, for an encoder with a decoder.
 
     Raises:
-        MhavizError: the model has no layers that could be recognized, or no embeddings of tokens; NaN or infinity.
+        MhavizError: no layers, or no embeddings of tokens, were recognised; NaN or infinity.
     """
-    stack: Any = loaded.model.base_model  # the modules that the text goes through
+    stack: Any = loaded.model.base_model  # the modules that process the text
     if loaded.has_encoder:
         stack = stack.get_decoder() if of_target else stack.get_encoder()
     ids = fields["decoder_input_ids" if of_target else "input_ids"]
     cannot = MhavizError(f"{loaded.name} ({loaded.type}) does not show what goes into its first layer")
     try:
         table = stack.get_input_embeddings()
-    except (AttributeError, NotImplementedError):  # tokens that are hashed
+    except (AttributeError, NotImplementedError):  # as for hashed tokens
         raise cannot from None
     with _recording(stack, ids.shape[1]) as (events, found), suppress(SeenEnoughError):
         run(loaded, fields)
@@ -80,9 +80,9 @@ def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, 
 
 @contextmanager
 def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[ModuleRun], list[Tensor]]]:
-    """What the modules of a stack make until its first layer begins, and what that is called with.
+    """Record the runs of a stack's modules until its first layer begins, and that layer's input.
 
-    What a module makes is of tokens, (length, features), and so is what it reads; None if it reads ids.
+    Inputs and outputs are recorded as features of tokens, (length, features); an input of None is one of ids.
     """
     events: list[ModuleRun] = []
     found: list[Tensor] = []
@@ -106,16 +106,16 @@ def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[ModuleRun],
 
 
 def _first_of_tokens(given: Iterable[object], length: int) -> Tensor | None:
-    """The first of a call's arguments that are features of tokens, with a batch; see ``_of_tokens``."""
+    """Return the first argument of a call that holds features of tokens, (length, features); see ``_of_tokens``."""
     return next(
         (x for x in (_of_tokens(x, length) for x in given if getattr(x, "ndim", 0) == 3) if x is not None), None
     )
 
 
 def _of_tokens(x: object, length: int) -> Tensor | None:
-    """A row of features for each token, (length, features); None of what is something else.
+    """Return x as features of tokens, (length, features); None if it is something else.
 
-    Some models pad a text to a multiple of a block, some have the batch second.
+    Some models pad a text to a multiple of a block, others have the batch as their second axis.
     """
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim not in (2, 3):
         return None
@@ -125,7 +125,10 @@ def _of_tokens(x: object, length: int) -> Tensor | None:
 
 
 def _tables(events: Sequence[ModuleRun], made: ModuleRun) -> dict[str, list[ModuleRun]]:
-    """Other embeddings that were looked up, in as many features as those of the tokens, by their symbols."""
+    """Return the further embeddings that were looked up, with the shape of the tokens' embeddings, by symbol.
+
+    ``made``: the run of the tokens' embeddings.
+    """
     tables: dict[str, list[ModuleRun]] = {}
     for one in events:
         is_lookup = one.read is None and not any(True for _ in one.module.children())
@@ -136,7 +139,7 @@ def _tables(events: Sequence[ModuleRun], made: ModuleRun) -> dict[str, list[Modu
 
 
 def _lookup(table: nn.Module, ids: Tensor, E: Tensor) -> str:
-    """ "lookup(ids)", with the number that the module has multiplied by."""
+    """Return "lookup(ids)", with the factor by which the module multiplies the rows of its table."""
     with weight_at_hand(table) as weight:
         if not isinstance(weight, Tensor) or weight.shape[-1] != E.shape[-1]:
             return "lookup(ids)"
@@ -146,16 +149,16 @@ def _lookup(table: nn.Module, ids: Tensor, E: Tensor) -> str:
 
 
 def _times(scale: float, features: int) -> str:
-    """ " · √d_model", or the number where it is another; nothing for 1."""
+    """Return a factor in an equation: " · √d_model", or a number; empty for 1."""
     if math.isclose(scale, 1, rel_tol=1e-3):
         return ""
     return " · √d_model" if math.isclose(scale, math.sqrt(features), rel_tol=1e-2) else f" · {scale:.4g}"
 
 
 def _are_sinusoids(values: Tensor) -> bool:
-    """Whether sines and cosines stand in each row, in whatever order: sin² + cos² = 1 for each of their pairs."""
+    """Return whether each row holds sines and cosines, in any order: sin² + cos² = 1 for each pair."""
     squares = values.square().sum(dim=1) / (values.shape[1] / 2)
-    return bool(((squares - 1).abs() < 1e-2).all() and values.abs().max() < 1.01)  # half precision, too
+    return bool(((squares - 1).abs() < 1e-2).all() and values.abs().max() < 1.01)  # also in half precision
 
 
 def _explained(
@@ -165,7 +168,10 @@ def _explained(
     exact: float,
     embedded: Callable[..., EmbeddedText],
 ) -> EmbeddedText:
-    """How X is made of the parts: a sum of some of them, and what modules have then made of it."""
+    """Return the text with an equation for X: a sum of some of the parts, and the modules applied to the sum.
+
+    If no sum fits X within ``exact`` of its largest number, X has no equation.
+    """
     tensors = {part.symbol: torch.from_numpy(part.values).double() for part in parts}
     for around, total in _ways_back(X, events):
         terms, scale, difference = _nearest_sum(tensors, total.double().cpu())
@@ -189,9 +195,9 @@ def _explained(
 
 
 def _ways_back(X: Tensor, events: Sequence[ModuleRun]) -> Iterator[tuple[list[str], Tensor]]:
-    """X, and what was read by the module that has made it, and so on: with the names of the modules, innermost first.
+    """Yield X, then the input of the module whose output it is, and so on, with the modules' names, innermost first.
 
-    A module that changes nothing, such as dropout, is not named.
+    A module that changes nothing, such as dropout, is skipped.
     """
     around: list[str] = []
     yield around, X
@@ -204,13 +210,17 @@ def _ways_back(X: Tensor, events: Sequence[ModuleRun]) -> Iterator[tuple[list[st
 
 
 def _name(module: nn.Module, name: str) -> str:
-    """What an equation calls a module: its type, if it is one that everybody knows."""
+    """Return a module's name in an equation: RMSNorm, LayerNorm or Linear if it is one of these, else its own name."""
     known = ("RMSNorm", "LayerNorm", "Linear")
     return next((kind for kind in known if kind in type(module).__name__), name)
 
 
 def _nearest_sum(tensors: dict[str, Tensor], total: Tensor) -> tuple[tuple[str, ...], float, float]:
-    """Which of the tables, with how many times E, come nearest to a total, and how near; as many of them as do."""
+    """Find the tables whose sum with a multiple of E is nearest to a total, preferring more tables.
+
+    Returns:
+        Symbols of the tables, factor of E, and largest difference.
+    """
     E = tensors["E"]
     symbols = [symbol for symbol in tensors if symbol != "E"]
     best: tuple[tuple[str, ...], float, float] = ((), 1.0, math.inf)
@@ -228,13 +238,13 @@ def _nearest_sum(tensors: dict[str, Tensor], total: Tensor) -> tuple[tuple[str, 
 
 
 def _added(parts: Sequence[InputPart]) -> Added | None:
-    """How the positions among the parts are made."""
+    """Return the kind of the positions among the parts; None: there are none."""
     equation = next((part.equation for part in parts if part.symbol == "PE"), None)
     return None if equation is None else "sinusoids" if equation == SINUSOIDS else "learned"
 
 
 def _within(loaded: Loaded) -> tuple[Within, ...]:
-    """How the attention knows of positions, as far as modules and the configuration tell."""
+    """Return the kinds of positions within the attention, as far as modules and the configuration show them."""
     config = loaded.model.config.get_text_config()
     names = {type(module).__name__ for module in loaded.model.base_model.modules()}
     kinds: dict[Within, bool] = {

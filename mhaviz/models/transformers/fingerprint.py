@@ -1,4 +1,4 @@
-"""A digest that tells models apart, of a few numbers of each parameter: the same on every machine and device."""
+"""Fingerprint of a model: a digest of a few numbers of each parameter, the same on every machine and device."""
 
 import json
 import re
@@ -12,22 +12,22 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from mhaviz.errors import MhavizError
 from mhaviz.models.transformers.read import read_without_names, vocabulary
 
-_OF_EACH = 64  # numbers, from the first to the last, evenly apart
+_OF_EACH = 64  # most numbers of a parameter, evenly spaced from the first to the last
 _DIGITS = 16
 _SAMPLE = "A Fingerprint,\ttell ME: naïve ﬁsh 1234 don't  "
-"""A text that tokenizers of one vocabulary read in several ways: in lower case, without accents, with other blanks."""
-_NOT_OF_IT = re.compile(
+"""A text on which tokenizers with the same vocabulary differ, in case, accents and spaces."""
+_IGNORED = re.compile(
     "_name_or_path|transformers_version|architectures|dtype|torch_dtype|id2label|label2id|problem_type"
     "|use_cache|output_attentions|output_hidden_states|return_dict|.*dropout.*|.*_pdrop"
 )
-"""Of a configuration: where it is from, what the parameters tell themselves, and what no attention depends on."""
+"""Fields of a configuration that are left out: its origin, what the parameters show, and what changes no attention."""
 
 
 def fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Of the names, shapes, types and some numbers of all parameters, of the configuration, and of the tokenizer's
-    vocabulary and what it makes of a text.
+    """Return a digest of the parameters' names, shapes, types and some of their numbers, of the configuration, and of
+    the tokenizer's vocabulary and its tokens for a sample text.
 
-    Of parameters that lie on disk while the model does not run, the numbers are left out.
+    The numbers of parameters that are offloaded to disk are left out.
     """
     digest = sha256()
     for name, parameter in sorted(model.named_parameters()):
@@ -38,16 +38,16 @@ def fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> s
             digest.update(flat[places.to(flat.device)].cpu().contiguous().view(torch.uint8).numpy().tobytes())
     for token, number in vocabulary(tokenizer):
         digest.update(f"{number} {token}".encode("utf-8", "surrogatepass"))
-    # What differs from the defaults of its kind: another transformers may know more fields.
-    digest.update(json.dumps(_told(model.config.to_diff_dict()), sort_keys=True, default=str).encode())
-    with suppress(MhavizError):  # some tokenizers know nothing of what is not in their vocabulary
+    # Only what differs from the defaults, as other versions of transformers may have more fields.
+    digest.update(json.dumps(_relevant(model.config.to_diff_dict()), sort_keys=True, default=str).encode())
+    with suppress(MhavizError):  # some tokenizers fail on text that is not in their vocabulary
         (sample,) = read_without_names(tokenizer, [_SAMPLE])
         digest.update(str((sample.ids, sample.special)).encode())
     return digest.hexdigest()[:_DIGITS]
 
 
-def _told(config: Any) -> Any:
-    """What a configuration tells of what is computed, with those of the parts of a model."""
+def _relevant(config: Any) -> Any:
+    """Return a configuration, with those of a model's parts, without the ignored fields."""
     if not isinstance(config, dict):
         return config
-    return {str(name): _told(value) for name, value in config.items() if not _NOT_OF_IT.fullmatch(str(name))}
+    return {str(name): _relevant(value) for name, value in config.items() if not _IGNORED.fullmatch(str(name))}

@@ -1,4 +1,4 @@
-"""Finds the folder of a checkpoint: on this machine, in the local cache of the Hugging Face hub, or on the hub."""
+"""Finding the folder of a checkpoint: on this machine, in the local cache of the Hugging Face hub, or on the hub."""
 
 import json
 import os
@@ -12,24 +12,24 @@ _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm",
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
-is_file, is_folder = os.path.isfile, os.path.isdir  # which take any name; those of Path raise for one that is too long
+is_file, is_folder = os.path.isfile, os.path.isdir  # Path's methods raise an error if the name is too long
 
 
 def find_folder(name: str, revision: str | None = None) -> Path:
-    """The folder of a model, which has a config.json and safetensors.
+    """Return the folder of a model, which holds a config.json and weights as safetensors.
 
     Args:
-        name: a folder, or a hub id such as "openai-community/gpt2". The hub's local cache comes first.
-        revision: of a hub id: a branch, a tag or a commit.
+        name: a folder, or a hub id such as "openai-community/gpt2", which is looked up in the local cache first.
+        revision: branch, tag or commit of a hub id; None: the default branch.
 
     Raises:
-        ArgumentError: a revision of a folder.
-        MhavizError: there is no such model, the hub cannot be reached, or there is no model in the folder.
+        ArgumentError: a revision was given for a folder.
+        MhavizError: the model does not exist, the hub cannot be reached, or the folder holds no model.
     """
     if is_folder(name):
         if revision is not None:
             raise ArgumentError(
-                f"{parameter('revision')} is of a model on the hub, and {name} is a folder; leave it out"
+                f"{parameter('revision')} is for a model on the hub, and {name} is a folder; leave it out"
             )
         check_folder(Path(name), name)
         return Path(name)
@@ -37,10 +37,10 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """Raise MhavizError unless there are a config.json and all weights, as safetensors, and no adapter beside them."""
+    """Raise MhavizError unless the folder has a config.json and all weights as safetensors, and no adapter."""
     weights = [path.with_suffix(".safetensors") for path in weight_files(folder)] or [folder / "model.safetensors"]
     if absent := [path.name for path in (folder / "config.json", *weights) if not path.is_file()]:
-        patterns = ("adapter_*", "*.gguf", *_PICKLES)  # which are no model by themselves, or could run code
+        patterns = ("adapter_*", "*.gguf", *_PICKLES)  # no complete models, or files that could run code
         others = sorted({quoted(path.name) for pattern in patterns for path in folder.glob(pattern)})
         got = f", got {', '.join(others[:2])}; save the whole model with save_pretrained" if others else ""
         raise MhavizError(f"{name} lacks {quoted(absent[0])}: expected a config.json and weights as safetensors{got}")
@@ -52,7 +52,7 @@ def check_folder(folder: Path, name: str) -> None:
 
 
 def read_fields(folder: Path, name: str) -> dict[str, Any]:
-    """What stands in the config.json. Raises MhavizError if that is no JSON object."""
+    """Read the fields of the config.json. Raises MhavizError if it is not a JSON object."""
     with as_one_line(f"{name}: its config.json cannot be read", "take another copy of it"):
         fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if not isinstance(fields, dict):
@@ -64,9 +64,9 @@ def read_fields(folder: Path, name: str) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Those that make up the model; some may be absent, and others, in another format, may be there."""
+    """Return the weight files of the model, as safetensors. Those that an index names may not exist."""
     single = folder / "model.safetensors"
-    if single.is_file():  # as transformers has it: an index beside it is not looked at
+    if single.is_file():  # as in transformers, which then ignores an index
         return [single]
     try:
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""How much longer a tokenizer may make a text before it cuts it: its files can multiply texts until no memory is left.
+"""Bounds on how much longer a tokenizer's normalisation may make a text, as its files can exhaust all memory.
 
-The steps are known from tokenizer.json, and nothing is tried: a single character may become too many.
+The bounds follow from the steps in tokenizer.json. No step is tried out, as a single character may grow too long.
 """
 
 import json
@@ -15,17 +15,17 @@ from transformers import PreTrainedTokenizerBase
 from mhaviz.errors import MhavizError
 from mhaviz.memory import free_main_memory, shortage
 
-_BYTES = 64  # of a character, with where it comes from
+_BYTES = 64  # bytes of a character and its offset
 _MOST = 2**40
 _OF_TEXT, _OF_TOKENS = ("normalizer", "pre_tokenizer"), ("decoder",)
 _KNOWN = {"BertNormalizer": 3, "ByteLevel": 4, "Metaspace": 2}
-_OF_UNICODE = 18  # of U+FDFA in NFKD, which is no multiplication: a second NFKD changes nothing
+_OF_UNICODE = 18  # characters of U+FDFA in NFKD, which is left out of products, as a second NFKD changes nothing
 
 _of_texts: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
 
 
 def require_room(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
-    """Raise MhavizError for a text that may not fit into memory after it has been normalised."""
+    """Raise MhavizError if a text may not fit into memory after normalisation."""
     if tokenizer not in _of_texts:
         steps = [getattr(tokenizer.backend_tokenizer, name) for name in _OF_TEXT] if tokenizer.is_fast else []
         _of_texts[tokenizer] = _growth([json.loads(step.__getstate__()) for step in steps if step is not None])
@@ -33,9 +33,9 @@ def require_room(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
 
 
 def require_sound_steps(folder: Path) -> None:
-    """Raise MhavizError for a tokenizer.json that may not fit into memory when it is loaded, or names a token.
+    """Raise MhavizError if a tokenizer.json may exhaust memory when it is loaded, or when it decodes a token.
 
-    Tokens that are added to the vocabulary are normalised when they are loaded. What is no such file raises anything.
+    Added tokens are normalised when they are loaded. A file of another format may raise any exception.
     """
     for path in folder.glob("tokenizer*.json"):  # there may be others, for versions of transformers
         held = orjson.loads(path.read_bytes())
@@ -58,7 +58,7 @@ def _require_room(growth: int, length: int) -> None:
 
 
 def _growth(step: Any) -> int:
-    """The most characters that are made of one, by a step or by several after one another."""
+    """Return the most characters that one becomes by a step, or by a list of steps."""
     if isinstance(step, list):
         product = 1
         for one in step:
@@ -71,7 +71,7 @@ def _growth(step: Any) -> int:
         pattern, content = step["pattern"], step["content"]
         if "String" in pattern:
             return max(1, -(-len(content) // max(1, len(pattern["String"]))))
-        return 1 + len(content)  # an expression may match nothing, between every two characters
+        return 1 + len(content)  # an expression may match the empty text between any two characters
     if kind == "Prepend":
         return 1 + len(step["prepend"])
     if kind == "Precompiled":
@@ -80,7 +80,7 @@ def _growth(step: Any) -> int:
 
 
 def _of_precompiled(charsmap: bytes) -> int:
-    """Of a table of SentencePiece: the size of its index, the index, and what characters become, each ended by NUL."""
+    """Return the growth of a SentencePiece table: the size of its index, the index, and NUL-terminated replacements."""
     texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0")
     longest = max(len(text.decode(errors="replace")) for text in texts)
     return longest if longest > _OF_UNICODE else 1

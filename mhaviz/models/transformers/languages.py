@@ -1,4 +1,4 @@
-"""Languages of a model that translates between many: its tokenizer marks each text by the code of its language."""
+"""Languages of a multilingual translation model, whose tokenizer marks each text by the code of its language."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,20 +17,20 @@ _LISTED = 4  # codes that an error lists
 
 @dataclass(frozen=True)
 class Languages:
-    """The codes of the languages that a text is in, and that the model is to write; None: as its tokenizer has it."""
+    """Language codes of the texts and of the generated text; None: the tokenizer's setting."""
 
     source: str | None = None
     target: str | None = None
 
     def require_known(self, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-        """Raise ArgumentError if the tokenizer of the model ``name`` knows no languages, or not these."""
+        """Raise ArgumentError if the tokenizer of the model ``name`` does not know these languages."""
         for option, code in (("source_language", self.source), ("target_language", self.target)):
             if code is None:
                 continue
             codes = codes_of(tokenizer)
             if not codes:
                 raise ArgumentError(
-                    f"{parameter(option)} is for a model of many languages; {name} knows no codes of any"
+                    f"{parameter(option)} is for a model of many languages; {name} knows no language codes"
                 )
             if code not in codes:
                 some = ", ".join(sorted(codes)[:_LISTED])
@@ -40,31 +40,31 @@ class Languages:
                 )
 
     def require_target(self, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-        """Raise ArgumentError if a target is given of which nothing says what language it is in."""
+        """Raise ArgumentError if the language of a given target is not known, and the tokenizer would mark it."""
         if self.target is None and codes_of(tokenizer) and _languages_of(tokenizer).target is None:
             raise ArgumentError(
-                f"{name} marks what it writes by the code of its language; say which by {parameter('target_language')}"
+                f"{name} marks a target by the code of its language; give it by {parameter('target_language')}"
             )
 
     @contextmanager
     def applied_to(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
-        """Within it the tokenizer marks texts as of these languages."""
+        """Set the tokenizer to these languages within the context, then restore its own."""
         if self == AS_IT_IS:
             yield
             return
         before = _languages_of(tokenizer)
         try:
-            _speak(tokenizer, Languages(self.source or before.source, self.target or before.target))
+            _set_languages(tokenizer, Languages(self.source or before.source, self.target or before.target))
             yield
         finally:
-            _speak(tokenizer, before)
+            _set_languages(tokenizer, before)
 
     def first_tokens(self, tokenizer: PreTrainedTokenizerBase) -> tuple[int | None, int | None]:
-        """What a decoder reads first, and what it is then made to write first; None: as for any target.
+        """Return the decoder's start token, and the token that it is forced to generate first; None: the defaults.
 
-        A tokenizer that puts the target's code before the text (NLLB, M2M100, mBART-50) has it written after the
-        usual start. One that puts it after the text (mBART) is of a model whose decoder begins with it, as the last
-        token is what stands before the first one: Liu et al. 2020, arXiv 2001.08210, section 2.2.
+        If the tokenizer puts the target's code before the text (NLLB, M2M100, mBART-50), the decoder is forced to
+        generate the code first. If the code comes after the text (mBART), it is the start token, as the last token is
+        moved before the first one: Liu et al. 2020, arXiv 2001.08210, section 2.2.
         """
         if self.target is None:
             return None, None
@@ -73,12 +73,12 @@ class Languages:
 
 
 AS_IT_IS = Languages()
-"""Those that the tokenizer has been set to, if it knows any."""
+"""The tokenizer's own settings."""
 
 
 @asks_the_tokenizer
 def codes_of(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
-    """The token of each language that the tokenizer has a code for."""
+    """Return the id of each language code of the tokenizer; empty: it has none."""
     if not hasattr(tokenizer, "set_src_lang_special_tokens"):
         return {}
     known = getattr(tokenizer, "lang_code_to_id", None)
@@ -94,14 +94,14 @@ def _languages_of(tokenizer: Any) -> Languages:
 
 
 @asks_the_tokenizer
-def _speak(tokenizer: Any, languages: Languages) -> None:
+def _set_languages(tokenizer: Any, languages: Languages) -> None:
     tokenizer.tgt_lang = languages.target
-    tokenizer.src_lang = languages.source  # which writes its template anew
+    tokenizer.src_lang = languages.source  # this also updates the tokenizer's template
 
 
 @asks_the_tokenizer
 def _marks_before(tokenizer: Any, language: str, code: int) -> bool:
-    """Whether the tokenizer puts a target's code before its text."""
+    """Return whether the tokenizer puts a target's code before its text."""
     try:
         tokenizer.set_tgt_lang_special_tokens(language)
         return code in tokenizer.prefix_tokens

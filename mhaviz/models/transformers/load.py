@@ -1,4 +1,4 @@
-"""Loads a checkpoint: its configuration, its tokenizer and its weights, and nothing that would run code of its own."""
+"""Loading of a checkpoint: its configuration, tokenizer and weights, without running code from its files."""
 
 import os
 import weakref
@@ -35,15 +35,15 @@ from mhaviz.models.transformers.silence import silence
 from mhaviz.models.transformers.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
 from mhaviz.observe import attention_functions
 
-os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or a thread would ask the hub to convert pickles
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # else a thread would ask the hub to convert pickles
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
-"""Numbers that a model can be loaded with; auto: those of the checkpoint."""
+"""Types of numbers that a model can be loaded with; auto: the type of the checkpoint."""
 
-_FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # nor may anybody be asked
+_FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # without asking the user either
 
 _ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
-"""Parts that read what the last layer has made: without their weights the attention is the same."""
+"""Names of parts that read the last layer's output. The attention does not depend on their weights."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,19 @@ class Loaded:
     """A model that is ready to run.
 
     Attributes:
-        name: as the user has given it.
-        model: on its device.
-        tokenizer: its own.
-        by_interface: whether its attention goes through transformers' ``AttentionInterface``, so that its inputs can be
-            seen; if not, whatever functions of PyTorch it calls are recorded.
-        attention: the attention function that it runs with, for ``attn_implementation``; None: what it has.
-        remarks: what the user should know of how its folder was read.
+        name: name of the model, as the user gave it.
+        model: the model, on its device.
+        tokenizer: its tokenizer.
+        by_interface: whether its attention calls transformers' ``AttentionInterface``, which shows queries, keys and
+            values; if not, the functions of PyTorch that it calls are recorded.
+        attention: the attention function to run with, for ``attn_implementation``; None: the model's own.
+        remarks: remarks for the user on how the folder was read.
         sites: its attentions, in the order in which they run; see ``find_sites``.
-        unshown: the kinds of others, which cannot be shown, as they are of a form of their own.
-        by_hand: the numbers of the attentions that are written by hand: of these the weights are seen, and no queries
-            and keys.
-        processes: how many share it.
-        shared: the modules of which each process has a part of the heads.
-        is_top_random: whether its files hold no weights of what predicts tokens, which a decoder beside an encoder has.
+        unshown: kinds of attention that the model has and that cannot be shown, as they are in another form.
+        by_hand: numbers of attentions that compute their weights by hand, of which queries and keys are not known.
+        processes: number of processes that share the model.
+        shared: modules whose heads are split among the processes.
+        is_top_random: whether its language modelling head is random, as the files hold no weights for it.
     """
 
     name: str
@@ -82,29 +81,30 @@ class Loaded:
 
     @property
     def type(self) -> str:
-        """What transformers calls models of its kind: "bert", "albert"."""
+        """Type of the model in transformers, such as "bert" or "albert"."""
         return str(self.model.config.model_type)
 
     @property
     def device(self) -> torch.device:
-        """Where it runs; of one that is spread over several, where what it reads must be."""
+        """Device of the model; if it is spread over several, the device of its inputs."""
         return input_device(self.model)
 
     @property
     def where(self) -> str:
-        """The devices that it lies on: "cpu", "cuda:0, cpu and disk", "cpu, 2 processes"."""
+        """Devices of the model in words: "cpu", "cuda:0, cpu and disk", "cpu, 2 processes"."""
         return where_it_lies(self.model) + (f", {self.processes} processes" if self.processes > 1 else "")
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Within it the model runs: whatever transformers raises then is one line, as a foreign folder may hold all.
+        """Context in which the model runs, in eval mode and with ``attention``.
 
-        Afterwards the model is as it was before, which may be in use elsewhere. So is what reading a short text makes
-        of it: BigBird then leaves out its blocks, in later texts too.
+        All errors that transformers raises become one line, as the files may hold anything. Afterwards the model is as
+        before, as it may be in use elsewhere. This includes BigBird's switch to full attention for a short text, which
+        would stay for later texts.
         """
         reads_text = type(self.model).input_modalities in ("text", ("text",), ["text"])
         what, advice = f"{self.name} ({self.type}) cannot be run" + " on text alone" * (not reads_text), ""
-        if lies_on_disk(self.model):  # accelerate loads what a layer holds, and not what one reads of another
+        if lies_on_disk(self.model):  # accelerate loads a layer's own weights, but not those it reads from another
             advice = f"some models cannot run from the disk; give it more memory by {parameter('max_memory')}"
         if self.processes > 1:
             advice = "another process has ended, or their number does not divide its heads, those of keys too"
@@ -119,13 +119,13 @@ class Loaded:
 
     @property
     def has_encoder(self) -> bool:
-        """Whether there is an encoder and a decoder."""
+        """Whether the model has both an encoder and a decoder."""
         return bool(self.model.config.is_encoder_decoder) and not is_encoder_alone(self.model)
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """In eval mode within, in one thread at a time; some parts of a model may have been training, and some not."""
+    """Set a model to eval mode within the context, one thread at a time; afterwards restore the mode of each part."""
     with attention_functions.one_at_a_time:
         training = [part for part in model.modules() if part.training]
         for part in training:
@@ -139,7 +139,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _attending_by(model: PreTrainedModel, attention: str | None) -> Iterator[None]:
-    """With this attention function within; None: with what it has. Parts may have had functions of their own."""
+    """Set a model's attention function within the context, then restore that of each part; None: change nothing."""
     if attention is None:
         yield
         return
@@ -149,11 +149,11 @@ def _attending_by(model: PreTrainedModel, attention: str | None) -> Iterator[Non
         yield
     finally:
         for config, own in before:
-            config._attn_implementation_internal = own  # the public one would change those of its parts with it
+            config._attn_implementation_internal = own  # the public attribute would also change those of its parts
 
 
 def _configs(model: PreTrainedModel) -> list[PreTrainedConfig]:
-    """Of the model and of its parts, each once, whether or not a part has a module."""
+    """Return the configurations of the model and of its parts, each once."""
     found: dict[int, PreTrainedConfig] = {}
     new = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
     while new:
@@ -175,21 +175,21 @@ def load_checkpoint(
     processes: int = 1,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> Loaded:
-    """Read and check all of a model but its weights, then these. What libraries print meanwhile is not seen.
+    """Read and check all of a model but its weights, then load these. What libraries print is discarded.
 
     Args:
-        name: which model; see ``find_folder``.
-        device: where it will run.
-        dtype: of its numbers; see ``DTYPES``.
-        predicts: with what predicts tokens, next or masked ones, if its files have that.
-        folder: where it is, if that has been found out.
-        spread: how it is spread over several devices; None: it is on ``device``.
-        processes: how many share it, each a part of its heads; each must call this.
-        on_notice: is told the memory that a large model takes, before it is loaded.
+        name: folder or hub id of the model; see ``find_folder``.
+        device: device to run on.
+        dtype: type of its numbers; see ``DTYPES``.
+        predicts: whether to load a head that predicts next or masked tokens, if the files have one.
+        folder: folder of the model, if already found.
+        spread: plan for several devices; None: all of the model is on ``device``.
+        processes: number of processes that share the model. Each must call this function.
+        on_notice: called with a line about the memory that a large model needs, before it is loaded.
 
     Raises:
         ArgumentError: an unknown dtype.
-        MhavizError: there is no such model, it cannot be read, or does not fit into memory.
+        MhavizError: the model does not exist, cannot be read, or does not fit into memory.
     """
     if dtype not in DTYPES:
         raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
@@ -197,11 +197,11 @@ def load_checkpoint(
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name)
     fields = read_fields(folder, name)
-    with silence(1, 2), as_one_line(f"{name} cannot be loaded"):  # its files can make libraries raise anything
+    with silence(1, 2), as_one_line(f"{name} cannot be loaded"):  # broken files can raise any exception
         there = sizes.read_sizes(weight_files(folder))
         sizes.require_fields(fields, there, name)
         config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
-        config.return_dict = True  # transformers itself goes by it
+        config.return_dict = True  # transformers' own modules read it
         tokenizer = _tokenizer(folder, name)
         usual = usual_class(config, name)
         kind = (predicting_class(config) or usual) if predicts else usual
@@ -230,8 +230,8 @@ def load_checkpoint(
 
 
 def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
-    """Whether it says so of its weights. Raises MhavizError of a way that transformers would take for none."""
-    parts = (config, config.get_text_config(decoder=True))  # which may say so for all, as in transformers
+    """Return whether the weights are quantised. Raises MhavizError for a method that transformers would ignore."""
+    parts = (config, config.get_text_config(decoder=True))  # either may hold it, as in transformers
     asked = next(filter(None, (getattr(part, "quantization_config", None) for part in parts)), None)
     if asked is not None and not AutoHfQuantizer.supports_quant_method(asked):  # type: ignore[no-untyped-call]
         raise MhavizError(f"{name}: transformers knows no weights quantised by {quoted(asked.get('quant_method'))}")
@@ -249,15 +249,15 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
 
 
 def _ignored_code(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """What is said of code that a folder brings: of its model and its tokenizer, as others change no attention."""
-    told = []
+    """Return remarks on a folder's own code for its model and its tokenizer, which is not run."""
+    remarks = []
     if any(name.startswith(("AutoConfig", "AutoModel")) for name in getattr(model.config, "auto_map", None) or ()):
         kind = type(model).__name__
-        told.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind}")
+        remarks.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind}")
     if tokenizer.init_kwargs.get("auto_map"):
         kind = type(tokenizer).__name__
-        told.append(f"the folder's own code for its tokenizer is not run: transformers' {kind} reads")
-    return told
+        remarks.append(f"the folder's own code for its tokenizer is not run: transformers' {kind} reads")
+    return remarks
 
 
 def _model(
@@ -268,7 +268,7 @@ def _model(
     spread: Spread | None,
     processes: int,
 ) -> tuple[PreTrainedModel, list[str]]:
-    """The model, and the parameters that its files have no weights for."""
+    """Return the model, and the names of parameters that its files lack."""
     model: PreTrainedModel
     loading: dict[str, Any]
     with ExitStack() as temporary:
@@ -278,7 +278,7 @@ def _model(
         model, loading = kind.from_pretrained(  # type: ignore[misc]
             folder,
             use_safetensors=True,
-            ignore_mismatched_sizes=True,  # they are told with their names and shapes, which its error does not say
+            ignore_mismatched_sizes=True,  # the error below names them, with their shapes
             output_loading_info=True,
             **options,
             **apart,
@@ -290,7 +290,7 @@ def _model(
 
 
 def _require_weights(model: PreTrainedModel, missing: list[str], name: str) -> None:
-    """Raise MhavizError if parameters that matter are random."""
+    """Raise MhavizError if parameters that the attention depends on are missing, and would be random."""
     if lacking := [key for key in missing if not set(key.split(".")) & set(_ADDED_ON_TOP)]:
         raise MhavizError(
             f"{name}: expected weights for all {len(model.state_dict())} parameters of {type(model).__name__}, got "
@@ -299,9 +299,10 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str) -> N
 
 
 def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
-    """The model without what stands on top; of an encoder with a decoder, with their top.
+    """Return the class of the model without a head, or with its head for an encoder with a decoder.
 
-    Raises MhavizError if there is none.
+    Raises:
+        MhavizError: transformers has no such class.
     """
     found = _classes(AutoModelForSeq2SeqLM, config) if config.is_encoder_decoder else ()
     found = found or _classes(AutoModel, config)
@@ -313,9 +314,9 @@ def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
 
 
 def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
-    """The class that its configuration names, if that predicts tokens; else one that may: its files tell.
+    """Return the class of the model with a head that predicts tokens, if possible the one its configuration names.
 
-    None: nothing predicts tokens, or it is an encoder with a decoder, which is always read with what does.
+    None: there is no such class, or the model is an encoder with a decoder, whose ``usual_class`` has the head.
     """
     if config.is_encoder_decoder:
         return None
@@ -324,17 +325,17 @@ def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
     for kind in (*masked, *causal):
         if kind.__name__ in named:
             return kind
-    if masked:  # models such as BERT, of which there are many without
+    if masked:  # models such as BERT, many of which have no head
         return None if named & {kind.__name__ for kind in bare} else masked[0]
     return causal[0] if causal else None
 
 
 def is_encoder_alone(model: PreTrainedModel) -> bool:
-    """Whether it is the encoder alone of a model that has a decoder too."""
+    """Return whether this is only the encoder of a type of model that has a decoder too."""
     return type(model) in _classes(AutoModelForTextEncoding, model.config)
 
 
 def _classes(auto: Any, config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
-    """Those that one of transformers' lists has for this type of model."""
+    """Return the classes that one of transformers' auto classes has for this configuration."""
     kinds: Any = auto._model_mapping.get(type(config), ())
     return kinds if isinstance(kinds, tuple) else (kinds,)

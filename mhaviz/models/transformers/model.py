@@ -36,19 +36,19 @@ from mhaviz.results.result import Source
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 _OF_WINDOWS = ("sliding_window", "local_attention")
-"""Fields of the configuration of models that make masks."""
+"""Fields of the configuration of models that compute masks."""
 
 
 @dataclass(frozen=True)
 class TransformersModel(CorpusModel):
-    """A model of transformers, and the attentions that were found in it.
+    """A model of transformers, with the attentions that were found in it.
 
     Attributes:
-        texts: the model, and what makes its inputs.
-        grams: of each attention, by its number, what ``gram_matrices`` gives, where norms are asked for.
+        texts: the model with its reader of texts.
+        grams: result of ``gram_matrices`` for each selected attention, by its number; None: no norms are asked for.
 
     Raises:
-        ArgumentError: it cannot write so many tokens, or none at all; languages that it does not know.
+        ArgumentError: the model cannot generate text; it does not know a language.
     """
 
     texts: Texts
@@ -59,68 +59,69 @@ class TransformersModel(CorpusModel):
     def __post_init__(self) -> None:
         self.texts.languages.require_known(self.loaded.tokenizer, self.loaded.name)
         if self.texts.generate and (self._kinds == ("self",) or not self.loaded.model.can_generate()):
-            why = "sees later tokens" if self._kinds == ("self",) else "has no weights of what predicts tokens"
+            why = "sees later tokens" if self._kinds == ("self",) else "has no language modelling head"
             raise ArgumentError(
                 f"{parameter('generate')}: {self.loaded.name} {why}, so that it cannot write; leave it out"
             )
 
     @classmethod
     def of(cls, loaded: Loaded) -> "TransformersModel":
-        """A model with all attentions that are found in it. Raises MhavizError as ``find_sites`` does."""
+        """Return a model with its attentions, as found by ``find_sites``. Raises MhavizError as that does."""
         return cls(Texts(find_sites(loaded)))
 
     @property
     def loaded(self) -> Loaded:
-        """The model."""
+        """The loaded model."""
         return self.texts.loaded
 
     @property
     def all_sites(self) -> tuple[Site, ...]:
-        """Its attentions, in the order in which they run."""
+        """All attentions of the model, in the order in which they run."""
         return self.loaded.sites
 
     @cached_property
     def device(self) -> torch.device:
-        """Where it runs."""
+        """Device of the model's inputs."""
         return self.loaded.device
 
     @property
     def has_layers(self) -> bool:
-        """Whether an attention must be named with its layer."""
+        """Always True, as attentions of transformers' models are named with their layers."""
         return True
 
     def encode(self, sentences: Sequence[str], target: str | None = None) -> Inputs:
-        """The tokens of each sentence; of an encoder with a decoder, those of the target too, given or written.
+        """Return the tokens of each sentence and, for an encoder with a decoder, of its target, given or generated.
 
         Raises:
-            ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be.
+            ArgumentError: a text without tokens, or with more than the model has positions; a target for several
+                sentences, or for a model that is not an encoder with a decoder.
             MhavizError: the input does not fit into memory.
         """
         return self.read(Given(tuple(sentences), target))
 
     def read(self, given: Given) -> Inputs:
-        """The same, and of a pair of texts, a chat, or ids; see ``Model.read``."""
+        """See ``Model.read``. Raises as ``encode``."""
         inputs = Inputs(tuple(self._speaking(given).texts.read(given)))
         self._require_memory(inputs)
         return inputs
 
     def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
-        """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets."""
+        """See ``CorpusModel.encode_unnamed``. The decoder of an encoder with a decoder generates the targets."""
         return Inputs(tuple(self.texts.read_without_names(sentences, pieces)))
 
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
     ) -> None:
-        """Run on each sentence, or on all at once unless padding would be seen; see ``Model.run``.
+        """Run on each sentence, or if ``batched`` on all at once unless padding changes results; see ``Model.run``.
 
         Raises:
-            MhavizError: NaN or infinity, in an attention that is looked at or in one before it.
+            MhavizError: NaN or infinity in a selected attention, or in one before it.
         """
         for number, texts in enumerate(self._batches(inputs, batched)):
             self._run_batch(texts, inputs.sentence(number), on_attention, heads)
 
     def _batches(self, inputs: Inputs, batched: bool) -> list[tuple[Text, ...]]:
-        """What is read at once."""
+        """Split the texts of inputs into batches."""
         together = batched and (len(inputs.texts) == 1 or self.pads_unseen)
         return [inputs.texts] if together else [(text,) for text in inputs.texts]
 
@@ -141,21 +142,21 @@ class TransformersModel(CorpusModel):
                 return
             queries, keys = sides[site.kind]
             if call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
-                raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long ones
+                raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long texts
             if isinstance(call, AttentionWeights) and self._zeroed_of(number):
-                call = replace(call, given=call.given.clone())  # the model's own, which are written over
+                call = replace(call, given=call.given.clone())  # zeroing changes the model's own in place
             if self.grams is not None and site in chosen:
                 mixed = mixed_of(observed)
-                assert mixed is not None  # as W_O was found by it
+                assert mixed is not None  # W_O was found with it
                 call = replace(call, value_norms=value_norms(mixed.value, self.grams[number]))
             seen = SiteCall(
                 site, call, heads_of(site, None), queries, keys, observed.output, sentence, pieces=pieces[site.kind]
             )
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
-            show(on_attention if site in chosen else _nobody, seen, of, advice, heads)
+            show(on_attention if site in chosen else _ignore, seen, of, advice, heads)
             self._zero(number, observed)
 
-        if run_hooked(self.loaded, self.texts.batch(texts), hook, last) is not None:  # it has not come so far
+        if run_hooked(self.loaded, self.texts.batch(texts), hook, last) is not None:  # the last one did not run
             raise form_of_its_own(self.loaded, "try a shorter text")
 
     @property
@@ -169,7 +170,7 @@ class TransformersModel(CorpusModel):
         return replace(self, zeroed=frozenset((site.number, head) for site, head in heads))
 
     def _pieces(self, texts: Sequence[Text], kind: Kind) -> tuple[Piece | None, ...]:
-        """Which queries of an attention of this kind count: of what a decoder beside an encoder writes, all."""
+        """Return the piece of each text in an attention of this kind. All queries of a generated target count."""
         if not any(text.piece for text in texts):
             return ()
         of_source = kind == "self" or not self.loaded.has_encoder
@@ -179,46 +180,46 @@ class TransformersModel(CorpusModel):
         )
 
     def _zero(self, number: int, observed: ObservedCall) -> None:
-        """Zero the heads of an attention that has just run."""
+        """Zero the output of the chosen heads of an attention that has just run."""
         heads = self._zeroed_of(number)
         if not heads:
             return
         if observed.zero is None:
             raise MhavizError(
-                f"{self.loaded.name} ({self.loaded.type}) projects what a head has made within a function of PyTorch, "
-                f"or in several processes: heads cannot be zeroed"
+                f"{self.loaded.name} ({self.loaded.type}) projects the output of its heads within a function of "
+                f"PyTorch, or in several processes: heads cannot be zeroed"
             )
         observed.zero(heads)
 
     def _zeroed_of(self, number: int) -> list[int]:
-        """The heads of this attention that are zeroed."""
+        """Return the heads of this attention that are zeroed."""
         return sorted(head for attention, head in self.zeroed if attention == number)
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
-        """The tensors on the way through one attention, named after the model's own modules.
+        """Return the steps of the one selected attention, named after the model's own modules.
 
-        The queries, keys and values are those after rotary positions; scores and weights are computed for the trace,
-        where the model itself has run a kernel that never holds them.
+        Queries and keys are shown after rotary positions. Scores and weights are computed for the trace, as the kernels
+        that models run do not hold them.
 
         Raises:
-            ArgumentError: several attentions are looked at.
-            MhavizError: a model that shows its weights alone.
+            ArgumentError: several attentions are selected.
+            MhavizError: the model shows its weights alone.
         """
         self.require_calls()
         self._require_one_process("the steps of an attention are traced")
         site = self.one_site(inputs)
         recorder = StepRecorder(self.loaded.model, most_values if values else 0)
-        self._run_batch(inputs.texts, None, _nobody, None)  # which finds what is no number
+        self._run_batch(inputs.texts, None, _ignore, None)  # raises an error for NaN or infinity
         trace_attention(self.loaded, site.number, site.kind, self.texts.batch(inputs.texts), recorder)
         tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
-        """See ``Model.embed``: what its first layer is called with, and the embeddings that this was found to be of."""
+        """See ``Model.embed``."""
         return self.embed_given(Given((text,), target))
 
     def embed_given(self, given: Given) -> EmbeddedText:
-        """The same, and of a pair of texts, a chat, or ids; see ``Model.embed_given``."""
+        """See ``Model.embed_given``."""
         loaded, reader, target = self.loaded, self._speaking(given).texts, given.target
         several = reader.read(given, writes=False)
         if len(several) > 1:
@@ -249,17 +250,17 @@ class TransformersModel(CorpusModel):
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens that the model can read; None: there is no such limit."""
+        """Largest number of tokens that the model can read; None: no limit."""
         return self.texts.max_length
 
     @property
     def identity(self) -> ModelIdentity:
-        """Its name and its fingerprint; see ``fingerprint``."""
+        """Name and fingerprint of the model; see ``fingerprint``."""
         loaded = self.loaded
         return ModelIdentity(loaded.name, fingerprint(loaded.model, loaded.tokenizer))
 
     def describe(self, inputs: Inputs | None = None) -> Source:
-        """The model, the attentions that are looked at, and what has been done to its texts."""
+        """Return the model, its selected attentions, and remarks on its texts, as a source."""
         loaded, sites, chosen = self.loaded, self.all_sites, self.sites()
         texts = inputs.texts if inputs is not None else ()
         n_layers = len(_layers(sites, "self")) + len(_layers(sites, "masked"))
@@ -292,7 +293,7 @@ class TransformersModel(CorpusModel):
         parts: Sequence[str] = (),
         sizes: Sequence[tuple[str, int]] = (),
     ) -> Source:
-        """The model, with more that is said of it."""
+        """Return the model as a source, with further remarks, details, and parts and sizes of the footnote."""
         loaded, kind = self.loaded, type(self.loaded.model).__name__
         name, dtype = loaded.name.rstrip("/").rsplit("/")[-1], str(loaded.model.dtype).removeprefix("torch.")
         own = {"kind": "checkpoint", "model": loaded.name, "class": kind, **dict(sizes), "dtype": dtype}
@@ -301,7 +302,7 @@ class TransformersModel(CorpusModel):
 
     @property
     def notices(self) -> list[str]:
-        """Of a model that shows its weights alone, and of attention that is not shown."""
+        """Notices if the model shows its weights alone, and if it has attention that is not shown."""
         loaded, notices = self.loaded, []
         if loaded.by_hand:
             notices.append(
@@ -316,7 +317,7 @@ class TransformersModel(CorpusModel):
         return notices
 
     def require_calls(self) -> None:
-        """Raise MhavizError of a model that shows its weights alone, with its name, before it runs."""
+        """Raise MhavizError if a selected attention shows its weights alone, before the model runs."""
         if self._show_weights_alone:
             raise MhavizError(
                 f"{self.loaded.name} ({self.loaded.type}) shows its weights alone, and no queries and "
@@ -324,7 +325,7 @@ class TransformersModel(CorpusModel):
             )
 
     def require_outputs(self) -> torch.dtype:
-        """The type that the model computes with. Raises MhavizError if it shows its weights alone."""
+        """Return the type of the model's numbers. Raises MhavizError if it shows its weights alone."""
         if self._show_weights_alone:
             raise MhavizError(
                 f"{self.loaded.type} shows its weights alone, and no values: leave out {parameter('verify')}"
@@ -332,7 +333,7 @@ class TransformersModel(CorpusModel):
         return self.loaded.model.dtype
 
     def with_norms(self) -> "TransformersModel":
-        """See ``Model.with_norms``: W_O is found on a few tokens, and verified."""
+        """See ``Model.with_norms``. W_O is found, and verified, by running the model on a few tokens."""
         self._require_one_process("W_O is found")
         grams = output_grams(self.loaded, self.sites(), few_tokens(self.loaded, *LENGTHS[1]))
         return replace(self, grams=grams)
@@ -342,11 +343,11 @@ class TransformersModel(CorpusModel):
             raise MhavizError(f"{self.loaded.name}: {what} in one process; run it without torchrun")
 
     def writing(self, n_tokens: int) -> "TransformersModel":
-        """The same model, whose texts have ``generate``. Raises ArgumentError as the class does."""
+        """See ``Model.writing``."""
         return replace(self, texts=replace(self.texts, generate=n_tokens))
 
     def speaking(self, source: str | None, target: str | None) -> "TransformersModel":
-        """The same model, whose texts have ``languages``. Raises ArgumentError if it does not know them."""
+        """See ``Model.speaking``."""
         if source is None and target is None:
             return self
         return replace(self, texts=replace(self.texts, languages=Languages(source, target)))
@@ -361,7 +362,7 @@ class TransformersModel(CorpusModel):
 
     @property
     def _show_weights_alone(self) -> bool:
-        """Whether that is so of an attention that is looked at."""
+        """Whether a selected attention shows its weights alone."""
         return any(site.number in self.loaded.by_hand for site in self.sites())
 
     @cached_property
@@ -371,26 +372,29 @@ class TransformersModel(CorpusModel):
     def _require_memory(self, inputs: Inputs) -> None:
         longest, config = inputs.longest, self.loaded.model.config
         width = field_of(config, "hidden_size") or 1024
-        needed = 4 * longest * width * 24  # hidden states, projections, the layer between them
+        needed = 4 * longest * width * 24  # hidden states, projections, the hidden layer of the feed-forward network
         if self.loaded.by_hand:
-            needed += 5 * 4 * longest**2 * self.n_heads  # scores, bias, weights and a copy, those of the layer before
+            needed += 5 * 4 * longest**2 * self.n_heads  # scores, bias, weights and a copy, the last layer's weights
         elif field_of(config, "relative_attention_num_buckets") is not None:
-            needed += 3 * 4 * longest**2 * self.n_heads  # the position bias, with the mask in it
+            needed += 3 * 4 * longest**2 * self.n_heads  # the position bias, with the mask added
         elif not self.loaded.model._supports_sdpa or any(field_of(config, name) for name in _OF_WINDOWS):
             needed += 2 * longest**2  # the mask
         require_memory(needed, self.loaded.device, self.loaded.name)
 
 
 def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) -> TransformersModel:
-    """The model, which stays as it is: it is put in eval mode, and on an attention function that can be seen, to run.
+    """Return a model of transformers that is already in memory as a ``Model``.
+
+    The model itself does not change. Only while it runs, it is in eval mode and has an attention function that can be
+    observed.
 
     Args:
-        model: of transformers, on its device.
-        tokenizer: its own.
+        model: model of transformers, on its device.
+        tokenizer: its tokenizer.
 
     Raises:
-        ArgumentError: something else than a model, or no tokenizer of it.
-        MhavizError: it has no attention that could be drawn.
+        ArgumentError: ``model`` is no model of transformers, or ``tokenizer`` no tokenizer.
+        MhavizError: the model has no attention that can be drawn.
     """
     if not isinstance(model, PreTrainedModel):
         raise ArgumentError(f"expected a name, a path or a model of transformers, got {type(model).__name__}")
@@ -403,7 +407,7 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) ->
 
 
 def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
-    """What is said of the parts that texts were put together of, if any; they are added to the details."""
+    """Return remarks on the segments of texts, and add the segments to ``details``; nothing if there are none."""
     segments = [text.segments for text in texts]
     if not any(segments):
         return []
@@ -411,21 +415,21 @@ def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
     return [segments_text(segments[0])]
 
 
-def _nobody(seen: SiteCall) -> None:
-    """No-op callback, of an attention that is not looked at."""
+def _ignore(seen: SiteCall) -> None:
+    """Handler for attentions that are not selected."""
 
 
 _NAMES: dict[Kind, str] = {"self": "the encoder's", "masked": "masked", "cross": "source-target"}
 
 
 def _unshown_text(kinds: Sequence[Kind]) -> str:
-    """ "the encoder's attention is", "masked and source-target attention are"."""
+    """Return these kinds in words: "the encoder's attention is", "masked and source-target attention are"."""
     names = [_NAMES[kind] for kind in kinds]
     return f"{' and '.join(names)} attention {'is' if len(names) == 1 else 'are'}"
 
 
 def _zeroed_text(heads: Sequence[tuple[Site, int]]) -> str:
-    """ "head 3 of layer 0 is zeroed", "12 heads are zeroed"."""
+    """Return a remark: "head 3 of layer 0 is zeroed", "12 heads are zeroed"."""
     if len(heads) > 1:
         return f"{len(heads):,} heads are zeroed"
     ((site, head),) = heads
@@ -437,7 +441,7 @@ def _layers(sites: Sequence[Site], kind: Kind) -> list[int]:
 
 
 def _layers_text(sites: Sequence[Site], chosen: Sequence[Site]) -> str:
-    """ "6 layers", "3 + 3 layers" of an encoder and a decoder, "layer 5 of 0 to 5", "layer 3 of 1 and 3"."""
+    """Return the layers in words: "6 layers", "3 + 3 layers" for an encoder with a decoder, "layer 5 of 0 to 5"."""
     kinds: tuple[Kind, ...] = ("self", "masked")
     if len(chosen) == 1:
         there = sorted({site.layer for site in sites if site.kind == chosen[0].kind})
@@ -449,7 +453,7 @@ def _layers_text(sites: Sequence[Site], chosen: Sequence[Site]) -> str:
 
 
 def _heads_text(chosen: Sequence[Site]) -> str:
-    """ "12 heads each", "4 to 6 heads each"."""
+    """Return the heads in words: "12 heads each", "4 to 6 heads each"."""
     least, most = min(site.n_heads for site in chosen), max(site.n_heads for site in chosen)
     if least < most:
         return f"{least} to {most} heads each"

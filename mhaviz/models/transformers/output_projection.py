@@ -1,10 +1,10 @@
-"""Finds the output projection W_O of each attention of a model: numbers what the heads make, and sees who reads that.
+"""Finding the output projection W_O of each attention of a model, by numbering the features of the heads' output.
 
-The features of all heads are numbered, and the digits of the numbers are written in place of what the heads have made,
-a digit a token, as large as what stood there: a clamp changes both. The model goes on with them. So what the next
-linear layer reads tells which row of its weight is for which feature of which head, however a model is written.
-Nothing is taken for granted: the heads must have made A V, and the layer must make of what it reads what its weight and
-bias do.
+All features of the heads' output are numbered. The output is overwritten with the digits of these numbers, one digit
+for each token, scaled to the size of the output so that a clamp would change them. The model then continues. The input
+of the next linear layer shows which row of its weight belongs to which feature of which head, however the model is
+written. Two checks must hold: the output of the heads is A V, and the layer's output is its weight and bias applied to
+its input.
 """
 
 import math
@@ -26,26 +26,26 @@ from mhaviz.observe.handlers import unseen
 from mhaviz.observe.observed import Mixed, ObservedCall
 
 TOLERANCE = 1e-5
-"""Of the largest number: so much may what was made be off, where it is computed in float32."""
+"""Largest difference of an output in float32 from its expected value, as a share of the largest number."""
 
 ROUNDINGS = 16
-"""So many of the roundings of a coarser type it may be off."""
+"""Largest difference in coarser types, in roundings of the largest number."""
 
 _TOKENS, _BASE, _MOST, _MOST_SCALE = 5, 256, 2**24, 15
-"""How many digits are read, of which base, as bfloat16 has so many numbers from −1 to 1; features of one attention; and
-the exponent of the largest scale, as float16 has no more."""
+"""Number of digits; their base, as bfloat16 has this many evenly spaced numbers from −1 to 1; most features of one
+attention; and the exponent of the largest scale, which float16 limits."""
 
 
 @dataclass
 class _Heads:
-    """What is found out about one attention.
+    """Findings on one attention.
 
     Attributes:
-        mixed: the values, and what has been made of them; None: that is not known.
-        differences: how far what was made was from what it should be, beside its largest number: by the heads, and by
-            each linear layer that has read them.
-        grams: what ``gram_matrices`` gives for each of those.
-        scale: of the numbers that were written: the largest.
+        mixed: values and output of the heads; None: not known.
+        scale: scale of the digits that were written.
+        differences: differences of outputs from their expected values, as shares of the largest number: of the heads'
+            output, and of the output of each linear layer that reads it.
+        grams: result of ``gram_matrices`` for each of these layers.
     """
 
     mixed: Mixed | None
@@ -55,16 +55,16 @@ class _Heads:
 
 
 def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mapping[int, Tensor]:
-    """What ``gram_matrices`` gives for W_O of each attention, by the site's number.
+    """Compute ``gram_matrices`` of W_O of each attention, by the site's number.
 
     Args:
-        loaded: a model.
-        sites: its attentions.
-        inputs: what it is called with: a text, and a target, of at least five tokens.
+        loaded: the model.
+        sites: the attentions.
+        inputs: inputs of the model: a text, and a target if it has a decoder, of at least five tokens each.
 
     Raises:
-        MhavizError: an attention whose values are not seen; one whose heads go through something else than a linear
-            layer, such as a gate; a layer that makes something else than its weight does.
+        MhavizError: the values of an attention are not known; the heads' output does not go unchanged into one linear
+            layer, as with a gate; the layer computes something else than its weight and bias do.
     """
     wanted = {site.number: site for site in sites}
     found: dict[int, _Heads] = {}
@@ -79,7 +79,7 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
                     found[number].scale = _write_numbers(mixed, number * _MOST)
 
     def read(run: ModuleRun) -> None:
-        made = run.made[0] if isinstance(run.made, tuple) else run.made  # I-BERT's layers give a scale beside it
+        made = run.made[0] if isinstance(run.made, tuple) else run.made  # I-BERT's layers also return a scale
         if run.read and isinstance(getattr(run.module, "weight", None), Tensor) and isinstance(made, Tensor):
             number, rows, scale = _numbers_in(run.read[0])
             if rows is not None and number in found and scale == found[number].scale:
@@ -91,7 +91,7 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
 
 
 def mixed_of(observed: ObservedCall) -> Mixed | None:
-    """The values of an attention, and the tensor with what it has made of them; None: that is not known."""
+    """Return the values of an attention and the tensor with its heads' output; None: not known."""
     if not isinstance(observed.call, AttentionCall):
         return observed.mixed() if observed.mixed is not None else None
     if observed.output is None or observed.zero is None:
@@ -100,7 +100,7 @@ def mixed_of(observed: ObservedCall) -> Mixed | None:
 
 
 def _difference_of_heads(observed: ObservedCall, mixed: Mixed) -> float:
-    """How far A V is from what was made."""
+    """Return the difference of A V from the heads' output, as a share of the largest number."""
     call, made = observed.call, mixed.arrange(mixed.made)
     if isinstance(call, AttentionCall):
         return _difference(call.output(), made)
@@ -113,7 +113,10 @@ def _difference(expected: Tensor, made: Tensor) -> float:
 
 
 def _write_numbers(mixed: Mixed, first: int) -> float:
-    """Write the numbers of all features in place of what the heads have made: a digit a token. Returns their scale."""
+    """Overwrite the heads' output with the numbers of its features, one digit for each token; return their scale.
+
+    ``first``: number of the first feature.
+    """
     made = mixed.made
     scale = 2.0 ** min(max(math.frexp(float(made.abs().max()))[1], -_MOST_SCALE), _MOST_SCALE)
     places = mixed.arrange(torch.arange(made.numel(), device=made.device).view(made.shape))
@@ -128,15 +131,15 @@ def _write_numbers(mixed: Mixed, first: int) -> float:
 
 
 def _numbers_in(x: object) -> tuple[int, Tensor | None, float]:
-    """Of which attention something holds the numbers of neighbouring features, of which feature in each place, and
-    their scale.
+    """Decode the numbers of features in the input of a module.
 
-    None: it holds something else.
+    Returns:
+        The number of the attention; the feature in each place, or None if the input is no run of features; the scale.
     """
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2:
         return 0, None, 0.0
     rows = x.detach().reshape(-1, x.shape[-1])[:_TOKENS].float()
-    scale = float(rows.abs().max())  # some digit of the first feature is 0
+    scale = float(rows.abs().max())  # as some digit of the first feature is 0, which is written as −scale
     digits = ((rows / (scale or 1.0) + 1) * (_BASE / 2)).nan_to_num().long()
     is_whole = torch.equal((digits * (2 / _BASE) - 1) * scale, rows) and not bool((digits >= _BASE).any())
     if len(rows) < _TOKENS or not is_whole:
@@ -148,9 +151,16 @@ def _numbers_in(x: object) -> tuple[int, Tensor | None, float]:
 
 
 def _add_gram(heads: _Heads, rows: Tensor, module: nn.Module, x: Tensor, made: Tensor) -> None:
-    """Note W_O, a module's weight, and whether it makes what the module does; of a part of the features it is none.
+    """Add the gram matrices of a module's weight as W_O, and the difference of its output from what W_O and bias give.
 
-    ``rows``: of which feature each row is.
+    A module that reads only a part of the features is ignored.
+
+    Args:
+        heads: findings on the attention, which are changed.
+        rows: the feature of each row of the weight.
+        module: the module.
+        x: its input.
+        made: its output.
     """
     assert heads.mixed is not None
     _, n_heads, _, d_value = heads.mixed.arrange(heads.mixed.made).shape
@@ -170,14 +180,14 @@ def _add_gram(heads: _Heads, rows: Tensor, module: nn.Module, x: Tensor, made: T
 
 
 def _gram(loaded: Loaded, site: Site, heads: _Heads) -> Tensor:
-    """The one that was found, if it is right."""
+    """Return the gram matrices that were found. Raises MhavizError if there are not exactly one, within tolerance."""
     dtype = loaded.model.dtype
     tolerance = max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps * (dtype != torch.float32))
     difference = max(heads.differences, default=0.0, key=lambda one: math.inf if math.isnan(one) else one)
     if heads.mixed is None:
         by_hand = site.number in loaded.by_hand
-        how = "in a way in which its values are not seen" if by_hand else "and projects them within one function"
-        why = f"{loaded.type} computes what its heads make {how}"
+        how = "in a way that does not show its values" if by_hand else "and projects it within one function"
+        why = f"{loaded.type} computes the output of its heads {how}"
     elif heads.mixed.have_met_again():
         why = "its weights are multiplied by values more than once"
     elif math.isnan(difference):
@@ -188,12 +198,12 @@ def _gram(loaded: Loaded, site: Site, heads: _Heads) -> Tensor:
     elif len(heads.grams) == 1 and difference <= tolerance:
         return heads.grams[0]
     elif len(heads.grams) == 1:
-        why = f"what is made differs from A V W_O, by {difference:.1e} of the largest number"
+        why = f"the output differs from A V W_O, by {difference:.1e} of the largest number"
     elif heads.grams:
-        why = f"what its heads make goes through {len(heads.grams)} linear layers beside one another"
+        why = f"the output of its heads goes through {len(heads.grams)} linear layers beside one another"
     else:
-        why = "no linear layer reads what its heads make as it is"
+        why = "no linear layer reads the output of its heads unchanged"
     raise MhavizError(
-        f"{loaded.name}: norms need W_O, the linear layer behind the heads, and in layer {site.layer}, {site.kind}, "
+        f"{loaded.name}: norms need W_O, the linear layer after the heads, and in layer {site.layer}, {site.kind}, "
         f"{why}; leave out {parameter('show')} norms"
     )

@@ -1,4 +1,4 @@
-"""What a model makes at the end of a text: the next token, a masked one, or an embedding of the text."""
+"""The final output of a model of transformers: logits of next or masked tokens, or an embedding of the text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ from mhaviz.results.ablation import Prediction
 
 @dataclass(frozen=True)
 class TransformersPredictor(Predictor):
-    """See ``Predictor``.
+    """The predictions of a model of transformers; see ``Predictor``.
 
     Attributes:
-        texts: the model.
-        is_masked: whether a token sees earlier ones alone.
-        batches: what is read at once of inputs.
-        hook: is called with each attention that runs.
+        texts: the model with its reader.
+        is_masked: whether all attention is masked self-attention.
+        batches: splits inputs into batches.
+        hook: called with each attention that runs.
     """
 
     texts: Texts
@@ -35,9 +35,10 @@ class TransformersPredictor(Predictor):
 
     @property
     def prediction(self) -> Prediction:
-        """The next token of a model with a head that predicts tokens.
+        """What the model predicts.
 
-        A masked one if it sees later tokens and has a token that masks.
+        "next token" for a model with a language modelling head, "masked token" if it sees later tokens and has a mask
+        token, else "embedding".
         """
         if self._top is None:
             return "embedding"
@@ -76,12 +77,12 @@ class TransformersPredictor(Predictor):
         return self._finite(torch.stack(rows))
 
     def _outputs(self, inputs: Inputs, whole: bool = False) -> Iterator[tuple[tuple[Text, ...], Any]]:
-        """What is read at once, and what the model returns of it; see ``run_hooked``."""
+        """Run the model on each batch, and yield the batch and the output."""
         for texts in self.batches(inputs):
             yield texts, run_hooked(self.texts.loaded, self.texts.batch(texts), self.hook, whole=whole)
 
     def _finite(self, x: Tensor) -> Tensor:
-        """The same. Raises MhavizError if something is no number; −∞ is what no text can have."""
+        """Return x. Raises MhavizError if it holds NaN or +∞; −∞ is the logit of an impossible token."""
         if bool((x.isnan() | (x == torch.inf)).any()):
             name = self.texts.loaded.name
             raise MhavizError(f"{name}: expected numbers at its end, got NaN or infinity; take another copy of it")
@@ -89,7 +90,7 @@ class TransformersPredictor(Predictor):
 
     @property
     def _top(self) -> Any:
-        """What gives each token of the vocabulary a number; None: nothing does."""
+        """The language modelling head, which computes a logit for each token of the vocabulary; None: there is none."""
         return self.texts.loaded.model.get_output_embeddings()  # type: ignore[no-untyped-call]
 
     @property
@@ -98,5 +99,5 @@ class TransformersPredictor(Predictor):
 
 
 def _predicting(text: Text) -> Tokens:
-    """The tokens at whose positions something is predicted."""
+    """Return the tokens at whose positions the model predicts."""
     return text.source if text.target is None else text.target

@@ -1,4 +1,4 @@
-"""The texts of probes, as ids: random tokens that are repeated, and a needle in a text, and at its end once more."""
+"""The texts of probes as ids: random tokens that are repeated, and texts with a needle in them and again at the end."""
 
 import re
 from bisect import bisect_left
@@ -18,17 +18,17 @@ from mhaviz.models.transformers.read import ids_around, plain_ids, special_of, u
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _BLANKS = re.compile(r"\s+")
-_DRAWN = 256  # at a time
+_DRAWN = 256  # numbers drawn at a time
 
 
 @dataclass(frozen=True)
 class Probing:
-    """What is run for a probe.
+    """Sentences that are run for a probe.
 
     Attributes:
-        sentences: one after the other, with their tokens.
-        needle: ids of the needle, if there is one.
-        texts_apart: so many sentences, one after the other, are made of the same text.
+        sentences: sentences with their tokens.
+        needle: ids of the needle; empty: none.
+        texts_apart: number of consecutive sentences that are made from one text.
     """
 
     sentences: Iterator[Sentence]
@@ -37,15 +37,15 @@ class Probing:
 
 
 def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Probing:
-    """Find what is to be run.
+    """Return the sentences of a probe for a model.
 
     Args:
-        model: whose heads are looked for.
-        probe: what its texts are made for.
-        texts: what a needle is put into.
+        model: the model.
+        probe: the probe.
+        texts: texts into which a needle is put.
 
     Raises:
-        ArgumentError: a model that is not of transformers, or that the probe says nothing of; sizes that cannot be.
+        ArgumentError: the model is not of transformers, or for a needle not a decoder alone; a size is not allowed.
     """
     name = "random_repeat" if isinstance(probe, RandomRepeats) else "needle"
     if not isinstance(model, TransformersModel):
@@ -75,7 +75,7 @@ def _of_needles(model: TransformersModel, probe: Needle, texts: Iterable[Sentenc
 
 
 def _sentence(model: TransformersModel, ids: Sequence[int], done: float) -> Sentence:
-    """Tokens, and as their text their numbers, which a shard and a resumed run know it by."""
+    """Return ids as a sentence whose text is the ids, by which shards and resumed runs recognise it."""
     tokens = Tokens(("",) * len(ids), special_of(model.loaded.tokenizer, ids), tuple(ids))
     return Sentence(" ".join(map(str, ids)), done, Text(tokens))
 
@@ -83,25 +83,25 @@ def _sentence(model: TransformersModel, ids: Sequence[int], done: float) -> Sent
 def random_repeats(
     tokenizer: PreTrainedTokenizerBase, n_tokens: int, sequences: int = 32, seed: int = 0, most_ids: int | None = None
 ) -> list[list[int]]:
-    """Sequences of random tokens, each of which is repeated once: x₁ … x_N x₁ … x_N.
+    """Return sequences of random tokens that are repeated once: x₁ … x_N x₁ … x_N.
 
-    The tokens of a half differ from each other, so that each of the second half has one earlier copy; none is special.
-    Around them stands what the tokenizer puts around a text, and before them at least the token that begins a text, if
-    there is one. Each sequence depends on the seed and its number alone. Source: Olsson et al. 2022 (arXiv 2209.11895),
-    where a head's score on such sequences says whether it is an induction head.
+    The tokens of one half are distinct and not special, so that each token of the second half has one earlier copy. The
+    tokenizer's special tokens are around them, with at least the beginning-of-text token before them, if there is one.
+    Each sequence depends only on the seed and its number. Olsson et al. 2022 (arXiv 2209.11895) define induction heads
+    by their score on such sequences.
 
     Args:
-        tokenizer: the model's own.
-        n_tokens: N, of a half.
-        sequences: how many.
-        seed: of the tokens, from 0 on.
-        most_ids: the model has embeddings for so many; None: for all that the tokenizer knows.
+        tokenizer: tokenizer of the model.
+        n_tokens: N, the number of tokens in a half.
+        sequences: number of sequences.
+        seed: seed of the tokens, from 0 on.
+        most_ids: number of the model's embeddings; None: one for each token of the tokenizer.
 
     Returns:
-        The ids of each, all equally long.
+        The ids of each sequence. All have the same length.
 
     Raises:
-        ArgumentError: sizes that cannot be, or more tokens than there are in the vocabulary.
+        ArgumentError: a size that is not allowed, or more tokens than the vocabulary has.
     """
     check_seed(seed)
     for name, value, least in (("random_repeat", n_tokens, 2), ("sequences", sequences, 1)):
@@ -119,7 +119,7 @@ def random_repeats(
 
 
 def _drawn(n_tokens: int, size: int, seed: int, number: int) -> list[int]:
-    """So many numbers below ``size``, none of them twice."""
+    """Draw ``n_tokens`` distinct numbers below ``size``."""
     philox = np.random.Philox(key=np.array([seed, number], np.uint64))
     found: dict[int, None] = {}
     while len(found) < n_tokens:
@@ -128,7 +128,7 @@ def _drawn(n_tokens: int, size: int, seed: int, number: int) -> list[int]:
 
 
 def needle_ids(tokenizer: PreTrainedTokenizerBase, needle: Needle) -> list[int]:
-    """The needle's tokens, as they stand within a text. Raises ArgumentError if it has none."""
+    """Return the ids of the needle within a text. Raises ArgumentError if it has no tokens."""
     ids = plain_ids(tokenizer, f" {needle.text.strip()}")
     if not needle.text.strip() or not ids:
         raise ArgumentError(f"{parameter('needle')}: expected a text with at least one token, got an empty one")
@@ -138,16 +138,16 @@ def needle_ids(tokenizer: PreTrainedTokenizerBase, needle: Needle) -> list[int]:
 def with_needle(
     tokenizer: PreTrainedTokenizerBase, text: str, needle: Needle, max_length: int | None
 ) -> Iterator[list[int]]:
-    """The ids of the text with the needle, for each depth: text, needle, text, question, needle.
+    """Yield the ids of the text with the needle, for each depth: text, needle, text, question, needle.
 
-    The needle is put between two sentences of the text, or between two words if it has but one: where it is nearest to
-    its depth. A text that is too long loses its end. All needles have the same ids, whatever stands around them.
+    The needle is put between two sentences, or between two words if there is only one sentence, at the place nearest to
+    its depth. A text that is too long is cut at its end. The ids of the needle are the same everywhere.
 
     Args:
-        tokenizer: the model's own.
-        text: the haystack.
-        needle: and its question and depths.
-        max_length: the most tokens that the model can read; None: there is no such limit.
+        tokenizer: tokenizer of the model.
+        text: haystack.
+        needle: needle, with its question and depths.
+        max_length: largest number of tokens that the model can read; None: no limit.
     """
     inside = needle_ids(tokenizer, needle)
     question = plain_ids(tokenizer, f" {needle.question.strip()}") if needle.question.strip() else []
@@ -177,13 +177,13 @@ def with_needle(
 def _cut(
     tokenizer: PreTrainedTokenizerBase, text: str, places: list[tuple[int, int]], room: int
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The text up to the last place at which it still has room, and the places in it.
+    """Return the text up to the last place at which it has fewer than ``room`` tokens, and the places in it.
 
-    One token is spared, as a text that is cut in two may have one more.
+    One token is kept free, as a text that is cut in two may have one more.
     """
     if len(plain_ids(tokenizer, text)) < room:
         return text, places
     fitting = bisect_left(places, room, key=lambda place: len(plain_ids(tokenizer, text[: place[0]])))
-    last = max(fitting - 1, 0)  # the text up to the first of them is empty
+    last = max(fitting - 1, 0)  # the text up to the first place is empty
     end = places[last][0]
     return text[:end], [*places[:last], (end, end)]

@@ -1,4 +1,4 @@
-"""Makes tokens of texts, with a readable label for each: the piece of the text that it stands for."""
+"""Tokenization of texts, with a readable label for each token: the piece of the text that it stands for."""
 
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -20,19 +20,19 @@ _R = TypeVar("_R")
 _NOTHING = Tokens(())
 
 _BLANKS = "\N{LOWER ONE EIGHTH BLOCK}Ġ"
-"""How pieces of SentencePiece and of byte-level BPE write a blank."""
+"""Characters for a blank in the vocabularies of SentencePiece and of byte-level BPE."""
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-"""What bytes that are no whole character are decoded to."""
+"""Decoding of bytes that are not a whole character."""
 
 _MOST_BYTES = 8
-"""Of two characters of UTF-8, which a token may join."""
+"""Most tokens that are decoded together: the bytes of two UTF-8 characters, which one token may join."""
 
 
 def asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make one line of whatever a tokenizer raises: its files may hold anything, and its Rust panics.
+    """Decorate a function that calls a tokenizer: turn any exception, or panic in Rust, into an error of one line.
 
-    All that is asked of a tokenizer, after it was loaded, is asked by a function of this kind.
+    All calls of a loaded tokenizer are in such functions, as its files may hold anything.
     """
 
     @wraps(function)
@@ -45,13 +45,16 @@ def asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @asks_the_tokenizer
 def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False) -> Tokens:
-    """A text, with the special tokens that the model expects around it. Raises ArgumentError if there is nothing.
+    """Tokenize a text, and add the special tokens that the model expects.
 
-    Each token is called what stands in the text, with the blank before a word: "The", " token", "izer". Of a character
-    that is spread over several tokens: "😀 1/3". Of what the model does not know: "😀 [UNK]". Tokens that are not of
-    the text by their names: "[CLS]".
+    The label of a token is its piece of the text, with the blank before a word: "The", " token", "izer". If several
+    tokens share a character, each is numbered: "😀 1/3". A piece that the vocabulary lacks is marked: "😀 [UNK]".
+    Special tokens have their names: "[CLS]".
 
-    ``as_target``: as what a decoder should make, which some models mark by another language's token.
+    ``as_target``: read the text as a target of the decoder, which some models mark by the token of another language.
+
+    Raises:
+        ArgumentError: the text has no tokens.
     """
     text = encodable(tokenizer, text)
     encoded = tokenizer(
@@ -72,7 +75,7 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
 
 @asks_the_tokenizer
 def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Tokens]:
-    """Many texts, whose tokens nobody will look at; nothing of one that has none."""
+    """Tokenize many texts, with empty labels. A text without tokens gives empty ``Tokens``."""
     readings: list[Tokens] = []
     if not texts:
         return readings
@@ -85,7 +88,10 @@ def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
 
 @asks_the_tokenizer
 def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special: Sequence[int] | None = None) -> Tokens:
-    """Tokens whose text is not known, such as those that a model has written; ``special``: None for all that can be."""
+    """Return tokens with labels from their ids alone, such as generated ones.
+
+    ``special``: positions of special tokens; None: of all ids that are special in the vocabulary.
+    """
     ids = list(ids)
     names = named(tokenizer, ids)
     if inside := _inside(tokenizer):
@@ -98,29 +104,29 @@ def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special:
 
 @asks_the_tokenizer
 def usual_ids(tokenizer: PreTrainedTokenizerBase, most: int | None) -> list[int]:
-    """Tokens with numbers below ``most`` that are not special, or all such; at least one."""
+    """Return the ids below ``most`` that are not special; None: all of them. At least one id is returned."""
     special = set(tokenizer.all_special_ids)
     return [i for i in range(len(tokenizer))[:most] if i not in special] or [0]
 
 
 @asks_the_tokenizer
 def vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, int]]:
-    """All tokens with their numbers, in the order of the tokens."""
+    """Return all tokens with their ids, sorted by token."""
     return sorted(tokenizer.get_vocab().items())
 
 
 @asks_the_tokenizer
 def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The tokens of a text, and none around it."""
+    """Return the ids of a text without special tokens around it."""
     ids: list[int] = tokenizer(encodable(tokenizer, text), add_special_tokens=False)["input_ids"]
     return ids
 
 
 @asks_the_tokenizer
 def ids_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text; before it at least the token that begins one, if there is such.
+    """Return the ids of the special tokens before and after a text.
 
-    GPT-2 has such a token, and puts it before no text by itself.
+    If the tokenizer puts none before a text, the beginning-of-text token is used, which GPT-2 has but does not add.
     """
     encoded = tokenizer("a", return_special_tokens_mask=True)
     ids: list[int] = encoded["input_ids"]
@@ -132,14 +138,14 @@ def ids_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]
 
 @asks_the_tokenizer
 def id_of(tokenizer: PreTrainedTokenizerBase, role: str) -> int | None:
-    """The number of its token for this, such as "pad_token_id"; None: it has no such token."""
+    """Return the id of the tokenizer's token with this role, such as "pad_token_id"; None: it has none."""
     number = getattr(tokenizer, role, None)
     return number if isinstance(number, int) else None
 
 
 @asks_the_tokenizer
 def special_of(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[int, ...]:
-    """The positions of special tokens; one that stands for unknown text is of the text, unless it means more."""
+    """Return the positions of special tokens. The unknown token is not special, unless it has another role too."""
     special = set(tokenizer.all_special_ids)
     others = {name for role, name in tokenizer.special_tokens_map.items() if role != "unk_token"}
     if tokenizer.unk_token not in others:
@@ -148,42 +154,44 @@ def special_of(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[
 
 
 def no_token(text: str) -> ArgumentError:
-    """Of a text that a tokenizer makes nothing of."""
+    """Return the error for a text without tokens."""
     return ArgumentError(f"expected a text with at least one token, got {text[:40]!r}")
 
 
 def encodable(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """Without lone surrogates, such as a command line's bytes that are no UTF-8: no tokenizer can take them.
+    """Return a text with its lone surrogates replaced, as tokenizers raise errors for them. A command line has such for
+    bytes that are not UTF-8.
 
-    Raises MhavizError for a text that the tokenizer may make too long.
+    Raises:
+        MhavizError: the tokenizer may make the text too long for the memory.
     """
     require_room(tokenizer, text)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _inside(tokenizer: PreTrainedTokenizerBase) -> str:
-    """How WordPiece marks a piece that begins no word; nothing for others."""
+    """Return WordPiece's prefix of pieces within a word, "##"; empty for other tokenizers."""
     model = tokenizer.backend_tokenizer.model if tokenizer.is_fast else None
     return str(model.continuing_subword_prefix) if isinstance(model, WordPiece) else ""
 
 
 def _is_word(name: str) -> bool:
-    """Whether WordPiece has found a blank before it, or may have: ideographs and punctuation it splits without."""
+    """Return whether a piece of WordPiece may have a blank before it. Ideographs and punctuation are split without."""
     return name[0].isalnum() and not unicodedata.name(name[0], "").startswith("CJK")
 
 
 def named(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """Labels of tokens whose text is not known, without the blank before a word of WordPiece."""
+    """Return labels of tokens from their ids alone, without the blank before a word of WordPiece."""
     return _labels(_pieces(tokenizer, ids))
 
 
 def _labels(pieces: Sequence[tuple[str, int]]) -> list[str]:
-    """Of each token; "😀 1/2" where one piece is made by several."""
+    """Return the label of each token; "😀 1/2" and so on where several share a piece."""
     return [piece if count == 1 else f"{piece} {i}/{count}" for piece, count in pieces for i in range(1, count + 1)]
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[tuple[str, int]]:
-    """What decoding shows, and by how many tokens: several where each has bytes of a character."""
+    """Return the decoded pieces, each with its number of tokens, which is above 1 if they share a character's bytes."""
     pieces: list[tuple[str, int]] = []
     start = 0
     while start < len(ids):
@@ -192,7 +200,7 @@ def _pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[tupl
         while piece.endswith(_UNFINISHED) and end < min(len(ids), start + _MOST_BYTES):
             end += 1
             piece = _decoded(tokenizer, ids[start:end])
-        if not piece or _UNFINISHED in piece:  # no character comes of it: the token by itself
+        if not piece or _UNFINISHED in piece:  # no whole character: use the token's own name
             end = start + 1
             piece = _own_name(tokenizer, ids[start])
         pieces.append((piece, end - start))
@@ -201,18 +209,18 @@ def _pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[tupl
 
 
 def _own_name(tokenizer: PreTrainedTokenizerBase, number: int) -> str:
-    """As the vocabulary has it; some have fewer tokens than their models have embeddings."""
+    """Return the token's name in the vocabulary, or "#" and its id: models may have more embeddings than tokens."""
     return str(tokenizer.convert_ids_to_tokens([number])[0] or f"#{number}")
 
 
 def _decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-    """With the blanks that a piece begins with, which decoding would drop at the beginning of a text."""
+    """Decode ids, with the blanks at the beginning, which tokenizers drop at the beginning of a text."""
     first = _own_name(tokenizer, ids[0])
     text = str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
     if (inside := _inside(tokenizer)) and first.startswith(inside):
         return text.removeprefix(inside)
     blanks = len(first) - len(first.lstrip(_BLANKS))
-    if not blanks or text.startswith(tuple(_BLANKS)):  # as letters: Ġ is one of Maltese
+    if not blanks or text.startswith(tuple(_BLANKS)):  # as a letter: Ġ is one in Maltese
         return text
     return " " * blanks + text.lstrip(" ")
 
@@ -224,7 +232,17 @@ def pieces_shown(
     offsets: Sequence[tuple[int, int]],
     special: Sequence[int],
 ) -> list[str]:
-    """What stands in the text at each token, with a blank before it; what decoding shows where that is shared."""
+    """Return the label of each token: its piece of the text, with the blank before a word.
+
+    Tokens that share characters of the text are labelled by decoding.
+
+    Args:
+        tokenizer: the tokenizer.
+        text: the text.
+        ids: ids of the tokens.
+        offsets: start and end of each token in the text.
+        special: positions of special tokens.
+    """
     apart = {*special, *(i for i, number in enumerate(ids) if _is_blank(tokenizer, number))}
     begun = {start for start, end in offsets if start < end}
     shown: list[str] = []
@@ -234,7 +252,7 @@ def pieces_shown(
         last = first + 1
         if first in apart:
             shown += named(tokenizer, ids[first:last])
-            if not text[start:end].strip():  # a blank, and not what stands for the one before a text
+            if not text[start:end].strip():  # a blank of the text, and not one that the tokenizer puts before it
                 reached = max(reached, end)
             first = last
             continue
@@ -242,9 +260,9 @@ def pieces_shown(
             end = max(end, offsets[last][1])
             last += 1
         while start < end < len(text) and end not in begun and unicodedata.category(text[end]).startswith("M"):
-            end += 1  # an accent that a normalizer has joined to its letter, or left out
+            end += 1  # an accent that a normalizer has joined to its letter, or dropped
         pieces = _pieces_at(tokenizer, text, ids[first:last], [*offsets[first : last - 1], (offsets[last - 1][0], end)])
-        if start > reached and text[start - 1].isspace():  # a line break too begins a word, unless it is a token
+        if start > reached and text[start - 1].isspace():  # also a line break, unless it is a token of its own
             pieces[0] = (" " + pieces[0][0].removeprefix(" "), pieces[0][1])
         shown += _labels(pieces)
         reached, first = max(reached, end), last
@@ -252,19 +270,19 @@ def pieces_shown(
 
 
 def _is_blank(tokenizer: PreTrainedTokenizerBase, number: int) -> bool:
-    """Whether a token is nothing but blanks; its place in the text may be that of the word after it."""
+    """Return whether a token is only blanks. Its offsets may be those of the word after it."""
     return not _own_name(tokenizer, number).strip(_BLANKS) and not _decoded(tokenizer, [number]).strip(" ")
 
 
 def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """Whether two tokens, one after the other, share a character; those that have lost their place to trimming may."""
+    """Return whether two consecutive tokens share a character, or may, as trimming has emptied the second's offsets."""
     return b[0] < a[1] if b[0] < b[1] else a[0] == a[1]
 
 
 def _pieces_at(
     tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]
 ) -> list[tuple[str, int]]:
-    """Of tokens that share a place in the text."""
+    """Return the pieces of tokens that share a place in the text, each with its number of tokens."""
     place = text[offsets[0][0] : max(end for _, end in offsets)]
     if len(ids) == 1 and place:
         return [(_marked(tokenizer, place, ids[0]), 1)]
@@ -281,7 +299,7 @@ def _pieces_at(
 
 
 def _marked(tokenizer: PreTrainedTokenizerBase, place: str, number: int) -> str:
-    """What stands in the text, and whether the model has not seen it."""
+    """Return the text at a token, followed by the unknown token's name if this is one."""
     unknown = _unknown(tokenizer)
     if _own_name(tokenizer, number) != unknown or unknown == place.strip():
         return place
@@ -289,5 +307,5 @@ def _marked(tokenizer: PreTrainedTokenizerBase, place: str, number: int) -> str:
 
 
 def _unknown(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """What stands for text that it does not know: its files may say so of their vocabulary alone."""
+    """Return the name of the unknown token; None: there is none. Some files define it only in the vocabulary."""
     return tokenizer.unk_token or getattr(tokenizer.backend_tokenizer.model, "unk_token", None)

@@ -1,4 +1,4 @@
-"""Runs a model with a hook on its attentions: what each computes with, or the weights that it makes by hand."""
+"""Running a model with a hook that gets each attention call, or weights that are computed by hand."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,21 +19,21 @@ from mhaviz.observe.mode import Watch
 from mhaviz.observe.observed import ObservedCall
 
 Hook = Callable[[int, ObservedCall], None]
-"""Is called with each attention of a forward pass as it runs, and its number, in the order in which they run."""
+"""Handler that is called with the number and the observed call of each attention as it runs, in that order."""
 
 Fields = Mapping[str, Tensor]
-"""What transformers calls what a model reads, each (batch_size, length): ``input_ids``; ``attention_mask``, 0 for
-padding; ``decoder_input_ids``; ``token_type_ids``, for a model that tells texts apart by them."""
+"""Inputs of a model by transformers' names, each (batch_size, length): ``input_ids``; ``attention_mask``, 0 for
+padding; ``decoder_input_ids``; ``token_type_ids``, for models that distinguish two texts by them."""
 
 OnMissed = Callable[[str], object]
-"""Is told what looks like attention and is not seen, and why, a line each."""
+"""Handler that is called with a line for each operation that looks like attention and is not observed, and why."""
 
 
 class SeenEnoughError(VisitorError, MhavizError):
-    """Ends a forward pass of ``run``, through the model and whatever takes errors for the model's own."""
+    """Ends a forward pass of ``run`` early, through any exception handlers of the model."""
 
     def __init__(self) -> None:
-        Exception.__init__(self)  # it carries no other; itself, it would keep alive all frames that it passes
+        Exception.__init__(self)  # without a cause, which would keep alive all frames on its way
 
 
 def run_hooked(
@@ -44,12 +44,18 @@ def run_hooked(
     whole: bool = False,
     on_missed: OnMissed = lambda line: None,
 ) -> Any:
-    """One forward pass, as of ``run``.
+    """Run one forward pass as ``run`` does, with a hook on each attention.
 
-    What comes after the attention with the number ``last`` is not computed, and nothing is returned then.
+    Args:
+        loaded: the model.
+        fields: inputs of the model.
+        hook: called with each attention.
+        last: number of the attention after which the pass ends, and None is returned; None: run all of it.
+        whole: as in ``run``.
+        on_missed: called with a line for each attention that is not observed.
 
     Raises:
-        MhavizError: the model cannot be run; and whatever ``hook`` raises.
+        MhavizError: the model cannot be run. An error of ``hook`` is raised as it is.
     """
     numbers = count()
     raised: list[Exception] = []
@@ -69,14 +75,14 @@ def run_hooked(
             return run(loaded, fields, whole)
     except SeenEnoughError:
         if raised:
-            raise raised.pop() from None  # which keeps no frame alive
+            raise raised.pop() from None  # so that no frame is kept alive
         return None
 
 
 @contextmanager
 def _watching(loaded: Loaded, length: int, hook: OnObserved, on_missed: OnMissed) -> Iterator[None]:
-    """Let ``hook`` see each attention of the model, however it is written; ``length``: tokens that it reads."""
-    added = field_of(loaded.model.config, "prompt_length") or 0  # tokens that CPM-Ant puts before every text
+    """Call ``hook`` with each attention that runs, however it is written; ``length``: number of input tokens."""
+    added = field_of(loaded.model.config, "prompt_length") or 0  # tokens that CPM-Ant prepends to every text
 
     def on_observed(observed: ObservedCall) -> None:
         call = observed.call
@@ -93,12 +99,12 @@ def _watching(loaded: Loaded, length: int, hook: OnObserved, on_missed: OnMissed
 
 
 def run(loaded: Loaded, fields: Fields, whole: bool = False) -> object:
-    """One forward pass, and what the model returns.
+    """Run one forward pass, and return the model's output.
 
     Args:
         loaded: the model.
-        fields: what it is called with.
-        whole: with what stands on top of the last layer, such as what predicts tokens.
+        fields: inputs of the model.
+        whole: whether to run the head after the last layer, such as a language modelling head.
     """
     model: nn.Module = loaded.model if whole else loaded.model.base_model
     cache = {} if field_of(loaded.model.config, "use_cache") is None else {"use_cache": False}
@@ -107,7 +113,7 @@ def run(loaded: Loaded, fields: Fields, whole: bool = False) -> object:
 
 
 def field_of(config: Any, name: str) -> Any:
-    """A field of a configuration; None if it has no such, or if each layer has its own."""
+    """Return a field of a configuration; None if there is none, or if each layer has its own."""
     try:
         return getattr(config, name, None)
     except RuntimeError:
@@ -116,13 +122,13 @@ def field_of(config: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class ModuleRun:
-    """A module that has run.
+    """One run of a module.
 
     Attributes:
-        name: within the model.
-        module: itself.
-        read: what it was called with; of all arguments by position what is looked at.
-        made: what it has returned.
+        name: name of the module in the model.
+        module: the module.
+        read: its positional arguments, or the one of interest.
+        made: its result.
     """
 
     name: str
@@ -137,7 +143,13 @@ def modules_hooked(
     on_end: Callable[[ModuleRun], None],
     on_begin: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None] = lambda module, args, kwargs: None,
 ) -> Iterator[None]:
-    """Let each module that runs within be seen: what it is called with as it begins, and all of it when it ends."""
+    """Call handlers before and after each module of the model that runs within the context.
+
+    Args:
+        model: the model.
+        on_end: called with each run of a module, after it.
+        on_begin: called with a module, its arguments and its keyword arguments, before it runs.
+    """
     with ExitStack() as stack:
         for name, module in model.named_modules():
             stack.enter_context(module.register_forward_pre_hook(on_begin, with_kwargs=True))
@@ -146,17 +158,17 @@ def modules_hooked(
 
 
 def form_of_its_own(loaded: Loaded, why: str) -> MhavizError:
-    """An error of an attention that cannot be shown; ``why``, or what to do about it."""
+    """Return the error for an attention that cannot be shown; ``why``: the reason, or what to do about it."""
     attention = attention_class(loaded)
     named = f" ({attention})" if attention else ""
     return MhavizError(
-        f"{loaded.name} ({loaded.type}) gives its attention in a form of its own{named}, and not as weights of queries "
+        f"{loaded.name} ({loaded.type}) computes attention in a form of its own{named}, and not as weights of queries "
         f"and keys: it cannot be drawn" + (f"; {why}" if why else "")
     )
 
 
 def attention_class(loaded: Loaded) -> str:
-    """What the model calls its attention, in the innermost of what has the name; nothing if it has none."""
+    """Return the class name of the innermost attention module; empty if no class has attention in its name."""
     names = {name: type(module).__name__ for name, module in loaded.model.base_model.named_modules()}
     attentions = [name for name, kind in names.items() if "attention" in kind.lower()]
     return names[max(attentions, key=lambda name: name.count("."))] if attentions else ""

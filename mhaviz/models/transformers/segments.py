@@ -1,6 +1,6 @@
-"""Texts in segments as a model reads them: the messages of a chat, and pairs, joined by the tokenizer's template.
+"""Reading of chats and pairs of texts, which the tokenizer's templates join to one text with segments.
 
-Templates of chats are Jinja; transformers runs them in a sandbox.
+Chat templates are written in Jinja, and transformers runs them in a sandbox.
 """
 
 from bisect import bisect_left
@@ -23,30 +23,30 @@ from mhaviz.models.transformers.read import (
 )
 
 _ANSWERS = "assistant"
-"""The role of the model in what it reads, whatever its template calls it."""
+"""Role of the model's own messages."""
 
 _PROMPT = "generation prompt"
-"""What a template puts where the model is to begin its answer."""
+"""Name of the segment that a template adds for the model to begin its answer."""
 
-_MOST_SEGMENTS = 64  # messages; to find each the template is run once more
+_MOST_SEGMENTS = 64  # most messages whose segments are found, as the template is run again for each
 
 
 @asks_the_tokenizer
 def read_chat(
     tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, answers: bool = False
 ) -> Text:
-    """The tokens of a chat, and those of each message, with what the template puts around it.
+    """Return the tokens of a chat, with a segment for each message and what the template adds to it.
 
     Args:
-        tokenizer: of the model.
-        messages: each with a role and a content.
-        name: of the model, for errors.
-        answers: whether the model will write on: then a generation prompt ends the text, or, where the last message is
-            the assistant's own, the text ends with it, unfinished.
+        tokenizer: tokenizer of the model.
+        messages: messages, each with a role and a content.
+        name: name of the model, for errors.
+        answers: whether the model will generate text. Then the text ends with a generation prompt or, if the last
+            message is the assistant's, with this message, left open.
 
     Raises:
-        ArgumentError: its chat template makes no token of these messages.
-        MhavizError: it has none, or one that refuses the messages, or cannot be run.
+        ArgumentError: the text of the chat has no tokens.
+        MhavizError: the tokenizer has no chat template, or the template rejects the messages or fails.
     """
     continues = answers and messages[-1]["role"] == _ANSWERS
     ends = {"continue_final_message": True} if continues else {"add_generation_prompt": answers}
@@ -55,7 +55,7 @@ def read_chat(
     ids: list[int] = encoded["input_ids"]
     if not ids:
         raise ArgumentError(f"{parameter('chat')}: the chat template of {name} makes no token of these messages")
-    special = special_of(tokenizer, ids)  # which the template has written as text
+    special = special_of(tokenizer, ids)  # special tokens that the template wrote as text
     if not tokenizer.is_fast:
         return Text(name_tokens(tokenizer, ids, special))
     offsets: list[tuple[int, int]] = encoded["offset_mapping"]
@@ -73,10 +73,11 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], n
 def _segments(
     tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, text: str, starts: Sequence[int]
 ) -> tuple[Segment, ...]:
-    """What is of each message, found by the text of the messages up to it.
+    """Return the segment of each message, found by rendering the messages up to it.
 
-    Messages whose end is not found so, as a template says something else of a shorter chat, are one with the next.
-    ``starts``: where in the text each token begins.
+    If the shorter chat is not the beginning of the text, the message shares a segment with the next one.
+
+    ``starts``: start of each token in ``text``.
     """
     if len(messages) > _MOST_SEGMENTS:
         return ()
@@ -87,9 +88,9 @@ def _segments(
         roles.append(str(message["role"]))
         try:
             before = _rendered(tokenizer, messages[:number], name)
-        except MhavizError:  # a system's message alone
+        except MhavizError:  # a template may reject a system message alone
             continue
-        if number == len(messages) and before.startswith(text):  # which the model is to continue
+        if number == len(messages) and before.startswith(text):  # the last message is left open
             before = text
         end = bisect_left(starts, len(before))
         if text.startswith(before) and end > reached:
@@ -102,18 +103,18 @@ def _segments(
 
 @asks_the_tokenizer
 def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name: str) -> Text:
-    """Two texts, with the special tokens around and between them, and the type of each token.
+    """Return the tokens of two texts, with special tokens around and between them, and the type of each token.
 
-    The types are those that the tokenizer gives by itself; none if they are all 0, as without them.
+    The types are those of the tokenizer; empty if they are all 0.
 
     Args:
-        tokenizer: of the model.
+        tokenizer: tokenizer of the model.
         first, second: the texts.
-        name: of the model, for errors.
+        name: name of the model, for errors.
 
     Raises:
-        ArgumentError: a text without tokens; a tokenizer that does not tell where the second begins, or puts no token
-            between the two.
+        ArgumentError: a text without tokens; a tokenizer that does not report where the second text begins, or puts no
+            token between the two.
     """
     texts = encodable(tokenizer, first), encodable(tokenizer, second)
     if not tokenizer.is_fast:

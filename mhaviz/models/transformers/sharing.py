@@ -1,7 +1,7 @@
-"""A model that several processes share, each a part of its heads: tensor parallelism, as transformers does it.
+"""Tensor parallelism as transformers implements it: each of several processes computes a part of a model's heads.
 
-Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3. Each process computes with its own heads; here they are
-gathered, so that every process sees the whole attention. ``torchrun`` starts the processes.
+Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3. The heads are gathered here, so that every process has
+the whole attention. ``torchrun`` starts the processes.
 """
 
 import re
@@ -17,19 +17,19 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.observe.observed import ObservedCall
 
 _BY_HEADS = "rowwise"
-"""How a plan shares the projection after the heads where each process has a part of them. Other plans gather the heads
-before, and share nothing but the projections."""
+"""Style of the output projection in a plan that gives each process a part of the heads. Other plans gather the heads
+before, and split only the projections."""
 
 
 def options() -> dict[str, Any]:
-    """For ``from_pretrained``."""
+    """Return the arguments of ``from_pretrained``."""
     from transformers.distributed.configuration_utils import DistributedConfig
 
     return {"distributed_config": DistributedConfig(tp_plan="auto")}
 
 
 def shared_attentions(model: PreTrainedModel) -> frozenset[nn.Module]:
-    """The modules of which each process has a part of the heads, if the model is shared."""
+    """Return the modules whose heads are split among the processes, if there are several."""
     rules = [(_pattern(rule), style) for rule, style in (model.tp_plan or {}).items()]
 
     def is_by_heads(name: str) -> bool:
@@ -40,7 +40,7 @@ def shared_attentions(model: PreTrainedModel) -> frozenset[nn.Module]:
 
 
 def gather_heads(observed: ObservedCall) -> ObservedCall:
-    """The whole attention of which this process has a part of the heads; every process must call it."""
+    """Return the call with the heads of all processes. Every process must call this function."""
     call = observed.call
     output = None if observed.output is None else _gathered(observed.output, 1)
     if isinstance(call, AttentionWeights):
@@ -58,14 +58,14 @@ def gather_heads(observed: ObservedCall) -> ObservedCall:
 
 
 def whole_weight(weight: Tensor) -> Tensor:
-    """A parameter of which this process has a part, whole; every process must call it."""
+    """Return a parameter with the parts of all processes. Every process must call this function."""
     from torch.distributed.tensor import DTensor
 
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
 def _gathered(x: Tensor, axis: int) -> Tensor:
-    """The parts of all processes, one after the other."""
+    """Return the parts of all processes, concatenated along an axis."""
     sent = x.detach().contiguous()
     sent = sent.view(torch.uint8) if sent.dtype == torch.bool else sent
     parts = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
@@ -74,5 +74,5 @@ def _gathered(x: Tensor, axis: int) -> Tensor:
 
 
 def _pattern(name: str) -> str:
-    """The name with * for the numbers of layers, as plans have it."""
+    """Return the name of a module with * for the number of its layer, as in plans."""
     return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)

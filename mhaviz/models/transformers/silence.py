@@ -1,4 +1,4 @@
-"""Hides what libraries print while they load a model, which would stand between mhaviz's own lines."""
+"""Suppression of what libraries print while they load a model."""
 
 import os
 import sys
@@ -8,16 +8,15 @@ from pathlib import Path
 from threading import RLock
 
 _one_at_a_time = RLock()
-"""Two threads at once would each put back what the other has set."""
+"""Two threads at once would restore each other's streams."""
 
 
 @contextmanager
 def silence(*streams: int) -> Iterator[None]:
-    """Nothing that is printed within is seen, by a library in C++ or Rust neither.
+    """Discard what is printed within the context, also by libraries in C++ or Rust, and by other threads.
 
-    ``streams``: 1 for standard output, 2 for standard error. A program in Rust that panics writes to the file
-    descriptor itself, before there is any exception. They are those of the whole process: what other threads print
-    meanwhile is not seen either.
+    ``streams``: file descriptors, 1 for standard output, 2 for standard error. A panic in Rust writes to the descriptor
+    before any exception is raised.
     """
     with _one_at_a_time, Path(os.devnull).open("w") as nowhere:
         for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""Finds the layer and kind of each attention of a model, by running it on a few tokens: nothing is assumed of it."""
+"""The layer and kind of each attention of a model, found by running it on a few tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,25 +28,25 @@ from mhaviz.observe.attention_functions import EAGER, SDPA, hooked
 from mhaviz.observe.observed import ObservedCall
 
 LENGTHS = ((4, 3), (7, 5))
-"""Tokens that an encoder and a decoder read: the two sides of an attention are told apart by how many there are.
+"""Numbers of tokens of an encoder and of a decoder in two runs. The numbers tell the two sides of an attention apart.
 
-What is recorded is of the tokens if it has as many queries and keys as there are tokens, each time.
+An observed attention is between tokens if it has as many queries and keys as there are tokens, in both runs.
 """
 
 _SAME, _ROUNDINGS = 1e-3, 4
-"""Outputs that differ by more than this share, or by more roundings of a coarse type, were made by another rule."""
+"""Outputs agree that differ by at most this share of the largest, or by this many roundings of a coarse type."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """An attention that has run, in which layer, and of which kind.
+    """An attention that has run, with its layer and kind.
 
     Attributes:
         number, observed: the attention; see ``run.Hook``.
-        is_shown: whether its queries and keys are the tokens that were read.
-        kind: None: not known.
-        layer: the place of the outermost layer that ran in the list that holds it; None: it is in none.
-        run: counts what has begun to run: a layer that runs again has another.
+        is_shown: whether its queries and keys are the tokens that the model read.
+        kind: kind of attention; None: not known.
+        layer: place of the outermost layer around it in the list of layers; None: no layer is around it.
+        run: number of that layer's run, as a layer may run several times; None: no layer is around it.
     """
 
     number: int
@@ -58,10 +58,10 @@ class _Found:
 
 
 def find_sites(loaded: Loaded) -> Loaded:
-    """The same model with its attentions, seen in the way that shows most: through the interface, or recorded.
+    """Return the model with its attentions, observed by the method that finds most: the interface, or recording.
 
     Raises:
-        MhavizError: it has no attention, or none that could be drawn, or does not read text.
+        MhavizError: the model has no attention, or none that can be drawn, or does not read text.
     """
     missed: list[str] = []
     best = _probed(loaded, missed.append)
@@ -79,7 +79,8 @@ def find_sites(loaded: Loaded) -> Loaded:
 
 
 def _probed(loaded: Loaded, on_missed: OnMissed) -> Loaded:
-    """With what runs for a few tokens; nothing where it is not known what kind of attention would be missing."""
+    """Return the model with the attentions found on a few tokens; unchanged if an attention of unknown kind, or several
+    parts of one attention, would be missing."""
     found, *others = (_found(loaded, on_missed, *lengths) for lengths in LENGTHS[: 1 if loaded.by_interface else None])
     for other in others:
         if len(other) != len(found):
@@ -101,11 +102,11 @@ def _probed(loaded: Loaded, on_missed: OnMissed) -> Loaded:
 
 
 def _found(loaded: Loaded, on_missed: OnMissed, source_length: int, target_length: int) -> list[_Found]:
-    """Every attention that runs for so many tokens."""
+    """Run the model on texts of these lengths, and return all attentions that run."""
     lengths = {source_length, target_length} if loaded.has_encoder else {source_length}
     encoder = set(loaded.model.get_encoder().modules()) if loaded.has_encoder else set()
     found: list[_Found] = []
-    layers: dict[nn.Module, int] = {}  # attentions that share their weights do not know in which layer they run
+    layers: dict[nn.Module, int] = {}  # place of each layer in its list; one attention module may run in several
     for modules in loaded.model.modules():
         if isinstance(modules, nn.ModuleList):
             layers = {module: number for number, module in enumerate(modules)} | layers
@@ -133,10 +134,8 @@ def _found(loaded: Loaded, on_missed: OnMissed, source_length: int, target_lengt
 
 
 def _main_ones(found: Sequence[_Found]) -> list[_Found]:
-    """Without the other streams of an attention (ProphetNet's n-grams), and the same weights by hand once more.
-
-    DiffLlama multiplies them by two halves of the values.
-    """
+    """Return the attentions without further streams of the same module (ProphetNet's n-grams), and without the same
+    weights a second time, which DiffLlama multiplies by the two halves of its values."""
     kept: list[_Found] = []
     for one in found:
         before = [other for other in kept if other.run == one.run and other.observed.module is one.observed.module]
@@ -151,16 +150,16 @@ def _main_ones(found: Sequence[_Found]) -> list[_Found]:
 
 
 def _has_parts(found: Sequence[_Found]) -> bool:
-    """Whether an attention runs several times within a layer, as a hook then sees parts of one, such as DiffLlama's."""
+    """Return whether an attention runs several times within a layer: each run may be a part, as in DiffLlama."""
     runs = [(one.run, id(one.observed.module), one.kind) for one in found if one.run is not None]
     return len(set(runs)) < len(runs)
 
 
 def _numbered(found: Sequence[_Found]) -> tuple[Site, ...]:
-    """With the numbers of their layers: in some models not every layer has an attention.
+    """Return the attentions as sites, with the numbers of their layers. In some models not every layer has one.
 
-    Counted where a number is not known, or stands for several: of a layer that runs again and again, as ALBERT's, or of
-    lists one after the other.
+    If a layer's number is unknown, or not unique, as for ALBERT's one layer that runs repeatedly and for several lists
+    of layers, the attentions of a kind are counted instead.
     """
     sites: list[Site] = []
     for one in found:
@@ -185,7 +184,7 @@ def _kind(call: AttentionCall | AttentionWeights) -> Kind:
 
 
 def few_tokens(loaded: Loaded, source_length: int, target_length: int) -> Fields:
-    """So many usual tokens, and those that a decoder beside an encoder reads."""
+    """Return inputs of ordinary tokens for the model, and for its decoder if it has an encoder and a decoder."""
     usual = usual_ids(loaded.tokenizer, 1000)
     ids = torch.tensor([[usual[i % len(usual)] for i in range(source_length)]], device=loaded.device)
     fields = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -193,7 +192,7 @@ def few_tokens(loaded: Loaded, source_length: int, target_length: int) -> Fields
 
 
 def _follows_eager(loaded: Loaded) -> bool:
-    """Whether the model's own eager function gives what we know its attentions to be; NaN is like any number."""
+    """Return whether the outputs of the model's own eager function are those of the observed calls; NaN is ignored."""
     differences: list[Tensor] = []
 
     def compare(observed: ObservedCall) -> None:

@@ -1,7 +1,7 @@
-"""Compares what a configuration asks for with what its weight files hold, before anything is built.
+"""Comparison of a model's configuration with the sizes of its weight files, before the model is built.
 
-A folder's config.json may ask for a million layers: building them takes minutes and gigabytes, and only then it shows
-that there are no weights for them.
+A config.json may ask for a million layers. Building them would take minutes and gigabytes, before it turned out that
+there are no weights for them.
 """
 
 import copy
@@ -26,28 +26,28 @@ from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.units import readable_count
 
 _LISTED = re.compile(r"(layers?|blocks?|repeats|loops|cycles|labels|kernel_size)$")
-"""Fields that lists of a configuration are as long as: these are made with it, before anything is built."""
+"""Names of fields that are lengths of lists, which transformers creates together with the configuration."""
 
 _MOST_LISTED = 2**17
-"""So long they may be."""
+"""Largest allowed value of such a field."""
 
 _PACKED = 8
-"""Numbers that one may stand for where weights are quantised: of 4 bits each, in 32."""
+"""Most quantised weights in one stored number: 4 bits each, in 32."""
 
 _BUILT_ALWAYS = 2**24
-"""Numbers that no file need hold, such as tables of positions that are computed: 64 MiB of float32."""
+"""Allowance of numbers that files need not hold, such as computed tables of positions: 64 MiB of float32."""
 
 
 @dataclass(frozen=True)
 class FileSizes:
-    """What is in weight files.
+    """Sizes of weight files.
 
     Attributes:
-        tensors: how many.
-        stored: numbers of all tensors together.
-        bytes: of the files.
-        dtype: of their first floating-point numbers, as torch calls it.
-        is_packed: whether they are quantised, so that the numbers say little.
+        tensors: number of tensors.
+        stored: number of elements of all tensors.
+        bytes: size of the files.
+        dtype: torch's name of the first floating-point type in the files.
+        is_packed: whether the weights are quantised, so that one stored number may hold several.
     """
 
     tensors: int = 0
@@ -58,11 +58,11 @@ class FileSizes:
 
     @property
     def numbers(self) -> int:
-        """As many as those that are stored may stand for."""
+        """Most weights that the stored numbers may hold."""
         return self.stored * (_PACKED if self.is_packed else 1)
 
     def bytes_of(self, parameters: int, own: object, dtype: str) -> int:
-        """Of so many parameters, as they will be in memory; ``own``: what the configuration says of "auto"."""
+        """Return the bytes of ``parameters`` weights in memory; ``own``: the configuration's type, for "auto"."""
         if self.is_packed:
             return self.bytes
         own = own if isinstance(own, torch.dtype) else getattr(torch, self.dtype)
@@ -70,7 +70,7 @@ class FileSizes:
 
 
 def read_sizes(files: Sequence[Path]) -> FileSizes:
-    """What the headers of safetensors tell, which do not say if they are packed. Raises MhavizError of a broken one."""
+    """Read sizes, except ``is_packed``, from the headers of safetensors files. Raises MhavizError if one is broken."""
     held = [array for path in files for array in read_safetensors(path)[0].values()]
     floats = (array.dtype for array in held if array.numbers == "float")
     stored, size = sum(prod(array.shape) for array in held), sum(path.stat().st_size for path in files)
@@ -78,7 +78,7 @@ def read_sizes(files: Sequence[Path]) -> FileSizes:
 
 
 def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
-    """Raise MhavizError if not even a configuration can be made: ten million labels have names of their own."""
+    """Raise MhavizError if creating the configuration would create huge lists, such as names of ten million labels."""
     for key, value in fields.items():
         if isinstance(value, dict):
             require_fields(value, sizes, name)
@@ -89,22 +89,31 @@ def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) ->
 def require_model(
     kind: type[PreTrainedModel], config: PreTrainedConfig, attention: str, sizes: FileSizes, name: str
 ) -> int:
-    """Build the model without memory, and count its parameters. Raises MhavizError if the files lack most of them.
+    """Build the model on the meta device, and return the number of its parameters.
 
-    ``attention``: the implementation that it will run with. A folder may ask for one that is not on this machine.
+    Args:
+        kind: class of the model.
+        config: its configuration.
+        attention: the attention implementation to build with, as the configuration may ask for one that is not
+            installed.
+        sizes: sizes of its weight files.
+        name: name of the model, for errors.
+
+    Raises:
+        MhavizError: the files lack most of the parameters.
     """
     copied = copy.deepcopy(config)
     copied._attn_implementation = attention
     with torch.device("meta"), _at_most(sizes, name):
         model = kind(copied)
     numbers = sum(parameter.numel() for parameter in model.parameters())
-    if numbers > 2.5 * sizes.numbers + _BUILT_ALWAYS:  # those that are there may have other names, or be shared
+    if numbers > 2.5 * sizes.numbers + _BUILT_ALWAYS:  # stored weights may be shared by several parameters
         raise _misfit(name, f"{readable_count(numbers)} numbers", readable_count(sizes.numbers))
     return numbers
 
 
 def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: str) -> MhavizError:
-    """An error that names the first tensor of another shape, (its name, in the files, in the model)."""
+    """Return an error about tensors, each (name, shape in the files, shape in the model), that names the first."""
     key, there, wanted = others[0]
     more = f"; so do {len(others) - 1:,} others" if len(others) > 1 else ""
     return MhavizError(
@@ -115,10 +124,7 @@ def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: s
 
 @contextmanager
 def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
-    """Stop building a model that becomes far larger than its files: names may differ, but not by so much.
-
-    What other threads build meanwhile is none of it, and is left alone.
-    """
+    """Raise MhavizError when a model that this thread builds becomes far larger than its files."""
     most = 8 * sizes.tensors + 4096, 8 * sizes.numbers + 4 * _BUILT_ALWAYS
     built = [0, 0]
     builder = threading.get_ident()

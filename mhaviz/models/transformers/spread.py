@@ -1,6 +1,6 @@
-"""Spreads a model over several devices, the main memory and the disk, as accelerate does it, and finds where it lies.
+"""Spreading of a model over several devices, main memory and disk with accelerate.
 
-What lies on the disk is read from the model's own files, layer by layer, whenever it runs.
+Weights on the disk are read from the model's own files, layer by layer, whenever it runs.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from mhaviz.models.transformers.sharing import whole_weight
 from mhaviz.units import readable_bytes
 
 _LARGE = 2**30
-"""Bytes; of smaller models nobody asks how much memory they take."""
+"""Bytes from which on a notice says how much memory a model needs."""
 
 MaxMemory = Mapping[str | int, str | int]
 """The most bytes on each device: {"cpu": "2GiB", 0: 10**10}, where 0 is cuda:0."""
@@ -28,11 +28,11 @@ MaxMemory = Mapping[str | int, str | int]
 
 @dataclass(frozen=True)
 class Spread:
-    """How a model is spread.
+    """Plan for spreading a model.
 
     Attributes:
-        way: as transformers' ``device_map``: "auto", "balanced", "balanced_low_0", "sequential".
-        most: bytes that each device may hold, as accelerate names them; None: as much as is free.
+        way: transformers' ``device_map``: "auto", "balanced", "balanced_low_0", or "sequential".
+        most: most bytes on each device, by accelerate's names of devices; None: the free memory.
     """
 
     way: str = "auto"
@@ -40,10 +40,10 @@ class Spread:
 
     @classmethod
     def of(cls, way: str, max_memory: MaxMemory | str | None = None) -> "Spread":
-        """What a user has asked for; ``max_memory`` may be text, "cpu=2GiB,0=10GiB".
+        """Return the plan for a user's options; ``max_memory`` may be text, such as "cpu=2GiB,0=10GiB".
 
         Raises:
-            ArgumentError: memory that accelerate cannot read.
+            ArgumentError: a size that accelerate cannot parse.
             MhavizError: accelerate is not installed.
         """
         with as_one_line("spreading a model needs accelerate", 'install it with pip install "mhaviz[large]"'):
@@ -64,7 +64,7 @@ class Spread:
 
     @property
     def free(self) -> dict[str, int | None]:
-        """Bytes by device that may be had."""
+        """Bytes that may be used on each device; None: not known."""
         from accelerate.utils import get_max_memory
 
         there = get_max_memory()
@@ -73,7 +73,10 @@ class Spread:
         return {_name(place): min(most[place], size or most[place]) for place, size in free.items()}
 
     def options(self, temporary: ExitStack) -> dict[str, Any]:
-        """For ``from_pretrained``; what is not in the files as it is used lies in a folder until ``temporary`` ends."""
+        """Return the arguments of ``from_pretrained``.
+
+        Weights on the disk that differ from the files are kept in a folder until ``temporary`` is closed.
+        """
         folder = temporary.enter_context(tempfile.TemporaryDirectory(prefix="mhaviz-", ignore_cleanup_errors=True))
         return {"device_map": self.way, "max_memory": self.most and dict(self.most), "offload_folder": folder}
 
@@ -81,10 +84,10 @@ class Spread:
 def require_fit(
     name: str, needed: int, device: torch.device, spread: Spread | None, on_notice: Callable[[str], None]
 ) -> None:
-    """Say how much memory a large model takes, and how much there is, by device.
+    """Notify the user of the memory that a large model needs, and of the free memory of each device.
 
     Raises:
-        MhavizError: it is not spread, and does not fit.
+        MhavizError: the model is not spread, and does not fit.
     """
     if needed >= _LARGE:
         free = {str(device): free_memory(device)} if spread is None else spread.free
@@ -101,25 +104,25 @@ def require_fit(
 
 
 def input_device(model: PreTrainedModel) -> torch.device:
-    """Where what the model reads must be: on its device, or on the first that computes where it is spread."""
+    """Return the device of the model's inputs: its own device, or the first computing one of a spread model."""
     places = _places(model)
     return model.device if not places else torch.device("cpu" if places[0] == "disk" else places[0])
 
 
 def where_it_lies(model: PreTrainedModel) -> str:
-    """ "cpu", "cuda:0, cpu and disk"."""
+    """Return the devices of the model in words: "cpu", "cuda:0, cpu and disk"."""
     *others, last = _places(model) or [str(model.device)]
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def lies_on_disk(model: PreTrainedModel) -> bool:
-    """Whether parts of it lie there until they are needed."""
+    """Return whether some of the model's weights are on the disk until they are needed."""
     return "disk" in _places(model)
 
 
 @contextmanager
 def weight_at_hand(module: nn.Module) -> Iterator[Tensor | None]:
-    """The weight of a module, which lies on the disk until it is needed, or of which each process has a part."""
+    """Provide the whole weight of a module, even if it is on the disk or split among processes; None: it has none."""
     weight = getattr(module, "weight", None)
     if isinstance(weight, Tensor) and weight.is_meta:
         from accelerate.utils import align_module_device
@@ -131,7 +134,7 @@ def weight_at_hand(module: nn.Module) -> Iterator[Tensor | None]:
 
 
 def _places(model: nn.Module) -> list[str]:
-    """The devices of a model that accelerate has spread, each once, the computing ones first; none of another."""
+    """Return the devices of a model that accelerate has spread, the computing ones first; empty for other models."""
     names = {_name(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
     return sorted(names, key=lambda name: ({"cpu": 1, "disk": 2}.get(name, 0), name))
 

@@ -1,4 +1,4 @@
-"""Sentences as a model reads them: with their targets, given or written by the model, and as padded batches."""
+"""Reading of texts for a model: their tokens, targets that are given or generated, and padded batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,26 +28,27 @@ from mhaviz.models.transformers.run import field_of, run
 from mhaviz.models.transformers.segments import read_chat, read_pair
 
 WRITTEN = 64
-"""The most tokens that an encoder–decoder writes where no target is given."""
+"""Most tokens that an encoder with a decoder generates if no target is given."""
 
 _PROBED = 8
-"""Tokens that show whether a model sees padding."""
+"""Number of tokens on which models are tested for seeing padding."""
 
 _MOST_MORE = 4
-"""Rows of a table of positions beside those of tokens: OPT and BART have two more, RoBERTa those of its padding."""
+"""Most further rows of a table of positions: OPT and BART have two, RoBERTa those up to its padding token."""
 
 _SAME = 1e-2
-"""Of the largest hidden number: half precision differs by less, and what sees padding by more."""
+"""Largest difference of hidden states that half precision causes, as a share of the largest. Seen padding causes more.
+"""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Makes the inputs of a model.
+    """Reader of the inputs of a model.
 
     Attributes:
         loaded: the model.
-        generate: so many tokens a decoder goes on writing; 0: none.
-        languages: what the texts are in, and what is written.
+        generate: number of tokens that the decoder generates after each text; 0: none.
+        languages: languages of the texts and of the generated text.
     """
 
     loaded: Loaded
@@ -55,20 +56,22 @@ class Texts:
     languages: Languages = AS_IT_IS
 
     def read(self, given: Given, writes: bool = True) -> list[Text]:
-        """What the model reads for each sentence, for a pair or a chat, or for each sequence of ids.
+        """Return the tokens of each sentence, of a pair or a chat, or of each sequence of ids.
 
-        ``writes``: with the target that the model writes where none is given, or what it goes on with.
+        Args:
+            given: the texts.
+            writes: whether the model generates a target if none is given, or continues the text.
 
         Raises:
-            ArgumentError: a text without tokens, or with more than the model has positions; a target that cannot be;
-                a pair or a chat that the model has no template for; ids that it does not know.
+            ArgumentError: a text without tokens, or with more than the model has positions; a target that does not fit
+                the texts or the model; a pair or a chat for which the tokenizer has no template; unknown ids.
             MhavizError: a chat template that cannot be run.
         """
         if not given.instead:
             require_one_target(given.sentences, given.target)
         if given.target is not None and not self.loaded.has_encoder:
             raise ArgumentError(
-                f"{parameter('target')} is for an encoder with a decoder, and {self.loaded.name} is none; leave it out"
+                f"{parameter('target')} is for an encoder with a decoder, which {self.loaded.name} is not; leave it out"
             )
         with self.languages.applied_to(self.loaded.tokenizer):
             sources = self._sources(given)
@@ -79,7 +82,7 @@ class Texts:
         if given.chat is not None:
             texts = [read_chat(tokenizer, given.chat, name, self.generate > 0)]
         elif given.ids is not None:
-            for ids in given.ids:  # before they are named
+            for ids in given.ids:  # before the tokenizer gets them
                 self._require_embeddings(ids, ArgumentError)
             texts = [Text(name_tokens(tokenizer, ids)) for ids in given.ids]
         elif given.pair is not None:
@@ -92,20 +95,24 @@ class Texts:
         return texts
 
     def _typed(self, text: Text) -> Text:
-        """With the types of tokens, if the model reads such."""
+        """Return the text without types of tokens if the model does not read them."""
         if not text.types or "token_type_ids" not in signature(self.loaded.model.base_model.forward).parameters:
             return replace(text, types=())
         return text
 
     @property
     def start(self) -> Tensor:
-        """The token that a decoder beside an encoder begins with, (1, 1)."""
+        """Start token of the decoder of an encoder with a decoder, (1, 1)."""
         return torch.tensor([[self._start]], device=self.loaded.device)
 
     def read_without_names(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> list[Text]:
-        """The same of many sentences, whose tokens nobody will look at; a decoder beside an encoder writes targets.
+        """As ``read``, for many sentences, without names of their tokens.
 
-        ``pieces``: what is read in the place of each of the sentences; None, or nothing: the sentence.
+        The decoder of an encoder with a decoder generates the targets.
+
+        Args:
+            sentences: the sentences.
+            pieces: for each sentence, the piece that is read in its place; None, or empty: all of it.
         """
         pieces = pieces or (None,) * len(sentences)
         whole = iter(self.read_unnamed([one for one, piece in zip(sentences, pieces, strict=True) if piece is None]))
@@ -122,12 +129,12 @@ class Texts:
         ]
 
     def read_unnamed(self, sentences: Sequence[str]) -> list[Tokens]:
-        """The tokens of these sentences alone, of which the model may have no embeddings, and no positions."""
+        """Return the tokens of sentences, even if the model lacks embeddings or positions for them."""
         with self.languages.applied_to(self.loaded.tokenizer):
             return read_without_names(self.loaded.tokenizer, sentences)
 
     def batch(self, texts: Sequence[Text]) -> dict[str, Tensor]:
-        """What the model is called with: texts and their targets, padded at their ends."""
+        """Return the inputs of the model for texts and their targets, padded at their ends."""
         ids, is_token = _padded([text.source for text in texts], self._padding)
         targets = [text.target for text in texts if text.target is not None]
         fields = {"input_ids": ids, "attention_mask": is_token.long()}
@@ -140,18 +147,18 @@ class Texts:
 
     @cached_property
     def max_length(self) -> int | None:
-        """The most tokens that the model is made for; None: there is no such limit."""
+        """Largest number of tokens that the model is built for; None: no limit."""
         for name, module in self.loaded.model.named_modules():
             if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx:
-                return module.num_embeddings - module.padding_idx - 1  # RoBERTa counts from there
+                return module.num_embeddings - module.padding_idx - 1  # RoBERTa's positions begin after it
         return self._first_length("max_position_embeddings", "max_encoder_position_embeddings")
 
     @cached_property
     def padding_is_seen(self) -> bool:
-        """Whether what a model makes of a text depends on the padding after it, although that is masked.
+        """Whether the hidden states of a text depend on the padding after it, although that is masked.
 
-        So it does where tokens are mixed by convolutions or by means of segments, which know no mask: ConvBERT,
-        Nyströmformer. Found out by letting the model read a few tokens, alone and beside more of them.
+        They do in models that mix tokens by convolutions or by means over segments, which ignore the mask, such as
+        ConvBERT and Nyströmformer. This is tested by running a short text alone, and in a batch with a longer one.
         """
         usual = usual_ids(self.loaded.tokenizer, self.n_embeddings or 1000)
         length = min(_PROBED, max(1, (self.max_length or 2 * _PROBED) // 2))
@@ -161,17 +168,17 @@ class Texts:
         texts = [Text(reading, short if self.loaded.has_encoder else None) for reading in (short, long)]
         alone, padded = self._hidden(texts[:1])[0], self._hidden(texts)[0, :length]
         difference = (alone - padded).abs().max()
-        return not bool(difference <= _SAME * alone.abs().max())  # NaN of padding is seen, too
+        return not bool(difference <= _SAME * alone.abs().max())  # True for NaN, too
 
     def _hidden(self, texts: Sequence[Text]) -> Tensor:
-        """(batch_size, length, d_model): what the model, or its encoder, makes of the sources."""
+        """Return the last hidden states of the sources, in the model or its encoder, (batch_size, length, d_model)."""
         out: Any = run(self.loaded, self.batch(texts))
         name = "encoder_last_hidden_state" if self.loaded.has_encoder else "last_hidden_state"
-        hidden: Tensor = out[name] if name in out else out[0]  # some have logits alone
+        hidden: Tensor = out[name] if name in out else out[0]  # some models return only logits
         return hidden.float()
 
     def _whole(self, text: Text, given: Given) -> Text:
-        """A source with what a decoder makes of it, or goes on with."""
+        """Return a source with its target, given or generated, or with its continuation."""
         tokenizer, target = self.loaded.tokenizer, given.target
         if not self.loaded.has_encoder:
             return self._continued(text, is_text=not given.instead) if self.generate else text
@@ -189,9 +196,10 @@ class Texts:
         return replace(text, target=replace(first, special=(0,)) + produced[:-1], produced=produced)
 
     def _continued(self, text: Text, is_text: bool) -> Text:
-        """The prompt and what the model writes after it.
+        """Return a prompt with the tokens that the model generates after it.
 
-        ``is_text``: nobody has chosen its last special token, such as </s>, which would end what is written.
+        ``is_text``: whether the tokenizer added the special tokens at the end, which are then dropped, as </s> would
+        end the generation.
         """
         prompt = text.source
         while is_text and len(prompt) > 1 and len(prompt) - 1 in prompt.special:
@@ -203,12 +211,15 @@ class Texts:
         return replace(text, source=prompt + written, prompt=len(prompt), types=types)
 
     def _written(self, sources: Sequence[Text], most: int) -> list[list[int]]:
-        """What the model writes, greedily, after each prompt, which is at the beginning, or after its start token."""
+        """Generate at most ``most`` tokens for each source, greedily.
+
+        Return the ids of the decoder: the start token, or the prompt, and then the generated tokens.
+        """
         model = self.loaded.model
         if self.loaded.is_top_random:
             raise MhavizError(
-                f"{self.loaded.name} cannot write a target: its files hold no weights of what predicts tokens, which "
-                f"would be random; give {parameter('target')}"
+                f"{self.loaded.name} cannot write a target: its files hold no weights of its language modelling head, "
+                f"which would be random; give {parameter('target')}"
             )
         given: dict[str, Any] = dict(self.batch(sources))
         _, forced = self._first_tokens
@@ -235,7 +246,7 @@ class Texts:
 
     @cached_property
     def _start(self) -> int:
-        """What a decoder beside an encoder begins with."""
+        """Id of the decoder's start token, for an encoder with a decoder."""
         model = self.loaded.model
         if (own := self._first_tokens[0]) is not None:
             return own
@@ -253,7 +264,7 @@ class Texts:
 
     @cached_property
     def _padding(self) -> int | None:
-        """The token that stands for none; None: the model has no such token."""
+        """Id of the padding token; None: the model has none."""
         candidates = id_of(self.loaded.tokenizer, "pad_token_id"), field_of(self.loaded.model.config, "pad_token_id")
         for number in candidates:
             if isinstance(number, int) and number >= 0 and (self.n_embeddings is None or number < self.n_embeddings):
@@ -262,7 +273,7 @@ class Texts:
 
     @cached_property
     def n_embeddings(self) -> int | None:
-        """How many tokens the model knows; None: it does not tell."""
+        """Number of the model's embeddings of tokens; None: not known."""
         try:
             return getattr(self.loaded.model.get_input_embeddings(), "num_embeddings", None)
         except NotImplementedError:  # tokens that are hashed
@@ -270,11 +281,11 @@ class Texts:
 
     @cached_property
     def _max_target_length(self) -> int | None:
-        """The most tokens that a decoder beside an encoder can read; None: there is no such limit."""
+        """Largest number of tokens that the decoder of an encoder with a decoder can read; None: no limit."""
         return self._first_length("max_decoder_position_embeddings") or self.max_length
 
     def _first_length(self, *names: str) -> int | None:
-        """The first of these fields of the configuration that is a length."""
+        """Return the first of these fields of the configuration that is a positive integer; None: none is."""
         lengths = (field_of(self.loaded.model.config, name) for name in names)
         return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
@@ -301,15 +312,15 @@ class Texts:
 
 
 def has_table(model: PreTrainedModel, length: int) -> bool:
-    """Whether a model looks something up for so many positions, or a few more, and so can read no later one.
+    """Return whether a model has a table of ``length`` positions, or a few more, and so can read no later position.
 
-    Rotary positions, ALiBi and buckets of distances are computed for any.
+    Rotary positions, ALiBi and buckets of distances are computed for any position.
     """
     lengths, vocabulary = range(length, length + _MOST_MORE + 1), model.get_input_embeddings()
     for module in model.modules():
         if isinstance(module, nn.Embedding) and module is not vocabulary and module.num_embeddings in lengths:
             return True
-        kept = [x for x in vars(module).values() if isinstance(x, Tensor)]  # no parameters
+        kept = [x for x in vars(module).values() if isinstance(x, Tensor)]  # tensors that are not parameters
         for table in (*kept, *module.buffers(recurse=False)):
             if table.is_floating_point() and table.ndim > 1 and any(size in lengths for size in table.shape):
                 return True
@@ -317,10 +328,10 @@ def has_table(model: PreTrainedModel, length: int) -> bool:
 
 
 def _padded(readings: Sequence[Tokens], padding: int | None = None) -> tuple[Tensor, Tensor]:
-    """(batch_size, length): ids, and which are tokens.
+    """Return padded ids, and which of them are tokens, each (batch_size, length).
 
-    Attention never sees what the others are; convolutions over tokens do, and expect the model's own ``padding``. None:
-    the first token of each.
+    ``padding``: id of the padding. Attention never sees it, but convolutions over tokens do, and expect the model's
+    own. None: the first token of each text.
     """
     longest = max(map(len, readings))
     ids = torch.tensor(
@@ -334,6 +345,6 @@ def _padded(readings: Sequence[Tokens], padding: int | None = None) -> tuple[Ten
 
 
 def _until(ids: list[int], start: int, ends: set[int | None]) -> list[int]:
-    """Those up to the first end after ``start``: what follows is padding."""
+    """Return the ids up to the first end token from place ``start`` on. What follows is padding."""
     end = next((i for i in range(start, len(ids)) if ids[i] in ends), len(ids))
     return ids[: end + 1]

@@ -1,4 +1,4 @@
-"""The shapes on the way through one attention of a model, whose projections have the names of its own modules."""
+"""The steps of one attention of a model, with projections named after the model's own modules."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,30 +24,31 @@ def trace_attention(
     fields: Fields,
     recorder: StepRecorder,
 ) -> None:
-    """Run the model, then tell the recorder of every tensor on the way through its attention of this number.
+    """Run the model, then pass each step of one attention to the recorder.
 
-    What the model has done is done again before the recorder, which counts it; the tensors are the model's own, so that
-    it sees which of them are views.
+    The recorder counts operations while they are computed a second time. The tensors it gets are the model's own, so
+    that it knows which of them are views.
 
     Args:
-        loaded: a model whose attention can be seen.
-        number, kind: of the attention, in the order in which they run.
-        fields: what it is called with.
-        recorder: is called with each tensor.
+        loaded: a model whose attention has queries and keys.
+        number: number of the attention, in the order in which they run.
+        kind: its kind.
+        fields: inputs of the model.
+        recorder: called with each tensor.
 
     Raises:
-        MhavizError: the attention is built in a way that is not understood.
+        MhavizError: the projections of the attention were not recognised.
     """
     found: list[tuple[AttentionCall, Tensor, nn.Module]] = []
     inward: list[ModuleRun] = []
-    within: list[ModuleRun] = []  # what is applied to something as large as the output, in the attention itself
-    after: list[ModuleRun] = []  # and what is after it
-    prefix = ""  # of names in the attention, once it has ended
+    within: list[ModuleRun] = []  # projections of tensors as large as the output, within the attention module
+    after: list[ModuleRun] = []  # the first such projection after the attention module
+    prefix = ""  # prefix of the attention module's names, once it has run
 
     def hook(running: int, observed: ObservedCall) -> None:
         assert observed.module is not None
         own = set(observed.module.modules())
-        if not found:  # what another attention was called with is let go
+        if not found:  # drop the projections of earlier attentions
             inward[:] = [one for one in inward if one.module in own]
         if running == number and isinstance(observed.call, AttentionCall):
             assert observed.output is not None
@@ -68,27 +69,27 @@ def trace_attention(
 
     with modules_hooked(loaded.model, keep):
         run_hooked(loaded, fields, hook)
-    cannot = f"{loaded.type} makes queries, keys and values in a way that cannot be traced"
+    cannot = f"{loaded.type} computes queries, keys and values in a way that cannot be traced"
     if not inward:
         raise MhavizError(cannot)
     call, output, _ = found.pop()
-    outward = within[-1:] or after[:1]  # gates come before
+    outward = within[-1:] or after[:1]  # the last one, as gates come before it
     for ones in (inward, outward):
         ones[:] = [replace(one, name=one.name.removeprefix(prefix)) for one in ones]
     try:
         with torch.no_grad(), recorder:
             _tell(call, output, inward, outward, kind, recorder)
-    except ArgumentError as error:  # an axis that is not what it was
+    except ArgumentError as error:  # an axis has another size than before
         raise MhavizError(f"{cannot} ({error})") from error
 
 
 def _are_rows(*given: object) -> bool:
-    """Whether these are features of tokens, of a batch."""
+    """Return whether all are tensors of three axes, as the features of a batch of tokens are."""
     return all(isinstance(x, Tensor) and x.ndim == 3 for x in given)
 
 
 def _role(name: str) -> str:
-    """ "Q", "K", "V" or "QKV", by what a projection is called; or its name."""
+    """Return "Q", "K", "V" or "QKV" for a projection with such a name, else its name."""
     last = name.rsplit(".")[-1].lower()
     if any(fused in last for fused in _FUSED):
         return "QKV"
@@ -109,11 +110,11 @@ def _tell(
     for name, x in zip(names.values(), read.values(), strict=True):
         step.note()
         if name == "X":
-            step("X = what the layer reads", x, "batch_size q_length d_model")
+            step("X = input of the layer", x, "batch_size q_length d_model")
         elif name == "E":
-            step("E = what the encoder has made", x, "batch_size k_length d_model")
+            step("E = output of the encoder", x, "batch_size k_length d_model")
         else:
-            step(f"{name} = made of X by the layer", x, f"batch_size q_length features_of_{name}")
+            step(f"{name} = computed from X by the layer", x, f"batch_size q_length features_of_{name}")
     widths: dict[str, int] = {}
     roles = [_role(p.name) for p in inward]
     for role, p in zip(roles, inward, strict=True):
@@ -122,7 +123,7 @@ def _tell(
         heads = {"Q": call.query, "K": call.key, "V": call.value}.get(role)
         length = "q_length" if role in ("Q", "QKV") else "k_length"
         own = widths.setdefault(role, p.made.shape[2]) == p.made.shape[2]
-        axis = f"features_of_{role if own else p.name.split('.')[-1]}"  # made in two steps, as where they are small
+        axis = f"features_of_{role if own else p.name.split('.')[-1]}"  # of two projections in a row, as in low rank
         if heads is not None and heads.shape[1] * heads.shape[3] == p.made.shape[2]:
             axis = f"{'n_heads' if role == 'Q' else 'n_kv_heads'}·{'d_value' if role == 'V' else 'd_key'}"
         step(f"{role} = {names[id(p.read)]} {p.name}", p.made, f"batch_size {length} {axis}")

@@ -324,7 +324,7 @@ def test_a_target_in_a_language(many_languages):
     assert text.produced.ids == tuple(labels)
     code = words.convert_tokens_to_ids(target)
     assert (text.target.ids[0] == code) != (text.produced.ids[0] == code)
-    with pytest.raises(ArgumentError, match="marks what it writes by the code of its language; say which by `target_l"):
+    with pytest.raises(ArgumentError, match="marks a target by the code of its language; give it by `target_l"):
         whole.read(Given(("the cat",), "a cat"))
     assert words.src_lang == source
 

@@ -179,14 +179,20 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: hf.BitNetForCausalLM(hf.BitNetConfig(vocab_size=V, **GROUPED, **ENDS)), "no linear layer reads what"),
-        (lambda: hf.DiffLlamaModel(hf.DiffLlamaConfig(vocab_size=V, **GROUPED, **ENDS)), "no linear layer reads what"),
+        (
+            lambda: hf.BitNetForCausalLM(hf.BitNetConfig(vocab_size=V, **GROUPED, **ENDS)),
+            "no linear layer reads the output of its heads",
+        ),
+        (
+            lambda: hf.DiffLlamaModel(hf.DiffLlamaConfig(vocab_size=V, **GROUPED, **ENDS)),
+            "no linear layer reads the output of its heads",
+        ),
         (lambda: with_values_twice(), "its weights are multiplied by values more than once"),
         (lambda: with_another_reader(), "goes through 2 linear layers"),
-        (lambda: with_half_of_the_heads_read(), "no linear layer reads what"),
-        (lambda: with_other_output(), r"what is made differs from A V W_O, by \d"),
-        (lambda: with_something_between(lambda x: x.clamp(-1, 1)), "no linear layer reads what"),
-        (lambda: with_something_between(lambda x: x / 2), "no linear layer reads what"),
+        (lambda: with_half_of_the_heads_read(), "no linear layer reads the output of its heads"),
+        (lambda: with_other_output(), r"the output differs from A V W_O, by \d"),
+        (lambda: with_something_between(lambda x: x.clamp(-1, 1)), "no linear layer reads the output of its heads"),
+        (lambda: with_something_between(lambda x: x / 2), "no linear layer reads the output of its heads"),
     ],
     ids=["norm between", "cat", "two products", "two readers", "half read", "another output", "clamp", "factor"],
 )

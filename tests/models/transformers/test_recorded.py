@@ -176,7 +176,7 @@ def test_a_padded_batch(name):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_weights_of_something_else_are_not_drawn(name):
-    with pytest.raises(MhavizError, match="gives its attention in a form of its own"):
+    with pytest.raises(MhavizError, match="computes attention in a form of its own"):
         model_in_memory(*made(REFUSED[name]))
 
 

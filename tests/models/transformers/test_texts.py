@@ -321,5 +321,5 @@ def test_a_target_is_not_written_by_random_weights(model_folder, tmp_path):
     save_file(arrays, folder / "model.safetensors", {"format": "pt"})
     model = mhaviz.load(str(folder))
     assert model.attend(["hello cat"], target="a dog").maps
-    with pytest.raises(MhavizError, match="no weights of what predicts tokens"):
+    with pytest.raises(MhavizError, match="no weights of its language modelling head"):
         model.attend(["hello cat"])
