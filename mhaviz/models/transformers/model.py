@@ -390,10 +390,10 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) ->
 
     Args:
         model: model of transformers, on its device.
-        tokenizer: its tokenizer.
+        tokenizer: the tokenizer of the model.
 
     Raises:
-        ArgumentError: ``model`` is no model of transformers, or ``tokenizer`` no tokenizer.
+        ArgumentError: ``model`` is no model of transformers, or ``tokenizer`` is none.
         MhavizError: the model has no attention that can be drawn.
     """
     if not isinstance(model, PreTrainedModel):

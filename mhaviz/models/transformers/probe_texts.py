@@ -95,7 +95,7 @@ def random_repeats(
         n_tokens: N, the number of tokens in a half.
         sequences: number of sequences.
         seed: seed of the tokens, from 0 on.
-        most_ids: number of the model's embeddings; None: one for each token of the tokenizer.
+        most_ids: number of the model's embeddings; None: one for each token that the tokenizer knows.
 
     Returns:
         The ids of each sequence. All have the same length.
