@@ -1,7 +1,7 @@
-"""A corpus of any size as batches of sentences that are about equally long, so that little of a batch is padding.
+"""Batches of sentences of similar length from a corpus of any size, so that little of a batch is padding.
 
-The corpus is cut into blocks of consecutive sentences, and no batch crosses a block. A shard has every nth block. So
-the batches, and every bit of what a model computes for a sentence, are the same however many shards there are.
+The corpus is split into blocks of consecutive sentences. No batch crosses a block, and a shard has every nth block. The
+batches, and every bit of a model's result for a sentence, are therefore the same for any number of shards.
 """
 
 from collections import deque
@@ -15,19 +15,21 @@ from mhaviz.inputs.tokens import Piece, Sentence, Text, Tokens
 from mhaviz.results.corpus_part import Progress, Shard
 
 MOST_TOKENS = 2048
-"""Of a batch, padding included."""
+"""Most tokens of a batch, padding included."""
 
 MOST_OF_A_BLOCK = 256
-"""Sentences: enough for batches that are full of sentences that are about equally long."""
+"""Most sentences of a block, enough to fill batches with sentences of similar length."""
 
-_LEAST_OF_A_BLOCK = 4
-_EVEN = 8  # so many parts of a small corpus have about as many sentences
-_OF_A_BATCH = 64  # tokens that take as long as a batch takes beside its tokens, of a small model on a CPU
+_LEAST_OF_A_BLOCK = 4  # fewest sentences of a block
+_EVEN = 8  # number of blocks of a small corpus, so that a few shards of it are about equally large
+_OF_A_BATCH = 64  # fixed cost of a batch, in tokens of a small model on a CPU
 
 
 def with_block_size(sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], int]:
-    """The same sentences, and how many of them are a block: an eighth of a small corpus, so that a few parts of it are
-    even, and ``MOST_OF_A_BLOCK`` of a large one, of which so many are read as tell that it is one.
+    """Return the sentences, and the number of sentences in a block.
+
+    A block is an eighth of a small corpus, and has ``MOST_OF_A_BLOCK`` sentences of a large one. Only as many sentences
+    are read ahead as are needed to tell these apart.
     """
     rest = iter(sentences)
     first = list(islice(rest, _EVEN * MOST_OF_A_BLOCK))
@@ -39,11 +41,12 @@ class CorpusBatch:
     """Sentences for one forward pass.
 
     Attributes:
-        texts: the sentences, the longest first.
-        numbers: of these sentences in the corpus, from 0.
-        done: the share of the corpus that has been read with them, from 0 to 1.
-        ends_block: whether nothing of its block is left.
-        pieces: for each sentence what is read in its place, such as a piece of it, as it is too long; None: itself.
+        texts: sentences, the longest first.
+        numbers: number of each sentence in the corpus, from 0.
+        done: share of the corpus that has been read after this batch, from 0 to 1.
+        ends_block: whether this is the last batch of its block.
+        pieces: for each sentence, the tokens to read in its place, such as a piece of a long sentence; None, or an
+            empty tuple: the sentence itself.
     """
 
     texts: tuple[str, ...]
@@ -54,20 +57,20 @@ class CorpusBatch:
 
 
 class CorpusBatches:
-    """Reads a block of sentences at a time, sorts them by length, and cuts them into batches.
+    """The batches of a corpus: a block of sentences is read at a time, sorted by length, and split into batches.
 
     Args:
-        sentences: those of the corpus, one after the other.
-        length_of: the tokens of each of several texts.
-        max_length: the most tokens of a sentence; None: any number.
-        most_tokens: the most tokens of a batch, padding included, unless it is a single sentence.
-        shard: which part of the corpus; the other sentences are read, and not more.
-        after: go on from here, the end of a block or of the corpus.
-        block: sentences of a block.
-        cut: makes pieces of a sentence that is too long; None, or where it makes none: the sentence is left out.
+        sentences: sentences of the corpus.
+        length_of: returns the number of tokens of each text.
+        max_length: most tokens of a sentence; None: any number.
+        most_tokens: most tokens of a batch of several sentences, padding included.
+        shard: shard to batch; sentences of other shards are read and skipped. None: the whole corpus.
+        after: earlier progress, at the end of a block or of the corpus, after which to continue; None: begin.
+        block: number of sentences in a block.
+        cut: returns the pieces of a sentence that is too long. The sentence is left out if it returns none, or is None.
 
     Raises:
-        MhavizError: while it is read: what is before ``after`` is not the text that was read then.
+        MhavizError: during iteration, if the sentences before ``after`` are not those that were read then.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class CorpusBatches:
 
     @property
     def progress(self) -> Progress:
-        """What has been read so far; after the last batch of a block, what can be gone on from."""
+        """Progress so far. After the last batch of a block, a later run can continue from it."""
         return replace(self._counts, read=self._read, digest=self._text.hexdigest(), block=self._block)
 
     def __iter__(self) -> Iterator[CorpusBatch]:
@@ -105,16 +108,16 @@ class CorpusBatches:
         self._counts = replace(self._counts, is_all=True)
 
     def _hashed(self) -> Iterator[tuple[int, Sentence]]:
-        """The sentences with their numbers; they are counted, and the digest is made of them."""
+        """Yield the sentences with their numbers, and update their count and digest."""
         for number, sentence in enumerate(self._sentences):
             text = sentence.text.encode("utf-8", "surrogatepass")
-            self._text.update(b"%d:" % len(text))  # "a", "bc" is another text than "ab", "c"
+            self._text.update(b"%d:" % len(text))  # so that "a", "bc" differs from "ab", "c"
             self._text.update(text)
             self._read += 1
             yield number, sentence
 
     def _skip(self, sentences: Iterator[tuple[int, Sentence]]) -> None:
-        """Go to where ``after`` is. Raises MhavizError if that is not in this text."""
+        """Skip the sentences before ``after``. Raises MhavizError if they are not those that were read then."""
         after = self._after
         for _ in islice(sentences, after.read):
             pass
@@ -128,19 +131,19 @@ class CorpusBatches:
             )
 
     def _read_block(self, sentences: Iterator[tuple[int, Sentence]], number: int) -> list[tuple[int, Sentence]]:
-        """The sentences of a block; of another shard's the last alone; none: there is no such block."""
+        """Read the sentences of a block; of another shard's block, return only the last. Empty: the corpus is read."""
         block = islice(sentences, self._block)
         return list(block) if self._shard.has(number) else list(deque(block, maxlen=1))
 
     def _batches(self, block: Sequence[tuple[int, Sentence]], before: float) -> Iterator[CorpusBatch]:
-        """Of a block, the longest first: what does not fit into memory should say so at once.
+        """Yield the batches of a block, the longest sentences first, so that one too large for the memory fails soon.
 
-        ``before``: the share of the corpus that has been read before it.
+        ``before``: share of the corpus that was read before the block.
         """
         unread = iter(self._length_of([sentence.text for _, sentence in block if sentence.tokens is None]))
         lengths = [len(one.tokens.source) if one.tokens else next(unread) for _, one in block]
         fitting = [row for length, one in zip(lengths, block, strict=True) for row in self._rows(length, *one)]
-        fitting.sort(key=lambda row: -row.length)  # the pieces of a sentence, all of a length, stay together
+        fitting.sort(key=lambda row: -row.length)  # pieces of a sentence stay together, as they have one length
         all_tokens, tokens = sum(row.length for row in fitting), 0
         for start, end in _cuts([row.length for row in fitting], self._most_tokens):
             part = fitting[start:end]
@@ -153,7 +156,7 @@ class CorpusBatches:
             yield CorpusBatch(texts, numbers, share, end == len(fitting), pieces if any(pieces) else ())
 
     def _rows(self, length: int, number: int, sentence: Sentence) -> Iterator["_Row"]:
-        """A sentence, or its pieces, as rows of batches; one that is in no batch is counted."""
+        """Yield a sentence, or its pieces, as rows of batches. Sentences that are left out are counted."""
         counts = self._counts
         if length < 1:
             self._counts = replace(counts, empty=counts.empty + 1)
@@ -169,7 +172,7 @@ class CorpusBatches:
 
 @dataclass(frozen=True)
 class _Row:
-    """A sentence, or a piece of it, in a batch; ``length``: in tokens."""
+    """A sentence, or a piece of one, in a batch; ``length``: number of tokens."""
 
     length: int
     number: int
@@ -178,14 +181,14 @@ class _Row:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is no later piece of a sentence."""
+        """Whether this is a whole sentence, or the first piece of one."""
         return self.piece is None or self.piece.piece is None or self.piece.piece.offset == 0
 
 
 def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]:
-    """Where the batches begin and end: with a sentence whose padding would take longer than another batch.
+    """Yield the start and end of each batch. A new one begins where further padding would cost more than a batch.
 
-    ``lengths``: in tokens, the longest first.
+    ``lengths``: numbers of tokens, the largest first.
     """
     start = padding = 0
     for i, length in enumerate(lengths):
@@ -198,18 +201,18 @@ def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]
 
 
 def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool = False) -> list[Text]:
-    """The pieces of a text, each between the special tokens that begin and end the whole.
+    """Cut a text into pieces, each with the special tokens at the beginning and end of the text.
 
-    Every token of the text counts as a query in one piece, and special tokens at its ends once. Where two pieces
-    overlap, that is the piece in which the token has more context: the first where only earlier tokens are seen, else
-    the nearer one. The last piece is as long as the others, so that it overlaps more.
+    Every token counts as a query in exactly one piece, also the special tokens at the ends. In an overlap this is the
+    piece in which the token has more context: the first piece in masked attention, else the one whose end is farther.
+    The last piece is as long as the others, so it overlaps more.
 
     Args:
-        tokens: of the whole text, special ones included.
-        most: the most tokens of a piece.
-        overlap: the tokens that two pieces share; None: a quarter of ``most``, or as many as leave a piece one of its
-            own.
-        is_masked: whether a query sees earlier keys alone.
+        tokens: tokens of the whole text, with special ones.
+        most: most tokens of a piece.
+        overlap: number of tokens that two pieces share; None: a quarter of ``most``, or less where a piece would have
+            no token of its own.
+        is_masked: whether a query sees only earlier keys.
 
     Raises:
         ArgumentError: an overlap that leaves a piece no token of its own.

@@ -1,4 +1,4 @@
-"""A corpus, which may be larger than memory: all of it, a shard, or what a killed run has left."""
+"""A corpus, which may be larger than memory, read as a whole, by shard, or from where an earlier run stopped."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,30 +25,31 @@ from mhaviz.processes import connect, gathered, this_process
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, Progress, Shard, part_of_process
 from mhaviz.results.result import Source
 
-_SECONDS = 5.0  # between two saved states
-_SHARE = 20  # so many times as long is computed as is saved
+_SECONDS = 5.0  # least time between two saved parts
+_SHARE = 20  # least ratio of the time between saving to the time of saving
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts, which part of them is read, and where what has been added up is kept.
+    """Texts, with the shard of them to read, and the file in which sums are kept.
 
     Attributes:
-        texts: a sentence, or several, one after the other.
-        shard: (3, 64): the third of 64 parts; "torchrun": share the corpus among the processes that ``torchrun`` has
-            started: each reads its shard, and in the first process the result is of all, in the others of their shards;
-            None: all of it.
-        part: a .safetensors file that is written every few seconds, and at the end; None: nothing is kept. With
-            "torchrun" it is of all, and each process keeps a part of its own beside it: part-1-of-8.safetensors, ….
-        resume: go on from what is in ``part``, if there is such a file.
-        overlap: texts that are too long for the model are cut into pieces that share so many tokens; each query counts
-            in the piece where it has more context, and a text as one sentence. None: a quarter of the most tokens that
-            the model reads.
-        is_scratch: ``part`` is for ``resume`` alone. Runs of a few seconds write none, and processes none of all; the
-            caller may remove it once the result is saved.
+        texts: a sentence, or several.
+        shard: (3, 64): the third of 64 shards. "torchrun": one shard for each process that ``torchrun`` started; the
+            result is of the whole corpus in the first process, and of its own shard in each other. None: the whole
+            corpus.
+        part: a .safetensors file to which sums are written every few seconds, and at the end; None: none. With
+            "torchrun" the file is of the whole corpus, and each process writes its own file beside it:
+            part-1-of-8.safetensors, ….
+        resume: whether to continue from ``part``, if the file exists.
+        overlap: number of tokens that two pieces share. Texts that are too long for the model are cut into pieces; each
+            query counts in the piece where it has more context, and the text counts as one sentence. None: a quarter of
+            the most tokens that the model reads.
+        is_scratch: whether ``part`` is only for ``resume``. Runs of a few seconds then write none, and there is none of
+            the whole corpus with "torchrun". The caller may remove it once the result is saved.
 
     Raises:
-        ArgumentError: there is no such shard; a part of another suffix, or none to go on from.
+        ArgumentError: the shard does not exist; ``part`` has another suffix; ``resume`` without ``part``.
 
     Examples:
         >>> corpus = mhaviz.Corpus(["The cat sat on the mat.", "A dog barks."] * 4, shard=(1, 2))
@@ -72,18 +73,18 @@ class Corpus:
 
     @classmethod
     def of(cls, texts: "Texts") -> "Corpus":
-        """Texts as a corpus; a corpus as it is."""
+        """Return texts as a corpus; a corpus is returned unchanged."""
         return texts if isinstance(texts, Corpus) else cls(texts)
 
     @property
     def sentences(self) -> Iterator[Sentence]:
-        """The texts as sentences of a corpus whose length nobody knows."""
+        """The texts as sentences. For plain texts ``done`` is 0, as the length of the corpus is not known."""
         for text in [self.texts] if isinstance(self.texts, str) else self.texts:
             yield text if isinstance(text, Sentence) else Sentence(text, 0.0)
 
     @property
     def own_shard(self) -> Shard:
-        """What this process reads."""
+        """Shard of this process."""
         if self.shard == "torchrun":
             process = this_process()
             return Shard(process.rank + 1, process.count)
@@ -95,23 +96,23 @@ class Corpus:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes read the other shards."""
+        """Whether other processes read other shards."""
         return self.shard == "torchrun" and not self.own_shard.is_whole
 
     @property
     def own_part(self) -> Path | None:
-        """Where this process keeps what it has added up."""
+        """File of this process's sums; None: none."""
         if self.part is None:
             return None
         return part_of_process(Path(self.part), self.own_shard) if self.is_shared else Path(self.part)
 
     @property
     def keeps_at_end(self) -> bool:
-        """Whether ``own_part`` is written at the end in any case, and not only if the run has kept it before."""
+        """Whether ``own_part`` is always written at the end, and not only if it was written during the run."""
         return not (self.is_scratch or self.is_shared)
 
     def require_nothing_kept(self) -> None:
-        """Raise ArgumentError where a run left what would be written over, of a name that nobody has given."""
+        """Raise ArgumentError if an earlier run left a scratch part that this run would overwrite."""
         path = self.own_part
         if path is not None and path.exists() and not self.resume and not self.keeps_at_end:
             raise ArgumentError(
@@ -121,10 +122,10 @@ class Corpus:
     def probed(
         self, model: CorpusModel, probe: Probe | None, bootstrap: Bootstrap
     ) -> "tuple[Corpus, Bootstrap, tuple[int, ...]]":
-        """The texts of a probe, in place of these or made of them, how they are drawn, and the ids of its needle.
+        """Return the corpus of a probe's texts, the bootstrap for it, and the ids of its needle; None: no probe.
 
         Raises:
-            ArgumentError: there are texts beside those that a probe makes; a probe that says nothing of the model.
+            ArgumentError: texts in addition to random repeats; a probe that does not fit the model.
         """
         if probe is None:
             return self, bootstrap, ()
@@ -143,28 +144,28 @@ class Corpus:
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> Any:
-        """The result of a study over the corpus, or over its shard.
+        """Run a study over the corpus or its shard, and return its result.
 
-        What has been added up is written now and then, and at the end. Where the file is there to go on from alone, it
-        is written at the end if it has been before: the result can then be shown and saved again, should that fail.
-        That such a file cannot be written is told, and no more.
+        The part is written from time to time, and at the end. A scratch part is written at the end only if it was
+        written before, so that a failure to show or save the result loses nothing. If it cannot be written, there is a
+        notice and no error.
 
         Args:
-            study: which has added up nothing.
-            models: that run; of several, all take the same texts, with the same tokens.
-            source: what the result says of where its numbers come from.
-            on_notice: is told of texts that were left out.
-            on_progress: is called with how much is done, from 0 to 1, and how many texts that are.
+            study: a study without sums.
+            models: models to run; several must have the same tokens for each text.
+            source: source of the result.
+            on_notice: called with notices, such as of texts that were left out.
+            on_progress: called with the share of the corpus that is done, from 0 to 1, and the number of its texts.
 
         Raises:
-            ArgumentError: there is no text.
-            MhavizError: texts that cannot be read; to resume, a part of something else, or a text that has changed.
+            ArgumentError: the corpus is empty.
+            MhavizError: texts that cannot be read; on ``resume``, a part of another study, or texts that have changed.
         """
         if self.is_shared:
-            connect()  # so that the end of one is seen by the others
+            connect()  # so that each process notices if another ends
         self.require_nothing_kept()
         first, path, shard = models[0], self.own_part, self.own_shard
-        identities = cache(lambda: tuple(model.identity for model in models))  # a fingerprint takes a while
+        identities = cache(lambda: tuple(model.identity for model in models))  # fingerprints are slow
         options = {
             "kind": first.kind,
             "layers": None if first.layers is None else sorted(first.layers),
@@ -173,14 +174,14 @@ class Corpus:
             **({"zeroed": sorted(map(list, first.zeroed))} if first.zeroed else {}),
             **study.options,
         }
-        plain = msgspec.to_builtins(options)  # as they are read from a file again: with lists in place of tuples
+        plain = msgspec.to_builtins(options)  # as read from a file: with lists instead of tuples
 
         def part_at(progress: Progress) -> CorpusPart:
             return CorpusPart(study.name, __version__, identities(), plain, shard, progress, source, study.arrays())
 
         after = Progress()
         if self.resume and path is not None:
-            after = _gone_on_from(path, part_at(after), study, on_notice)
+            after = _resumed(path, part_at(after), study, on_notice)
         longest = min((one.max_length for one in models if one.max_length is not None), default=None)
         is_masked = all(site.kind != "self" for site in first.all_sites)
 
@@ -188,7 +189,7 @@ class Corpus:
             return () if longest is None else cut(_same_tokens(models, text), longest, self.overlap, is_masked)
 
         sentences, block = with_block_size(self.sentences)
-        block = after.block or block  # what comes after what has been read may change, and be longer
+        block = after.block or block  # as the corpus may have grown since the part was written
         batches = CorpusBatches(sentences, first.lengths, longest, shard=shard, after=after, block=block, cut=cut_up)
         keeps, saved, patience = self.keeps_at_end, time.monotonic(), _SECONDS
         for batch in batches:
@@ -211,29 +212,35 @@ class Corpus:
         return study.result(source_of(source, shard, progress), progress.too_long)
 
     def _save(self, part: CorpusPart, path: Path, on_notice: Notice) -> bool:
-        """Write what has been added up; whether it could be."""
+        """Write a part; return whether that succeeded. Raises MhavizError unless the part is a scratch part."""
         try:
             write_part(part, path)
         except MhavizError as error:
             if self.keeps_at_end:
                 raise
-            on_notice(f"there will be nothing to go on from: {error}")
+            on_notice(f"this run cannot be resumed: {error}")
             return False
         return True
 
 
 Texts = str | Iterable[str | Sentence] | Corpus
-"""A sentence, or several, one after the other; or a corpus, with which part of it is read."""
+"""A sentence, several sentences, or a corpus."""
 
 
-def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice) -> Progress:
-    """How far the part in the file has come, if there is one, which the study takes over. Raises MhavizError for
-    anything else.
+def _resumed(path: Path, part: CorpusPart, study: Study, on_notice: Notice) -> Progress:
+    """Load the sums of an earlier run into the study, and return its progress; none if the file does not exist.
 
-    ``part``: what is asked for, of which nothing has been read.
+    Args:
+        path: file of the earlier run.
+        part: part of this run, before anything is read.
+        study: the study.
+        on_notice: called with a line that says where this run begins.
+
+    Raises:
+        MhavizError: the file is no part of the same study, models, options and shard.
     """
     if not path.exists():
-        on_notice(f"{path} is not there: reading from the first sentence")
+        on_notice(f"{path} does not exist: reading from the first sentence")
         return part.progress
     kept, name = read_part(path), str(path)
     require_same_study(kept, name, part, "what is asked for")
@@ -247,7 +254,7 @@ def _gone_on_from(path: Path, part: CorpusPart, study: Study, on_notice: Notice)
 
 
 def _same_tokens(models: Sequence[CorpusModel], text: str) -> Tokens:
-    """The tokens of a text that is too long. Raises MhavizError unless all models make the same of it."""
+    """Return the tokens of a text. Raises MhavizError unless all models have the same."""
     tokens, *others = (model.read_unnamed([text])[0] for model in models)
     for other in others:
         require_same_tokens(tokens, other, f"{text!r:.40}")
@@ -261,18 +268,18 @@ def tell_left_out(
     overlap: int | None = None,
     is_whole: bool = True,
 ) -> None:
-    """Say which sentences were left out or cut.
+    """Notify the user how many sentences were left out or cut, and why.
 
     Args:
-        progress: what has been read.
-        most: the most tokens that the model reads at once; None: any number.
-        on_notice: is told, a line each.
-        overlap: what pieces share; see ``cut``.
-        is_whole: whether that is all of the corpus.
+        progress: progress at the end.
+        most: most tokens that the model reads at once; None: any number.
+        on_notice: called with each notice, one line.
+        overlap: number of tokens that pieces share; see ``cut``.
+        is_whole: whether the whole corpus was read, and not a shard.
 
     Raises:
-        ArgumentError: there is no sentence in the corpus.
-        MhavizError: none could be read, and none can have been in another shard.
+        ArgumentError: the corpus has no sentence.
+        MhavizError: the model could read no sentence of the whole corpus.
     """
 
     def were(number: int) -> str:

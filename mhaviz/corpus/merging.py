@@ -1,4 +1,4 @@
-"""Joins the parts of a study over a corpus, after it has been found out that they belong together."""
+"""Merging of the parts of a study over a corpus, after checks that they belong together."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,30 +13,30 @@ from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.results.corpus_part import CorpusPart, Progress, Shard
 from mhaviz.results.result import Source
 
-_LISTED = 8  # shards that an error names
+_LISTED = 8  # most shards that an error names
 
 
 STUDIES = {
     "heads": "mhaviz.analyses.head_statistics:HeadStudy",
     "diff": "mhaviz.analyses.corpus_difference:DifferenceStudy",
 }
-"""The subclass of ``Study`` of every study that has parts, by the name that they bear; loaded when it is needed."""
+"""Subclass of ``Study`` for each name of a study in a part, imported when it is needed."""
 
 
 def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None = None) -> Any:
-    """The result of a study over a corpus whose shards were read one by one, on whatever machines.
+    """Merge the parts of all shards of a corpus, from any machines, and return the result of the study.
 
     Args:
-        paths: the .safetensors files of all shards, in any order, or the one file of the whole.
-        part: write all of them as one part of the whole, a .safetensors file.
+        paths: .safetensors files of all shards, in any order, or one file of the whole corpus.
+        part: a .safetensors file to which the merged part of the whole corpus is written; None: write none.
 
     Returns:
-        What the study gives: ``HeadStatistics`` of ``head_statistics``, ``CorpusDifference`` of ``diff_models``.
+        The study's result: ``HeadStatistics`` of ``head_statistics``, ``CorpusDifference`` of ``diff_models``.
 
     Raises:
-        ArgumentError: there is no file.
-        MhavizError: a file cannot be read or is no part; they are of several models, texts, options or versions; a
-            shard is there twice, is missing or is not complete; none has a sentence that the model can read.
+        ArgumentError: no file is given.
+        MhavizError: a file cannot be read or is no part; the parts are of different models, texts, options or versions;
+            a shard occurs twice, is missing or is not complete; no shard has a sentence that the model can read.
 
     Examples:
         >>> texts = ["The cat sat on the mat.", "A dog barks.", "Birds sing."]
@@ -54,13 +54,13 @@ def merge(paths: str | Path | Sequence[str | Path], *, part: str | Path | None =
 
 
 def result_of(part: CorpusPart) -> Any:
-    """The result of a part. Raises MhavizError if its arrays cannot be."""
+    """Return the result of a part. Raises MhavizError if its arrays are not valid."""
     with as_one_line(f"{part.study}: the part's numbers cannot be read"):
         return study_of(part).result(source_of(part.source, part.shard, part.progress), part.progress.too_long)
 
 
 def study_of(part: CorpusPart) -> Study:
-    """What a part has added up. Raises MhavizError for a name that no study has, ValueError for arrays of none."""
+    """Return the study of a part. Raises MhavizError for an unknown study, ValueError for arrays that do not fit it."""
     if part.study not in STUDIES:
         raise MhavizError(f"expected a part of {' or '.join(STUDIES)}, got one of {quoted(part.study)}")
     study: Study = resolve_name(STUDIES[part.study]).of_options(part.options)
@@ -68,7 +68,7 @@ def study_of(part: CorpusPart) -> Study:
 
 
 def source_of(source: Source, shard: Shard, progress: Progress) -> Source:
-    """Where the numbers of a part come from, which shard they are of, if it is not all, and how many texts were cut."""
+    """Return the source with the shard, if it is not the whole corpus, and with the number of texts that were cut."""
     footnote, details, n_cut = source.footnote, dict(source.details), progress.cut
     if not shard.is_whole:
         footnote, details["shard"] = f"{footnote}, shard {shard}", [shard.number, shard.count]
@@ -78,7 +78,7 @@ def source_of(source: Source, shard: Shard, progress: Progress) -> Source:
 
 
 def merge_parts(paths: Sequence[Path]) -> CorpusPart:
-    """One part of the whole corpus, of those in these files. Raises as ``merge``."""
+    """Read the parts in these files, and return one part of the whole corpus. Raises as ``merge``."""
     if not paths:
         raise ArgumentError("merge: expected the files of all shards, got none")
     whole = joined([(str(path), read_part(path)) for path in paths])
@@ -91,12 +91,12 @@ def merge_parts(paths: Sequence[Path]) -> CorpusPart:
 
 
 def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
-    """One part of the whole corpus, of those of all its shards, each with the name that errors give it.
+    """Join the parts of all shards, each with its name for errors, to one part of the whole corpus.
 
-    The sums are joined in the order of the shards, so that the order of the parts does not matter to any bit.
+    The sums are joined in the order of the shards, so that the order of the parts does not change any bit.
 
     Raises:
-        MhavizError: they do not belong together, or are not all.
+        MhavizError: the parts do not belong together, or a shard is missing.
     """
     first_name, first = parts[0]
     by_shard: dict[int, tuple[str, CorpusPart]] = {}
@@ -107,7 +107,7 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
             raise MhavizError(f"{name} and {other} are both shard {part.shard}; give each shard once")
         by_shard[part.shard.number] = name, part
     lacking = (number for number in range(1, first.shard.count + 1) if number not in by_shard)
-    if missing := list(islice(lacking, _LISTED + 1)):  # a file may say that there are any number
+    if missing := list(islice(lacking, _LISTED + 1)):  # a file may give any number of shards
         raise MhavizError(f"{_listed(missing, first.shard.count)}; give all {first.shard.count:,} shards")
     in_order = [by_shard[number] for number in sorted(by_shard)]
     for name, part in in_order:
@@ -132,9 +132,9 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
 
 
 def require_same_study(part: CorpusPart, name: str, other: CorpusPart, other_name: str) -> None:
-    """Raise MhavizError unless both are of this version, and of the same study, models, options, text and division.
+    """Raise MhavizError unless ``part`` is of this version, and both have the same study, models, options and texts.
 
-    The text, and how it was divided, are known of parts that are complete.
+    Texts, and the sizes of their blocks, are compared only if both parts are complete.
     """
     require_version(part, name)
     mine, theirs = _made_from(part), _made_from(other)
@@ -153,7 +153,7 @@ _OF_TEXTS = "text", "block"
 
 
 def _made_from(part: CorpusPart) -> dict[str, tuple[object, str]]:
-    """What parts have in common: by its name what is compared, and how an error says it."""
+    """Return what parts of a study have in common: for each name, the value to compare, and its text in errors."""
     fingerprints = [model.fingerprint for model in part.models]
     models = " and ".join(f"{model.name[-30:]} ({model.fingerprint})" for model in part.models)
     count, read, digest, block = part.shard.count, part.progress.read, part.progress.digest, part.progress.block

@@ -1,1 +1,1 @@
-"""What a user gives: texts, their tokens and what stands in their place, and probes. No torch, no drawing."""
+"""Inputs of a user: texts, chats or ids, their tokens, and probes. Nothing here imports torch or draws."""

@@ -1,4 +1,4 @@
-"""What a user gives a model to read: sentences, a pair, a chat, or tokens by their numbers."""
+"""Inputs that a user gives to a model: sentences, a pair of texts, a chat, or ids of tokens."""
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import msgspec
 from mhaviz.errors import ArgumentError, parameter, quoted
 
 Message = Mapping[str, Any]
-"""Of a chat: its ``role``, its ``content``, and what else a model's template reads of it."""
+"""Message of a chat, with its ``role``, its ``content``, and any other fields that the chat template reads."""
 
 
 class _Message(TypedDict):
@@ -21,11 +21,11 @@ class _Message(TypedDict):
 _Messages = Annotated[list[_Message], msgspec.Meta(min_length=1)]
 
 _TEXTS = ("sentences", "target", "generate")
-"""The others are for models that have a tokenizer of their own."""
+"""Fields of ``Given`` for all models. The others are only for models with a tokenizer."""
 
 
 class GivenOptions(TypedDict, total=False):
-    """What may be given beside sentences and a target, or in their place; see ``Given``."""
+    """Optional inputs in addition to sentences and a target, or instead of them; see ``Given``."""
 
     pair: str | None
     chat: Sequence[Message] | None
@@ -37,20 +37,20 @@ class GivenOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Given:
-    """What a model is to read: sentences, or in their place a chat or ids.
+    """Inputs for a model: sentences, or instead of them a chat or ids.
 
     Attributes:
-        sentences: any number of them.
-        target: of an encoder with a decoder: what its decoder should make. Of a single layer: the queries.
-        pair: a second text after the one sentence, as a model that compares two texts reads them: by the pair template
-            of its tokenizer, with token types if the model has them.
-        chat: messages, each with a ``role`` and a ``content``, which the checkpoint's chat template makes one text of.
-        ids: the numbers of the tokens of each sequence; no other token is added.
-        source_language, target_language: codes of a model of many languages, such as "eng_Latn" and "fra_Latn".
-        generate: so many tokens a decoder goes on writing after them, greedily.
+        sentences: any number of sentences.
+        target: target of the decoder, for an encoder with a decoder; for a single layer, the text of the queries.
+        pair: second text after the one sentence, for models that compare two texts. The tokenizer's pair template joins
+            them, with token types if the model has them.
+        chat: messages, each with a ``role`` and a ``content``, which the tokenizer's chat template joins to one text.
+        ids: ids of the tokens of each sequence; no other token is added.
+        source_language, target_language: language codes of a multilingual model, such as "eng_Latn" and "fra_Latn".
+        generate: number of tokens that a decoder generates after the input, greedily.
 
     Raises:
-        ArgumentError: what does not go together, or is none of this.
+        ArgumentError: inputs that exclude each other; an empty pair; a pair or a target for several texts.
     """
 
     sentences: tuple[str, ...] = ()
@@ -81,15 +81,15 @@ class Given:
     def of(
         cls, texts: "str | Sequence[str] | Given", target: str | None = None, options: GivenOptions | None = None
     ) -> "Given":
-        """Of what a method of a loaded model has been called with: texts, or all of it already.
+        """Return the inputs for the arguments of a loaded model's method; ``texts`` may already be all of them.
 
         Raises:
-            ArgumentError: messages or ids that are none; as the class does.
+            ArgumentError: invalid messages or ids; as the class.
         """
         asked: dict[str, Any] = dict(options or {})
         if isinstance(texts, Given):
             if target is not None or any(value is not None for value in asked.values()):
-                raise ArgumentError("what is given is whole; leave out what stands beside it")
+                raise ArgumentError("expected a Given alone, got other inputs beside it; leave them out")
             return texts
         if asked.get("chat") is not None:
             asked["chat"] = require_messages(asked["chat"], f"{parameter('chat')}: ")
@@ -99,17 +99,17 @@ class Given:
 
     @property
     def instead(self) -> tuple[str, ...]:
-        """What is given in the place of sentences."""
+        """Names of the inputs that are given instead of sentences."""
         return tuple(name for name in ("chat", "ids") if getattr(self, name) is not None)
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What is given beside sentences and a target, or in their place."""
+        """Names of the inputs that are given in addition to sentences and a target, or instead of them."""
         return tuple(name for name, value in vars(self).items() if name not in _TEXTS and value is not None)
 
 
 def require_texts(texts: Any) -> Iterator[str]:
-    """One text, or several, one by one. Raises ArgumentError when it comes to what is none."""
+    """Yield one text, or several. Raises ArgumentError at the first item that is no text."""
     if not isinstance(texts, Iterable):
         raise ArgumentError(f"expected a text, or several in a list, got {quoted(texts)}")
     for text in [texts] if isinstance(texts, str) else texts:
@@ -119,9 +119,9 @@ def require_texts(texts: Any) -> Iterator[str]:
 
 
 def require_messages(chat: Any, of: str = "") -> tuple[Message, ...]:
-    """The messages of a chat. ``of``: what an error begins with.
+    """Return the messages of a chat. Raises ArgumentError unless each has a role and a content that are texts.
 
-    Raises ArgumentError if it is none: messages with a role and a content that are texts.
+    ``of``: beginning of an error's message.
     """
     try:
         messages = tuple(chat)
@@ -133,7 +133,7 @@ def require_messages(chat: Any, of: str = "") -> tuple[Message, ...]:
 
 
 def _sequences(ids: object) -> tuple[tuple[int, ...], ...]:
-    """Of one sequence, or of several."""
+    """Return ids of one sequence, or of several, as tuples. Raises ArgumentError if they are no ids."""
     try:
         parts: list[Any] = list(ids)  # type: ignore[call-overload]
         nested = [part for part in parts if isinstance(part, Sequence) or getattr(part, "ndim", None)]

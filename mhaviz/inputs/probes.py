@@ -1,4 +1,4 @@
-"""Texts that are made to find heads of a certain kind."""
+"""Probes: specifications of texts that are generated to find heads of a certain kind."""
 
 import msgspec
 
@@ -6,16 +6,16 @@ from mhaviz.errors import ArgumentError, parameter, shortened
 
 
 class RandomRepeats(msgspec.Struct, frozen=True, tag_field="kind", tag="random repeats"):
-    """Sequences of random tokens, each of which is repeated once: where induction heads are defined.
+    """Sequences of random tokens that are repeated once, on which induction heads are defined.
 
-    What follows a token can be known from its earlier copy alone: Olsson et al. 2022 (arXiv 2209.11895, "Defining
-    induction heads"). Where heads are zeroed, the repeat alone is scored, from its second token on: x₁ … x_N is random,
-    and so is where it begins again.
+    The next token can be predicted only from an earlier copy of the current one: Olsson et al. 2022 (arXiv 2209.11895,
+    "Defining induction heads"). Where heads are zeroed, only the repeat is scored, from its second token on, as neither
+    x₁ … x_N nor the place where it begins again can be predicted.
 
     Attributes:
-        n_tokens: of a sequence, before it is repeated.
-        sequences: how many.
-        seed: of the tokens.
+        n_tokens: number of tokens of a sequence before it is repeated.
+        sequences: number of sequences.
+        seed: seed of the tokens.
 
     Examples:
         >>> mhaviz.RandomRepeats(20).sequences
@@ -28,15 +28,15 @@ class RandomRepeats(msgspec.Struct, frozen=True, tag_field="kind", tag="random r
 
 
 class Needle(msgspec.Struct, frozen=True, tag_field="kind", tag="needle"):
-    """A sentence that is put into each text at several depths, and that stands at the end of the text once more.
+    """A sentence that is put into each text at several depths, and repeated at the end of the text.
 
     Attributes:
-        text: the needle.
-        question: stands before the needle at the end; "" for none.
-        depths: where in a text the needle is put, from 0, before it, to 1, after it; a text for each.
+        text: needle.
+        question: text before the needle at the end; "": none.
+        depths: places of the needle, from 0, before the text, to 1, after it. Each depth gives one text.
 
     Raises:
-        ArgumentError: no needle, or depths that are none.
+        ArgumentError: an empty needle; no depth, or one outside 0 to 1.
 
     Examples:
         >>> needle = mhaviz.Needle("The best thing to do here is to eat a sandwich.", depths=(0.5,))

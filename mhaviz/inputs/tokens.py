@@ -1,4 +1,4 @@
-"""The tokens of a text, and which of them are the queries and the keys of an attention."""
+"""Tokens of a text, and the queries and keys of an attention among them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,17 +7,17 @@ from typing import Literal
 from mhaviz.errors import ArgumentError, shortened
 
 Kind = Literal["self", "masked", "cross", "other"]
-"""Of attention: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence's;
-"other", where it is not known whether they are, or where they are other tokens of the queries' own."""
+"""Kind of attention: "self"; "masked", in which later keys are hidden from each query; "cross", in which the keys are
+of another sentence; "other", in which this is not known, or the keys are other tokens of the same sentence."""
 
 OF_ONE_TEXT: frozenset[Kind] = frozenset({"self", "masked"})
 """Kinds whose queries and keys are the same tokens."""
 
 PAIR = ("first", "second")
-"""What the two segments of a pair of texts are called."""
+"""Names of the two segments of a pair of texts."""
 
-_LISTED = 6  # segments that a line names
-_LONGEST_POSITION, _LEAST_RUN = 12, 3  # characters; tokens of a part that are surely not a text of numbers
+_LISTED = 6  # most segments that a line names
+_LONGEST_POSITION, _LEAST_RUN = 12, 3  # most characters of a position; fewest tokens of a part named by positions
 
 KIND_NAMES: dict[Kind, str] = {
     "self": "self-attention",
@@ -25,7 +25,7 @@ KIND_NAMES: dict[Kind, str] = {
     "cross": "source-target attention",
     "other": "attention",
 }
-"""What titles and messages call each."""
+"""Names of the kinds in titles and messages."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Tokens:
     """The tokens along one side of an attention.
 
     Attributes:
-        texts: what each is called: "The", " token", "izer"; empty texts where nobody will read them.
-        special: the positions of those that are not of the text, as [CLS] is not; counted from 0, in order.
-        ids: their numbers in the model's vocabulary; empty where it has none, or those of some are not known.
-        grid: rows and columns of the patches of an image that all but the special tokens are, in reading order; None:
-            they are no patches, or not those of a whole image.
+        texts: label of each token: "The", " token", "izer"; empty where labels are not needed.
+        special: positions of special tokens, which are not of the text, such as [CLS], from 0, in order.
+        ids: ids in the model's vocabulary; empty: there is no vocabulary, or some ids are not known.
+        grid: rows and columns of the patches of an image, which the tokens that are not special are, in reading order;
+            None: they are no patches, or not those of a whole image.
 
     Raises:
-        ArgumentError: a grid of another number of patches than there are tokens that are not special.
+        ArgumentError: the number of patches in the grid is not the number of tokens that are not special.
     """
 
     texts: tuple[str, ...]
@@ -60,7 +60,7 @@ class Tokens:
         return len(self.texts)
 
     def __getitem__(self, part: slice) -> "Tokens":
-        """Those of a part, which is no whole image; special tokens are counted from its start."""
+        """Return a part of the tokens, without the grid. Positions of special tokens are counted from its start."""
         start, end, _ = part.indices(len(self))
         if (start, end) == (0, len(self)):
             return self
@@ -74,40 +74,40 @@ class Tokens:
 
     @property
     def are_positions(self) -> bool:
-        """Whether they are called by nothing but their positions, in an input that they are all of, or a part."""
+        """Whether the labels are the tokens' positions, in the whole input or in a part of it."""
         first = self.texts[0] if self.texts else ""
         if not (first.isdecimal() and first.isascii() and len(first) < _LONGEST_POSITION):
             return False
         start = int(first)
-        if start and len(self) < _LEAST_RUN:  # a year, or two
+        if start and len(self) < _LEAST_RUN:  # may be one year, or two
             return False
         return all(text == str(position) for position, text in enumerate(self.texts, start))
 
     @property
     def patches(self) -> tuple[int, ...]:
-        """The positions of those that are patches of an image, in reading order; none where they have no ``grid``."""
+        """Positions of the patches of an image, in reading order; empty without a ``grid``."""
         return () if self.grid is None else self.of_text
 
     @property
     def of_text(self) -> tuple[int, ...]:
-        """The positions of those that are of the text."""
+        """Positions of the tokens that are not special."""
         special = set(self.special)
         return tuple(i for i in range(len(self)) if i not in special)
 
     def with_ids(self, ids: Mapping[int, int]) -> "Tokens":
-        """The same with other numbers in the vocabulary at some positions; what they are called stays."""
+        """Return the tokens with other ids at some positions, and the same labels."""
         return replace(self, ids=tuple(ids.get(place, number) for place, number in enumerate(self.ids)))
 
     def at(self, positions: tuple[int, ...]) -> "Tokens":
-        """Those at these positions, none of which counts as special any more, nor as a patch."""
+        """Return the tokens at these positions. They no longer count as special, or as patches."""
         return Tokens(tuple(self.texts[i] for i in positions), (), tuple(self.ids[i] for i in positions if self.ids))
 
 
 def patch_tokens(rows: int, columns: int, n_before: int = 0, n_after: int = 0) -> Tokens:
-    """The tokens of an image of rows × columns patches, with so many others before and after them.
+    """Return the tokens of an image of rows × columns patches, with other tokens before and after them.
 
-    A patch is called by its row and column, counted from 0: "0,0", "0,1", …; another token, such as a class token or a
-    register, by its place in the sequence: "token 0". What it is, the sequence does not say.
+    The label of a patch is its row and column, from 0: "0,0", "0,1", …. The label of another token, such as a class
+    token or a register, is its position: "token 0".
 
     Raises:
         ArgumentError: less than one row or column, or fewer than 0 other tokens.
@@ -122,22 +122,22 @@ def patch_tokens(rows: int, columns: int, n_before: int = 0, n_after: int = 0) -
 
 
 def patch_names(rows: int, columns: int) -> tuple[str, ...]:
-    """ "0,0", "0,1", …: what the patches of an image are called, in reading order."""
+    """Return the labels of the patches of an image, in reading order: "0,0", "0,1", …."""
     return tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
 
 
 def is_run(positions: Sequence[int]) -> bool:
-    """Whether these positions, in order, have no gap."""
+    """Return whether these positions, in order, have no gap."""
     return positions[-1] - positions[0] + 1 == len(positions)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Tokens of a text that belong together, such as those of the second of a pair, or of a message of a chat.
+    """Tokens of a text that belong together, such as the second text of a pair, or a message of a chat.
 
     Attributes:
-        name: "first", "second", or whose message it is: "user".
-        start, end: the first token and the one after the last.
+        name: "first", "second", or the role of a message, such as "user".
+        start, end: position of the first token, and of the one after the last.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Segment:
 
 
 def segments_text(segments: Sequence[Segment]) -> str:
-    """For people: "tokens 1 to 3 are of the first text, 5 to 8 of the second", or "tokens 0 to 4 user, …"."""
+    """Return segments in words: "tokens 1 to 3 are of the first text, 5 to 8 of the second", "tokens 0 to 4 user"."""
     names = [segment.name for segment in segments]
     runs = [
         f"{segment.start} to {segment.end - 1}" if segment.end - segment.start > 1 else str(segment.start)
@@ -160,12 +160,12 @@ def segments_text(segments: Sequence[Segment]) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """Which part of a text this is, that was too long for a model.
+    """A piece of a text that is too long for a model.
 
     Attributes:
-        start, end: the queries that count, as each token of the text counts in one piece alone.
+        start, end: range of the queries that count, as each token of the text counts in one piece only.
         offset: token i of the piece is token ``offset`` + i of the whole text.
-        count: how many pieces the text has.
+        count: number of pieces of the text.
     """
 
     start: int
@@ -176,18 +176,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class Text:
-    """What a model reads for one sentence.
+    """The tokens that a model reads for one sentence.
 
     Attributes:
-        source: the sentence.
-        target: what a decoder beside an encoder reads; of a single layer, the sentence that the queries are of.
-        produced: what the decoder makes of ``target``: the same, a token later. Rows of cross attention are called
-            after it.
-        prompt: how many tokens were given, where a decoder has gone on writing; else 0.
-        types: of each token of the source, the number of its type, by which a model tells the second of two texts from
-            the first; none: the model is not told.
-        segments: the parts that the source was put together of, in order; none: it is one text.
-        piece: which part of a longer text the source is; None: it is the whole.
+        source: tokens of the sentence.
+        target: tokens that the decoder of an encoder with a decoder reads; for a single layer, those of the queries.
+        produced: tokens that the decoder predicts, which are ``target`` shifted by one. They label the rows of cross
+            attention.
+        prompt: number of given tokens, where a decoder has generated more; else 0.
+        types: type of each token of the source, by which a model distinguishes the second of two texts from the first;
+            empty: no types.
+        segments: segments of the source, in order; empty: it is one text.
+        piece: the piece of a longer text that the source is; None: all of the text.
     """
 
     source: Tokens
@@ -199,7 +199,7 @@ class Text:
     piece: Piece | None = None
 
     def sides(self, kind: Kind) -> tuple[Tokens, Tokens]:
-        """The queries and the keys of an attention of this kind."""
+        """Return the queries and the keys of an attention of this kind."""
         if self.target is None or kind == "self":
             return self.source, self.source
         return (self.target, self.target) if kind == "masked" else (self.produced or self.target, self.source)
@@ -210,9 +210,9 @@ class Sentence:
     """A sentence of a corpus.
 
     Attributes:
-        text: the sentence.
-        done: the share of the corpus that has been read with it, from 0 to 1.
-        tokens: what is read in its place, and is not cut; None: what the model's tokenizer makes of it.
+        text: text of the sentence.
+        done: share of the corpus that has been read after it, from 0 to 1.
+        tokens: tokens to read in its place, which are not cut; None: the model's tokenizer reads ``text``.
     """
 
     text: str

@@ -111,7 +111,7 @@ def test_killed_at_random_nothing_is_lost(model, tmp_path, monkeypatch):
             deaths += 1
     model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_notice=notices.append)
     assert killed.read_bytes() == whole.read_bytes()
-    assert re.search("going on after sentence|is not there: reading from the first", notices[0])
+    assert re.search("going on after sentence|does not exist: reading from the first", notices[0])
     model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_notice=notices.append)
     assert notices[-1] == f"{killed} is complete"
     assert killed.read_bytes() == whole.read_bytes()
@@ -403,7 +403,7 @@ def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, comm
     assert json.loads(Path("k.json").read_text()) == whole
     assert not kept.exists()
     result = mhaviz(command, *words[:-3], "-o", "k.json", "--resume")
-    assert "mhaviz: k.part.safetensors is not there: reading from the first sentence\n" in result.err
+    assert "mhaviz: k.part.safetensors does not exist: reading from the first sentence\n" in result.err
 
 
 def test_what_is_kept_is_told_after_an_error_and_no_run_fails_for_it(mhaviz, model_folder, tmp_path, monkeypatch):
@@ -427,7 +427,7 @@ def test_what_is_kept_is_told_after_an_error_and_no_run_fails_for_it(mhaviz, mod
     result = mhaviz(*words)
     assert result.status == 0
     assert result.err.splitlines() == [
-        "mhaviz: there will be nothing to go on from: k.part.safetensors cannot be written (No space left on device)",
+        "mhaviz: this run cannot be resumed: k.part.safetensors cannot be written (No space left on device)",
         "mhaviz: saved k.json",
     ]
     assert mhaviz(*words[:-4], "-o", "named.safetensors", *words[-2:]).status == 1, "it is asked for"

@@ -250,7 +250,7 @@ def test_exactly_these_ids(compared):
             {"texts": "a", "target_language": "fr"},
             "`target_language` is for a model of many languages; ",
         ),
-        ({"texts": Given(("a",)), "pair": "b"}, "what is given is whole"),
+        ({"texts": Given(("a",)), "pair": "b"}, "expected a Given alone"),
     ],
 )
 def test_what_cannot_be_read(compared, options, message):
