@@ -1,7 +1,7 @@
-"""Statistics of what each head of a model looks at, averaged over any number of sentences in constant memory.
+"""Statistics of what each head of a model attends to, averaged over any number of sentences in constant memory.
 
-Most numbers are sums of weights on certain keys, such as the one before the query. Which keys those are does not depend
-on the head or the layer: it is found once for a batch, and each layer is one matrix product more.
+Most numbers are sums of weights on certain keys, such as the one before the query. These keys do not depend on the head
+or the layer. So they are found once for a batch, and each layer takes one more matrix product.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,20 +44,20 @@ _BETWEEN = [np.array(EDGES[name][1:]) for name in STATISTICS]
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
 
 _OF_ALL_QUERIES = ("entropy", "distance")
-"""What every query has; the others need a key of their own, such as a previous token."""
+"""Statistics that are defined for every query. Others need a certain key, such as a previous token."""
 
 
 class HeadStudy(Study):
-    """Running averages of the statistics of all heads, to which batches of weights are added.
+    """Running averages of the statistics of all heads.
 
-    In float64 if the model computes in float64, else in float32; sums over sentences are of float64. Of a model with
-    norms, each row of these as shares of its sum stands in place of the weights.
+    Statistics are computed in float64 if the model computes in float64, else in float32. Sums over sentences are in
+    float64. For a model with norms, each row of norms, divided by its sum, takes the place of the weights.
 
     Args:
-        bootstrap: of the intervals.
-        probe: what the sentences are made for.
-        needle: ids of a needle that stands twice in each sentence; empty: there is none.
-        show: what the numbers are of, "weights" or "norms": parts of the one and of the other do not go together.
+        bootstrap: bootstrap of the intervals.
+        probe: what the sentences are generated for; None: they come from a corpus or a program.
+        needle: ids of a needle that is in each sentence twice; empty: none.
+        show: "weights" or "norms". Parts of the one cannot be merged with parts of the other.
     """
 
     name = "heads"
@@ -76,18 +76,18 @@ class HeadStudy(Study):
         self._pieces = Pieces()
 
     def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
-        """With numbers of heads that give all keys that a query sees the same weight, and histograms of sentences."""
+        """Return the shapes of the sums of statistics, of their chance values, and of their histograms."""
         means = n_heads, len(STATISTICS)
         chance = {"chance.mean": means, "chance.count": (1, len(STATISTICS)), "chance.deviations": means}
         others = {"queries": (len(STATISTICS),), "bins": (*means, N_BINS)}
         return number_shapes(*means, self._bootstrap) | chance | others
 
     def add(self, seen: SiteCall, numbers: Sequence[int]) -> None:
-        """Count the sentences of an attention's call, on the device where it is computed.
+        """Add the sentences of a call, computed on the device of the call.
 
         Args:
-            seen: the call, of one or several sentences.
-            numbers: of each of these sentences in the corpus, from 0.
+            seen: call of one attention, for one or several sentences.
+            numbers: index of each of these sentences in the corpus, from 0.
         """
         if self._needle and any(seen.pieces):
             raise MhavizError(
@@ -95,10 +95,10 @@ class HeadStudy(Study):
                 "long for it; give shorter ones"
             )
         counted = self._counted
-        if counted is None or not counted.is_of(seen, numbers):  # the layers of a forward pass share their sides
+        if counted is None or not counted.is_of(seen, numbers):  # all layers of a forward pass have the same tokens
             drawn = poisson_weights(numbers, self._bootstrap)
             counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
-        weights = seen.call.shares().nan_to_num(nan=0.0)  # of padding; they may be the program's own
+        weights = seen.call.shares().nan_to_num(nan=0.0)  # NaN of padding; not in place, as the program may own them
         site = seen.site.kind, seen.site.layer
         sums = self.of(*site, weights.shape[1])
         whole, (totals, chance, queries) = self._pieces.joined(
@@ -131,11 +131,11 @@ class HeadStudy(Study):
         pieces: Sequence[Text | None],
         numbers: Sequence[int],
     ) -> None:
-        """See ``Study.read``; of one model."""
+        """See ``Study.read``; takes one model."""
         (model,) = models
 
         def add(seen: SiteCall) -> None:
-            start = seen.sentence or 0  # some models read one sentence after the other
+            start = seen.sentence or 0  # some models run one sentence at a time
             self.add(seen, numbers[start : start + len(seen.queries)])
 
         model.run(model.encode_unnamed(texts, pieces), add, batched=True)
@@ -146,11 +146,11 @@ class HeadStudy(Study):
         try:
             bootstrap = Bootstrap(*(options[name] for name in ("replicates", "seed", "texts_apart")))
             return cls(bootstrap, msgspec.convert(options["probe"], Probe | None))
-        except ArgumentError as error:  # it is a file that is wrong, not the command line
+        except ArgumentError as error:  # the options come from a file, not from the command line
             raise ValueError(str(error)) from error
 
     def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
-        """The averages over all sentences so far; ``too_long``: how many could not be read."""
+        """Return the averages over all sentences so far; ``too_long``: number of sentences that could not be read."""
         kinds = []
         for kind, layers, sums in self.layers():
             by_name = {name: self._average(sums, place) for place, name in enumerate(STATISTICS)}
@@ -162,7 +162,7 @@ class HeadStudy(Study):
         )
 
     def _average(self, layers: Sequence[Sums], place: int) -> Average:
-        """One number of all layers."""
+        """Return the average of one number for all layers."""
         by_layer = np.array([(one["count"][0, place], one["queries"][place]) for one in layers], np.int64)
         sentences, queries = by_layer.max(axis=0).tolist()
         return Average(
@@ -177,18 +177,19 @@ class HeadStudy(Study):
 
 @dataclass(frozen=True)
 class _Counted:
-    """Which weights of a batch, and which queries, each statistic counts: the same for all heads of all layers.
+    """Weights and queries of a batch that each statistic counts, the same for all heads of all layers.
 
     Attributes:
-        sides, kind, numbers, padding: what it is of.
-        visible: bool, (batch_size, q_length, k_length); False for padding, and for queries that do not count.
-        names: of the statistics that are sums of weights.
-        factors: float32, (batch_size, names, q_length · k_length): each of them is the sum over queries and keys of
-            weight times factor.
-        queries: int64, (batch_size, n_statistics): how many queries each statistic is the sum over.
-        reading: bool, (batch_size, q_length, k_length), of a needle: the keys that a query may copy; None: no needle.
-        drawn: float64, (batch_size, replicates): how often each sentence is drawn by the bootstrap.
-        chances: what has been found of masks, which layers share, by the mask and whether later keys are hidden.
+        sides, kind, numbers, padding: tokens of queries and keys, kind of attention, indices and padding of the batch.
+        visible: bool, (batch_size, q_length, k_length), False for padding and for queries that are not counted.
+        names: names of the statistics that are sums of weights.
+        factors: float32, (batch_size, len(names), q_length · k_length). Each of these statistics is the sum of weight
+            times factor over queries and keys.
+        queries: int64, (batch_size, n_statistics), number of queries that each statistic is the sum over.
+        reading: bool, (batch_size, q_length, k_length), True for tokens of the first needle that a query may copy;
+            None: no needle.
+        drawn: float64, (batch_size, replicates), how often the bootstrap draws each sentence.
+        chances: cache of the chance sums, by the identity of the mask and whether later keys are hidden.
     """
 
     sides: tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
@@ -204,7 +205,7 @@ class _Counted:
     chances: dict[tuple[int, bool], tuple[Tensor | None, NDArray[np.float64]]] = field(default_factory=dict)
 
     def is_of(self, seen: SiteCall, numbers: Sequence[int]) -> bool:
-        """Whether it is of this very batch."""
+        """Return whether this was found for the very batch of a call."""
         queries, keys = self.sides
         is_batch = seen.queries is queries and seen.keys is keys and seen.site.kind == self.kind
         is_padded_alike = seen.padding is self.padding or (
@@ -216,7 +217,7 @@ class _Counted:
     def of(
         cls, seen: SiteCall, numbers: Sequence[int], drawn: NDArray[np.float64], needle: Sequence[int]
     ) -> "_Counted":
-        """Find what counts."""
+        """Find the weights and queries that are counted in the batch of a call."""
         is_query, (_, is_key) = is_counted(seen, seen.call.device), are_tokens(seen, seen.call.device)
         visible = is_query[:, :, None] & is_key[:, None]  # batch_size q_length k_length
         factors = _factors(seen.keys, is_key, visible, seen.site.kind)
@@ -245,9 +246,9 @@ class _Counted:
         )
 
     def totals(self, weights: Tensor, has_sink: bool) -> NDArray[np.float64]:
-        """The sums over the queries of all statistics but ``sink``, (batch_size, n_heads, n_statistics).
+        """Compute the sums over queries of all statistics but ``sink``, (batch_size, n_heads, n_statistics).
 
-        ``has_sink``: rows may sum to less than 1. Entropy and distance are of each row as shares of its sum.
+        ``has_sink``: rows may sum to less than 1, and are divided by their sum for entropy and distance.
         """
         totals = weights.new_zeros(*weights.shape[:2], len(STATISTICS))
         factors = self.factors.to(weights.dtype)
@@ -265,14 +266,14 @@ class _Counted:
         return totals.cpu().double().numpy()
 
     def chance(self, seen: SiteCall) -> NDArray[np.float64]:
-        """The same sums of a head that gives all keys that a query sees the same weight, (batch_size, 1 or n_heads,
-        n_statistics).
+        """Return the same sums for a head with uniform weights on all keys that a query sees, (batch_size, 1 or
+        n_heads, n_statistics).
         """
         call = seen.call
         mask, causal = (call.mask, call.causal) if isinstance(call, AttentionCall) else (call.given, False)
         found = self.chances.get((id(mask), causal))
         if found is None:
-            # The mask is kept, so that no other one can get its number.
+            # Keep the mask alive, so that no other object can get its id.
             found = self.chances[id(mask), causal] = mask, self._chance(call)
         return found[1]
 
@@ -291,13 +292,13 @@ class _Counted:
         return totals.cpu().double().numpy()
 
     def drawn_of(self, numbers: Sequence[int]) -> NDArray[np.float64]:
-        """How often sentences of the batch are drawn; the pieces of one have the same number."""
+        """Return how often these sentences of the batch are drawn. Pieces of a sentence share its index."""
         if tuple(numbers) == self.numbers:
             return self.drawn
         return self.drawn[[self.numbers.index(number) for number in numbers]]
 
     def _hits(self, weights: Tensor, reading: Tensor) -> Tensor:
-        """Of how many queries the largest weight lies on a key that is theirs to copy, (batch_size, n_heads)."""
+        """Count the queries whose largest weight lies on a token that they may copy, (batch_size, n_heads)."""
         sentence, query = reading.any(dim=-1).nonzero(as_tuple=True)
         largest = weights[sentence, :, query].argmax(dim=-1)  # queries n_heads
         hits = reading[sentence, query].gather(1, largest).to(weights.dtype)
@@ -309,28 +310,28 @@ def _places(names: Sequence[str]) -> list[int]:
 
 
 def _means(totals: NDArray[np.float64], queries: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The means over the queries, and whether the first key is a sink; (batch_size, n_heads, n_statistics)."""
+    """Return means over queries, and for ``sink`` 1 or 0, (batch_size, n_heads, n_statistics)."""
     means = totals / np.maximum(queries, 1)[:, None]
     means[..., _SINK] = means[..., _FIRST] > SINK_ABOVE
     return means
 
 
 def _seen_keys(call: AttentionCall | AttentionWeights) -> Tensor | None:
-    """bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length): which keys a query sees; None: all.
+    """Return which keys a query sees, bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length); None: all.
 
-    Of weights alone, whose mask is not known, the keys that some head gives a weight.
+    If only weights are known, and not the mask, these are the keys to which some head gives weight.
     """
     visible = call.visible()
     if visible is None or visible.shape[1] == 1:
         return visible
     if isinstance(call, AttentionWeights):
         return visible.any(dim=1, keepdim=True)
-    first = visible[:, :1]  # a bias for each head hides, nearly always, the same keys from all
+    first = visible[:, :1]  # masks of each head nearly always hide the same keys
     return first if bool((visible == first).all()) else visible
 
 
 def _reading(keys: tuple[Tokens, ...], visible: Tensor, needle: Sequence[int]) -> Tensor:
-    """bool, (batch_size, q_length, k_length): the keys that hold the token of the needle that a query predicts."""
+    """Return a mask of the tokens of the first needle that a query may copy, bool, (batch_size, q_length, k_length)."""
     reading = torch.zeros_like(visible)
     for row, tokens in zip(reading, keys, strict=True):
         for query, copied in reading_of(tokens.ids, needle):
@@ -339,10 +340,10 @@ def _reading(keys: tuple[Tokens, ...], visible: Tensor, needle: Sequence[int]) -
 
 
 def reading_of(ids: Sequence[int], needle: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """The queries that predict a token of the needle where it stands last, each with the keys that it may copy from.
+    """Return the queries that predict a token of the last needle, each with the keys that it may copy from.
 
-    Those keys are the same token in the needle where it stood before, as in Wu et al. 2024 (arXiv 2404.15574, section
-    2), of a needle that is given instead of written. No query: the needle is not there twice.
+    These keys hold the predicted token in an earlier needle, as in Wu et al. 2024 (arXiv 2404.15574, section 2), except
+    that the last needle is given instead of generated. Empty where the needle is not there twice.
     """
     length = len(needle)
     starts = [i for i in range(len(ids) - length + 1) if ids[i] == needle[0] and list(ids[i : i + length]) == [*needle]]
@@ -356,9 +357,9 @@ def reading_of(ids: Sequence[int], needle: Sequence[int]) -> list[tuple[int, lis
 
 
 def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
-    """What each weight counts for, (batch_size, q_length, k_length), for the numbers that have a meaning.
+    """Return the factors of each weight by statistic, (batch_size, q_length, k_length) each, as far as defined.
 
-    ``is_key``: bool, (batch_size, k_length); False for padding.
+    ``is_key``: bool, (batch_size, k_length), False for padding.
     """
     is_first = is_key & (is_key.cumsum(dim=-1) == 1)
     is_text = is_key.clone()
@@ -378,7 +379,7 @@ def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Ki
     }
     if kind == "masked":
         del factors["next"]
-    if all(len(tokens.ids) == len(tokens) for tokens in keys):  # else nothing tells which tokens are the same
+    if all(len(tokens.ids) == len(tokens) for tokens in keys):  # without ids, equal tokens cannot be found
         ids = pad_sequence([torch.tensor(tokens.ids) for tokens in keys], batch_first=True).to(is_key.device)
         is_same = (ids[:, :, None] == ids[:, None]) & is_text[:, :, None] & is_text[:, None]
         copies = visible & is_same & (offsets < 0)
@@ -387,7 +388,7 @@ def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Ki
 
 
 def _entropies(weights: Tensor, visible: Tensor) -> Tensor:
-    """Over the keys of all queries, (batch_size, n_heads)."""
+    """Compute the sum of the entropies of all queries, (batch_size, n_heads)."""
     parts = []
     for a in torch.split(weights, max(_BLOCK // visible.numel(), 1), dim=1):
         seen = a if bool(visible.all()) else a.masked_fill(~visible[:, None], 0.0)

@@ -1,10 +1,10 @@
-"""Five implementations of the same attention, compared: the time, the memory and the difference from the exact result.
+"""Comparison of five implementations of the same attention: time, memory and difference from the exact result.
 
-    Q = X Wq,  K = X Wk,  V = X Wv        each head reads its own d_key = d_model / n_heads features of them
+    Q = X Wq,  K = X Wk,  V = X Wv        each head reads its own d_key = d_model / n_heads features of these
     A = softmax(Q Kᵀ / √d_key),  H = A V  for each head
     O = concat(H₁ … H_n) Wo
 
-Each takes an input X, (1, N, d_model), and the weights of one layer, and gives the same output O, (1, N, d_model).
+Each takes the weights of one layer and an input X, (1, N, d_model), and returns the same output O, (1, N, d_model).
 Vaswani et al. 2017, "Attention Is All You Need", sections 3.2.1 and 3.2.2.
 """
 
@@ -25,7 +25,7 @@ from mhaviz.results.implementations import Implementation, ImplementationCompari
 REFERENCE = "torch.nn.MultiheadAttention in float64, on the CPU"
 
 _LONGEST_COMPARED = 2**14
-"""Tokens; in float64 more take minutes."""
+"""Largest number of tokens that is compared in float64, as more take minutes."""
 
 
 def loop_over_queries_and_keys(layer: MultiHeadAttention, X: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def loop_over_queries_and_keys(layer: MultiHeadAttention, X: Tensor) -> Tensor:
 
 
 def loop_over_heads(layer: MultiHeadAttention, X: Tensor) -> Tensor:
-    """H = softmax(Q Kᵀ / √d_key) V, one head at a time: only one head's weights are ever in memory."""
+    """H = softmax(Q Kᵀ / √d_key) V, one head at a time, so that only the weights of one head are in memory."""
     Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
     heads = []
     for q, k, v in zip(Q[0], K[0], V[0], strict=True):
@@ -57,21 +57,21 @@ def loop_over_heads(layer: MultiHeadAttention, X: Tensor) -> Tensor:
 
 
 def mhaviz_layer(layer: MultiHeadAttention, X: Tensor) -> Tensor:
-    """H = softmax(Q Kᵀ / √d_key) V, all heads at once: see ``mhaviz.layer.attention``."""
+    """H = softmax(Q Kᵀ / √d_key) V, all heads at once; see ``mhaviz.layer.attention``."""
     O: Tensor = layer(X, X, X)[0]  # [1]: the weights, 1 n_heads N N
     return O
 
 
 def torch_layer(layer: nn.MultiheadAttention, X: Tensor) -> Tensor:
-    """The same, as PyTorch has it, with the weights of every head too. ``layer``: see ``torch_twin``."""
+    """PyTorch's own layer, which also returns the weights of each head. ``layer``: see ``torch_twin``."""
     O: Tensor = layer(X, X, X, need_weights=True, average_attn_weights=False)[0]
     return O
 
 
 def fused_kernel(layer: MultiHeadAttention, X: Tensor) -> Tensor:
-    """The same in one kernel, which goes over the keys in blocks and keeps no weights: there are none to show.
+    """PyTorch's fused kernel, which goes over the keys in blocks and never stores the weights.
 
-    Dao et al. 2022, "FlashAttention", arXiv 2205.14135; which kernel runs is PyTorch's choice.
+    Dao et al. 2022, "FlashAttention", arXiv 2205.14135; PyTorch chooses among several kernels.
     """
     Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
     H = functional.scaled_dot_product_attention(Q, K, V)  # 1 n_heads N d_key
@@ -80,7 +80,7 @@ def fused_kernel(layer: MultiHeadAttention, X: Tensor) -> Tensor:
 
 
 def torch_twin(layer: MultiHeadAttention) -> nn.MultiheadAttention:
-    """``nn.MultiheadAttention`` with the same weights: PyTorch keeps Wq, Wk and Wv as one matrix."""
+    """Return an ``nn.MultiheadAttention`` with the same weights; it stores Wq, Wk and Wv as one matrix."""
     twin = nn.MultiheadAttention(layer.d_model, layer.n_heads, batch_first=True)
     twin = twin.to(layer.Wo.weight).train(layer.training)
     with torch.no_grad():
@@ -91,14 +91,13 @@ def torch_twin(layer: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 class FromLayer(NamedTuple):
-    """One of the implementations.
+    """One implementation of attention.
 
     Attributes:
-        name: for tables and plots.
-        code: what it is in code, in a few words.
-        of: makes the function from X to O of a layer; what is made beforehand, such as a copy of the weights, is not
-            part of what is measured.
-        gives_weights: whether the weights can be looked at.
+        name: name in tables and plots.
+        code: short summary of its code.
+        of: returns the function from X to O for a layer. Preparations, such as copies of the weights, are not measured.
+        gives_weights: whether it returns the weights, not only the output.
     """
 
     name: str
@@ -114,17 +113,20 @@ IMPLEMENTATIONS = (
     FromLayer("PyTorch's layer", "torch.nn.MultiheadAttention", lambda a: partial(torch_layer, torch_twin(a))),
     FromLayer("fused kernel", "F.scaled_dot_product_attention", lambda a: partial(fused_kernel, a), False),
 )
-"""From the plainest to the fastest."""
+"""Implementations, from the simplest to the fastest."""
 
 
 @torch.no_grad()
 def compare_implementations(
     bench: Bench, lengths: Sequence[int], most_seconds: float, on_progress: OnProgress = lambda done, what: None
 ) -> ImplementationComparison:
-    """Run all of them on the same input with the same weights, at every length that they can finish in time.
+    """Run all implementations on the same input with the same weights, at each length that finishes in time.
+
+    Args:
+        bench, lengths, most_seconds, on_progress: as in ``measure_complexity``.
 
     Raises:
-        ArgumentError: lengths or seconds that cannot be.
+        ArgumentError: invalid lengths or seconds.
     """
     rising = check_lengths(lengths)
     functions = {one.name: one.of(bench.layer) for one in IMPLEMENTATIONS}
@@ -134,7 +136,7 @@ def compare_implementations(
         return {name: partial(function, X) for name, function in functions.items()}
 
     timings = measure(works_at, rising, bench.device, most_seconds, on_progress)
-    exact = torch_twin(deepcopy(bench.layer).cpu().double()).train()  # or its fast path keeps all weights in memory
+    exact = torch_twin(deepcopy(bench.layer).cpu().double()).train()  # the fast path of eval keeps all weights
     differences: dict[str, list[float | None]] = {name: [] for name in functions}
     for number, length in enumerate(rising):
         ran = [name for name in functions if not timings[name][number].skipped and length <= _LONGEST_COMPARED]

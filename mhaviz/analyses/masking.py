@@ -1,7 +1,8 @@
 """Scores before and after the mask, their softmax, and one draw of dropout.
 
-The mask puts −∞ in place of a score (Vaswani et al. 2017, section 3.2.3). Dropout sets weights to 0 with probability p
-and divides the others by 1 − p, so that their expected value stays (Srivastava et al. 2014, JMLR 15, section 10).
+The mask sets scores to −∞ (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.3). Dropout sets weights to 0 with
+probability p and divides the others by 1 − p, so that their expected value is unchanged (Srivastava et al. 2014, JMLR
+15, section 10).
 """
 
 from collections.abc import Sequence
@@ -20,21 +21,22 @@ from mhaviz.results.masking import MaskedSentence, Masking
 
 
 def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float | None = None, seed: int = 0) -> Masking:
-    """What the mask and dropout do to some heads of one attention, for all sentences of a padded batch.
+    """Compute the effect of the mask and of dropout on some heads of one attention, for a padded batch.
 
-    The weights that are dropped are those that ``torch.nn.Dropout`` drops of the weights of all heads and sentences,
-    float32, (batch_size, n_heads, q_length, k_length), on the CPU after ``torch.manual_seed(seed)``.
+    Dropout drops the same weights as ``torch.nn.Dropout`` on the CPU after ``torch.manual_seed(seed)``, applied to the
+    weights of all heads and sentences, float32, (batch_size, n_heads, q_length, k_length).
 
     Args:
-        model: of which one attention is looked at.
-        inputs: what it reads.
-        heads: counted from 0.
-        dropout: p, from 0 to less than 1; None: nothing is dropped.
-        seed: of the draw.
+        model: model with a single selected attention.
+        inputs: encoded input of all sentences.
+        heads: indices of the heads, from 0.
+        dropout: p, from 0 to less than 1; None: no dropout.
+        seed: seed of the random numbers of dropout.
 
     Raises:
-        ArgumentError: there is no such head; several attentions; a p that cannot be; more than ``MOST_LOOKED_INTO``.
-        MhavizError: as ``Model.run``; the model shows its weights alone.
+        ArgumentError: there is no such head; several attentions are selected; p is out of range; there are more tokens
+            than ``MOST_LOOKED_INTO``.
+        MhavizError: as ``Model.run``; the model only gives weights.
     """
     model.require_calls()
     site = model.one_site(inputs)
@@ -59,12 +61,12 @@ def masking(model: Model, inputs: Inputs, heads: Sequence[int], dropout: float |
 
 
 def _masked(seen: SiteCall, heads: list[int], dropout: float | None) -> list[MaskedSentence]:
-    """The sentences of one batch."""
+    """Return the sentences of one batch."""
     call = replace(seen.with_inputs, query=seen.with_inputs.query.double())
     S = call.scores()  # batch_size n_heads q_length k_length
     A = call.weigh(S).float().cpu()
     before = _unhidden(call).scores()
-    # A weight of 1 tells where a weight of 0, as of a hidden key, is dropped.
+    # Dropout of ones shows also where a weight of 0, as of a hidden key, is dropped.
     left = None if dropout is None else nn.functional.dropout(torch.ones_like(A), dropout)
     sentences = []
     for i, (queries, keys) in enumerate(zip(seen.queries, seen.keys, strict=True)):
@@ -78,9 +80,9 @@ def _masked(seen: SiteCall, heads: list[int], dropout: float | None) -> list[Mas
 
 
 def _unhidden(call: AttentionCall) -> AttentionCall:
-    """The same with nothing hidden; what a mask adds to scores otherwise, such as a bias of positions, stays.
+    """Return the call with no key hidden. A bias that the mask adds, such as one of positions, is kept.
 
-    Where it adds a bias, nobody knows that of the keys that it hides: their scores are NaN.
+    If there is a bias, it is not known for hidden keys, and their scores are NaN.
     """
     mask = call.mask
     if mask is not None and mask.dtype != torch.bool:

@@ -1,6 +1,6 @@
-"""The matrices of one layer on one sentence: X, Q, K, V, then S, A and H of some heads, and O.
+"""Matrices of one layer on one sentence: X, Q, K, V, then S, A and H of some heads, and O.
 
-Vaswani et al. 2017, sections 3.2.1 and 3.2.2.
+Vaswani et al. 2017, arXiv 1706.03762, sections 3.2.1 and 3.2.2.
 """
 
 import math
@@ -19,22 +19,22 @@ from mhaviz.results.matrices import HeadMatrices, LayerMatrices, Matrix
 from mhaviz.results.trace import TraceStep
 
 _INPUTS, _MEMORIES = ("X", "X target", "X query"), ("X source", "X key", "E")
-"""What the steps of a trace call X of the queries, and X of keys that are of another text."""
+"""Names in a trace of X of the queries, and of X of keys that are another text."""
 
 
 def layer_matrices(model: Model, inputs: Inputs, heads: Sequence[int], position: int | None = None) -> LayerMatrices:
-    """All matrices of a layer, those of single heads for some of them.
+    """Compute the matrices of a layer, and of some of its heads.
 
     Args:
-        model: of which one attention is looked at.
-        inputs: what it reads, of one sentence.
-        heads: counted from 0.
-        position: of the query that is marked; None: that of the largest weight in the first head.
+        model: model with a single selected attention.
+        inputs: encoded input of one sentence.
+        heads: indices of the heads, from 0.
+        position: position of the query to mark; None: the query with the largest weight in the first of the heads.
 
     Raises:
-        ArgumentError: there is no such head or position; several attentions; the model shows its weights alone; more
-            than ``MOST_LOOKED_INTO``.
-        MhavizError: as ``Model.run``.
+        ArgumentError: there is no such head or position; several attentions are selected; there are more tokens than
+            ``MOST_LOOKED_INTO``.
+        MhavizError: as ``Model.run``; the model only gives weights.
     """
     site = model.one_site(inputs)
     require_few_tokens("matrices", inputs.longest)
@@ -99,14 +99,14 @@ def _steps(model: Model, inputs: Inputs) -> tuple[Mapping[str, TraceStep], str]:
 
 
 def _matrices(steps: Mapping[str, TraceStep], name: str, names: Sequence[str]) -> Iterator[Matrix]:
-    """The steps of these names that are there, as matrices of this one."""
+    """Iterate over the steps with one of ``names``, as matrices called ``name``."""
     for step in (steps[one] for one in names if one in steps):
-        assert step.values is not None, "all were asked for"
+        assert step.values is not None, "values were requested"
         yield Matrix(name, step.equation, step.values[0])
 
 
 def _projection(steps: Mapping[str, TraceStep], name: str) -> str:
-    """How Q, K or V is made, as the trace says it: "X Wq", "part of X c_attn", "X q_proj, with positions"."""
+    """Return the equation of Q, K or V in the trace: "X Wq", "part of X c_attn", "X q_proj, with positions"."""
     if name in steps:
         equation = steps[name].equation
     elif "QKV" in steps:
@@ -117,9 +117,9 @@ def _projection(steps: Mapping[str, TraceStep], name: str) -> str:
 
 
 def _marked(head: HeadMatrices, of_text: Sequence[int], position: int | None) -> tuple[int, int]:
-    """The query that is marked, and the key with its largest weight.
+    """Return the query to mark, and the key of its largest weight.
 
-    By itself a query of the text that sees several keys, as one that sees a single key shows little.
+    By default this is a query of the text that sees several keys, as a query that sees a single key shows little.
     """
     if position is None:
         several = [i for i in of_text if np.isfinite(head.scores[i]).sum() > 1]
@@ -128,5 +128,5 @@ def _marked(head: HeadMatrices, of_text: Sequence[int], position: int | None) ->
 
 
 def _side_by_side(x: Tensor) -> NDArray[np.float32]:
-    """(1, n_heads, length, d_key) → (length, n_heads · d_key)"""
+    """Concatenate heads: (1, n_heads, length, d_key) → (length, n_heads · d_key)."""
     return float_array(x[0].transpose(0, 1).flatten(1))

@@ -1,4 +1,4 @@
-"""Pooled maps of inputs of any length, one for each attention of a model, with a summary of each head."""
+"""Pooled maps for inputs of any length, one for each attention of a model, with a summary of each head."""
 
 import math
 import time
@@ -24,24 +24,24 @@ from mhaviz.results.quantity import NORM, WEIGHT, Cells, Quantity, Reduction
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 
 NEAR = 32
-"""Keys up to so many positions away count as local."""
+"""Largest distance of a local key, in positions."""
 
 STRONG = 0.1
-"""A key that gets at least this share of a query's weight is strongly linked to it."""
+"""Least share of a query's weight for a strong link to a key."""
 
 SINKS = 5
-"""So many of the keys that get the most weight are named."""
+"""Number of keys with the most weight that a summary names."""
 
 _FLOAT32 = 4  # bytes
-_SAMPLED = 512  # queries that are timed to know how long all will take
+_SAMPLED = 512  # queries that are timed to estimate the time of all
 
 
 SUMMED_UP = Pooling(entropy=True, top_keys=1, received=True, local=NEAR)
-"""With what a summary of each head is made of."""
+"""Pooling that computes what a summary of each head needs."""
 
 
 def pooling_of(size: MapSize, pooling: Pooling) -> Pooling:
-    """The same of a map: its window, as many cells as make them equally large, and what has a meaning.
+    """Adapt a pooling to one map: fill in its window, choose cells of nearly equal width, drop undefined numbers.
 
     Raises ArgumentError if the window is not inside the map.
     """
@@ -64,16 +64,16 @@ def pooled_maps(
     on_progress: Callable[[float, str], None] = lambda done, what: None,
     keep: bool = False,
 ) -> Attention:
-    """Map every sentence; where ``pooling`` wants both reductions, and they differ, there are two maps of each.
+    """Compute a pooled map of each selected attention for each sentence; two if both reductions are requested.
 
     Args:
         model, inputs, heads, hide_special: as in ``attention_weights``.
-        pooling: how.
-        on_progress: called with the share of the work that is done, from 0 to 1, and what is done next.
-        keep: whether queries and keys are kept beside the maps; not of a window, or where special tokens are hidden.
+        pooling: cells and window of the maps. Where nothing is pooled, both reductions are the same, in one map.
+        on_progress: called with the share of the work that is done, from 0 to 1, and a description of what is next.
+        keep: keep queries and keys beside the maps; not for a window, or where special tokens are hidden.
 
     Raises:
-        ArgumentError: a window outside a map, a size that cannot be; hidden tokens that are inside the text.
+        ArgumentError: the window is outside of a map, a size is invalid, or hidden tokens are inside the text.
     """
     maps: list[AttentionMap] = []
     sizes = map_sizes(model, inputs, heads)
@@ -97,14 +97,14 @@ def pooled_maps(
 
 
 def pooled_of_call(seen: SiteCall, pooling: Pooling, keep: bool = False) -> list[AttentionMap]:
-    """The map of a call of one sentence, or two if both reductions are wanted; see ``pooled_maps``."""
+    """Return the map of a call of one sentence, or two if both reductions are requested; see ``pooled_maps``."""
     return _pooled(seen, pooling, keep)[1]
 
 
 def _pooled(
     seen: SiteCall, pooling: Pooling, keep: bool, on_progress: Callable[[float], None] = lambda done: None
 ) -> tuple[PooledMap, list[AttentionMap]]:
-    """The same, and all that was computed for it."""
+    """Return the ``PooledMap`` of a call, and the maps as in ``pooled_of_call``."""
     has_norms = seen.call.value_norms is not None
     wanted = replace(pooling_of(_size_of(seen), pooling), totals=pooling.totals or (has_norms and pooling.entropy))
     pooled = pool(seen.call, wanted, on_progress=on_progress)
@@ -120,10 +120,10 @@ def _size_of(seen: SiteCall) -> MapSize:
 
 
 def _of_text(seen: SiteCall, pooling: Pooling) -> Pooling:
-    """The same of the text alone, with what the share of special tokens is computed from.
+    """Restrict a pooling to the tokens of the text, and request the totals for the share of special tokens.
 
     Raises:
-        ArgumentError: no token of the text, or special tokens between them.
+        ArgumentError: there are only special tokens, or some inside the text.
     """
     sides = seen.queries[0].of_text, seen.keys[0].of_text
     require_text(*sides, seen.site.kind)
@@ -137,7 +137,7 @@ def _of_text(seen: SiteCall, pooling: Pooling) -> Pooling:
 
 
 def _with_share(found: Sequence[AttentionMap], pooled: PooledMap) -> list[AttentionMap]:
-    """The maps of the run of text, the first of which is by mass, with what goes to special tokens."""
+    """Add the mean share of special tokens to maps of the text; the first of the maps is by mass."""
     assert pooled.totals is not None
     mass, totals = found[0], pooled.totals[0].double().cpu().numpy()  # n_heads queries
     inside = (mass.row_sums * np.diff(mass.rows.edges)).sum(axis=-1, keepdims=True)
@@ -147,23 +147,23 @@ def _with_share(found: Sequence[AttentionMap], pooled: PooledMap) -> list[Attent
 
 
 def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> float:
-    """About how long ``pooled_maps`` will take, from what some queries of one head take, whatever their numbers."""
+    """Estimate the seconds of ``pooled_maps`` by timing some queries of one head, with zeros as queries and keys."""
     largest = max(sizes, key=lambda size: _pairs(size, pooling))
     q0, q1, k0, k1 = pooling_of(largest, pooling).span
-    middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # of a causal map they see half of the keys
+    middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # these see half of the keys in a causal map, which is the average
     sample = replace(pooling, window=(middle, min(middle + _SAMPLED, q1), k0, k1))
     Q, K = (torch.zeros(1, 1, n, largest.d_key, device=device) for n in (largest.q_length, largest.k_length))
     call = AttentionCall(Q, K, K, largest.d_key**-0.5, largest.kind == "masked")
     warm_up = replace(sample, window=(middle, middle + 1, k0, k1))
     float(pool(call, pooling_of(largest, warm_up)).weights.sum())
     start = time.perf_counter()
-    float(pool(call, pooling_of(largest, sample)).weights.sum())  # which waits for a GPU
+    float(pool(call, pooling_of(largest, sample)).weights.sum())  # float() waits for a GPU
     taken = time.perf_counter() - start
     return taken * scores_needed(sizes, pooling) / _pairs(replace(largest, n_heads=1), sample)
 
 
 def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
-    """The cells of the maps that ``pooled_maps`` makes of one sentence; none if nothing is pooled."""
+    """Return the cells of the maps that ``pooled_maps`` computes for one sentence; empty if nothing is pooled."""
     of_map = pooling_of(size, pooling)
     rows, columns = (
         Axis(Tokens(("",) * (end - start)), cell_edges(end - start, cells) + start)
@@ -176,12 +176,12 @@ def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
 
 
 def scores_needed(sizes: Sequence[MapSize], pooling: Pooling) -> int:
-    """How many scores ``pooled_maps`` computes, or skips as hidden."""
+    """Return the number of scores that ``pooled_maps`` computes, hidden ones included."""
     return sum(_pairs(size, pooling) for size in sizes)
 
 
 def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> int:
-    """At the peak: the maps, the largest of the inputs, and the blocks in which it is computed."""
+    """Estimate the peak memory: the maps, the largest of the inputs, and the blocks in which it is computed."""
     total = 0
     for size in sizes:
         cells = math.prod(pooling.most) * (1 + (pooling.reduce == "both"))
@@ -193,7 +193,7 @@ def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.devic
 
 
 def _pairs(size: MapSize, pooling: Pooling) -> int:
-    """How many scores a map has: what it costs."""
+    """Return the number of scores of a map, which its cost is proportional to."""
     return pooling_of(size, pooling).queries * size.k_length * size.n_heads
 
 
@@ -227,7 +227,7 @@ def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:
         x[0].cpu().numpy() for x in (pooled.entropy, pooled.received, pooled.top_keys, pooled.top_weights)
     )
     local = None if pooled.local is None else pooled.local[0].cpu().numpy()
-    shares = weights[..., 0]  # n_heads queries: of what a query gives, to the key that gets most of it
+    shares = weights[..., 0]  # n_heads queries: largest share of each query
     if seen.call.value_norms is not None and pooled.totals is not None:
         totals = np.maximum(pooled.totals[0].cpu().numpy(), np.finfo(np.float32).tiny)  # n_heads queries
         received = received / totals.sum(axis=-1, keepdims=True) * (n_keys > 0).sum()
@@ -258,13 +258,13 @@ def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:
 
 
 def _row_means(numbers: NDArray[np.float32], counts: NDArray[np.bool_], edges: NDArray[np.int64]) -> list[float]:
-    """Of each row of cells the mean of the numbers of its queries that count; NaN where none does."""
+    """Return the mean over the counted queries in each row of cells; NaN where there are none."""
     sums, n = (np.add.reduceat(x, edges[:-1], dtype=np.float64) for x in (np.where(counts, numbers, 0.0), counts))
     return np.divide(sums, n, out=np.full(len(sums), np.nan), where=n > 0).tolist()  # type: ignore[no-any-return]
 
 
 def _keys_seen(seen: SiteCall, queries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """By each of these queries."""
+    """Return the number of keys that each of these queries sees."""
     _, _, q_length, k_length = seen.call.shape
     position, end = queries, np.full(queries.shape, k_length)
     if seen.site.kind == "masked":
@@ -277,6 +277,6 @@ def _keys_seen(seen: SiteCall, queries: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _sinks(received: NDArray[np.float32], tokens: tuple[str, ...]) -> tuple[Sink, ...]:
-    """received (k_length,)"""
+    """Return the keys that received the most weight; ``received``: (k_length,)."""
     order = np.argsort(-received, kind="stable")[:SINKS]
     return tuple(Sink(int(key), tokens[key], float(received[key])) for key in order if received[key] > 0)

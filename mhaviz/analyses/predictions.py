@@ -1,4 +1,4 @@
-"""How far apart two predictions of tokens are, in bits, and two embeddings; and how good a prediction is."""
+"""Divergence of two predictions of tokens, the loss of one prediction, and the distance of two embeddings."""
 
 from collections.abc import Sequence
 from math import log
@@ -14,15 +14,15 @@ _BLOCK = 2**22  # probabilities that are in memory at a time, in float64
 def divergence(
     before: Tensor, after: Tensor, expected: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How far two distributions are apart, in bits.
+    """Compute the divergence of two distributions over tokens, and the increase of the loss, in bits.
 
     Args:
-        before, after: logits, (rows, vocabulary), of p and of q.
-        expected: (rows,): the token t that is there; −1: nobody knows.
+        before, after: logits of p and of q, (rows, vocabulary).
+        expected: id of the true token t, (rows,); −1: not known.
 
     Returns:
-        KL(p ‖ q), (rows,), to which tokens without any probability in p add nothing; and log₂ (p(t) / q(t)), (rows,), 0
-        where nobody knows t.
+        KL(p ‖ q), (rows,), where tokens of probability 0 in p add nothing; and log₂ (p(t) / q(t)), (rows,), 0 where t
+        is not known.
     """
     divergences, losses = [], []
     for x, y, t in zip(_blocks(before), _blocks(after), _tokens(expected, before), strict=True):
@@ -34,13 +34,13 @@ def divergence(
 
 
 def surprise(logits: Tensor, expected: NDArray[np.int64]) -> NDArray[np.float64]:
-    """−log₂ p(t), (rows,), of the arguments of ``divergence``."""
+    """Compute the loss −log₂ p(t), (rows,), 0 where t is not known; arguments as in ``divergence``."""
     parts = zip(_blocks(logits), _tokens(expected, logits), strict=True)
     return _bits([-_at(torch.log_softmax(_exact(x), dim=-1), t) for x, t in parts])
 
 
 def cosine_distance(before: Tensor, after: Tensor) -> NDArray[np.float64]:
-    """1 − cos of each row with the other's: ½ ‖u − v‖² of unit vectors, which is exact also where both are alike."""
+    """Compute 1 − cos for each pair of rows, as ½ ‖u − v‖² of unit vectors, which is accurate for equal rows, too."""
     u, v = (
         _exact(x) / _exact(x).norm(dim=-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny) for x in (before, after)
     )
@@ -49,7 +49,7 @@ def cosine_distance(before: Tensor, after: Tensor) -> NDArray[np.float64]:
 
 
 def _rows(logits: Tensor) -> int:
-    """How many are compared at a time."""
+    """Return the number of rows to compare at a time."""
     return max(1, _BLOCK // logits.shape[1])
 
 
@@ -62,16 +62,16 @@ def _tokens(expected: NDArray[np.int64], logits: Tensor) -> tuple[Tensor, ...]:
 
 
 def _at(x: Tensor, tokens: Tensor) -> Tensor:
-    """What each row has for its token; 0 where that is −1."""
+    """Return the value of each row for its token; 0 where the token is −1."""
     return x.gather(1, tokens.clamp(min=0)[:, None])[:, 0].masked_fill(tokens < 0, 0.0)
 
 
 def _bits(parts: Sequence[Tensor]) -> NDArray[np.float64]:
-    """Numbers in nats, in bits."""
+    """Join parts, and convert nats to bits."""
     nats: NDArray[np.float64] = torch.cat(list(parts)).cpu().double().numpy()
     return nats / log(2)
 
 
 def _exact(x: Tensor) -> Tensor:
-    """In float64, where the device has it."""
+    """Convert to float64 where the device supports it."""
     return x if x.device.type == "mps" else x.double()

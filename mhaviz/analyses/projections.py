@@ -1,8 +1,9 @@
-"""What each projection adds to plain self-attention, one after the other, and what several heads add to that.
+"""Stages from plain self-attention to a head, one projection at a time, and the effect of several heads.
 
-Plain self-attention weighs the inputs by their likeness, softmax(X Xᵀ / √d) X. A projection shared by queries and keys
-chooses in what words are compared, but "a, b" and "b, a" still score alike; Wq and Wk break that symmetry, and Wv frees
-the outputs from being averages of the inputs. Vaswani et al. 2017, sections 3.2.1 and 3.2.2.
+Plain self-attention weighs the inputs by their similarity, softmax(X Xᵀ / √d) X. A projection shared by queries and
+keys chooses the features that are compared, but the scores stay symmetric. Separate Wq and Wk break that symmetry, and
+with Wv the outputs are no longer averages of the inputs. Vaswani et al. 2017, arXiv 1706.03762, sections 3.2.1 and
+3.2.2.
 """
 
 import math
@@ -19,13 +20,13 @@ from mhaviz.results.projections import ProjectionComparison, ProjectionInputs, P
 
 
 def compare_projections(inputs: ProjectionInputs, include_self: bool = False) -> ProjectionComparison:
-    """Go through four stages with the whole d_model × d_model matrices, then split the same matrices into heads.
+    """Compute four stages with the whole d_model × d_model matrices, then split the same matrices into heads.
 
-    The stages are one head of d_key = d_model. Each word is most like itself, so that with ``include_self`` the first
-    two stages show little else; without, a query is left out of its own sum (j ≠ i), in the stages and in the heads.
+    The stages have one head of d_key = d_model. Without ``include_self``, a query is left out of its own sum (j ≠ i) in
+    stages and heads. With it, the first two stages mostly show that each token is most similar to itself.
 
     Raises:
-        ArgumentError: a single word, which is left out.
+        ArgumentError: there is a single token, and it is left out of its own sum.
     """
     X, Q, K, V = (_double(x) for x in (inputs.embedded, inputs.query, inputs.key, inputs.value))  # length d_model
     length, d_model = X.shape
@@ -58,9 +59,9 @@ def compare_projections(inputs: ProjectionInputs, include_self: bool = False) ->
 
 
 def pairwise_divergence(heads: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Weights, (n_heads, q_length, k_length) → the Jensen–Shannon divergence of every two heads, the mean of all rows.
+    """Compute the Jensen–Shannon divergence of each pair of heads, averaged over rows, in bits, (n_heads, n_heads).
 
-    In bits, (n_heads, n_heads), symmetric, zeros on the diagonal.
+    ``heads``: weights, (n_heads, q_length, k_length). The result is symmetric, with zeros on the diagonal.
     """
     divergence = np.zeros((len(heads), len(heads)))
     exact = heads.astype(np.float64)
@@ -85,7 +86,7 @@ def _stage(query: Tensor, key: Tensor, value: Tensor, X: Tensor, visible: Tensor
 
 
 def _head_weights(Q: Tensor, K: Tensor, n_heads: int, visible: Tensor) -> NDArray[np.float32]:
-    """(n_heads, q_length, k_length)."""
+    """Split Q and K into heads, and compute the weights, (n_heads, q_length, k_length)."""
     d_key = Q.shape[1] // n_heads
     Q, K = (x.view(-1, n_heads, d_key).transpose(0, 1) for x in (Q, K))  # n_heads length d_key
     S = Q @ K.mT / math.sqrt(d_key)  # n_heads q_length k_length
@@ -93,7 +94,7 @@ def _head_weights(Q: Tensor, K: Tensor, n_heads: int, visible: Tensor) -> NDArra
 
 
 def _most_unlike(scores: NDArray[np.float32]) -> tuple[int, int] | None:
-    """The two positions with the largest |S − Sᵀ|."""
+    """Return the two positions with the largest |S − Sᵀ|; None for a single token."""
     if len(scores) < 2:
         return None
     i, j = divmod(int(np.nanargmax(np.abs(scores - scores.T))), len(scores))
@@ -101,7 +102,7 @@ def _most_unlike(scores: NDArray[np.float32]) -> tuple[int, int] | None:
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> float | None:
-    """Of two Frobenius norms; None for 0 / 0."""
+    """Return the ratio of two Frobenius norms; None if the denominator is 0."""
     below = torch.linalg.matrix_norm(denominator).item()
     return torch.linalg.matrix_norm(numerator).item() / below if below else None
 

@@ -1,4 +1,4 @@
-"""Keeps the queries and keys of a call, so that its weights can be computed again where there is no torch."""
+"""Keep the queries and keys of a call, so that its weights can be computed again without torch, as in a browser."""
 
 from dataclasses import replace
 from typing import Literal
@@ -11,15 +11,15 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import SiteCall
 from mhaviz.results.queries_and_keys import PRECISE, Bias, Codes, QueriesAndKeys
 
-_LONG = 2048  # tokens; weights of longer inputs are small, and so are the errors of coarser steps
-_AT_ONCE = 2**19  # weights: so few that what is freed leaves no holes in memory as large as a layer
+_LONG = 2048  # tokens; weights of longer inputs are small, so that fewer bits are enough
+_AT_ONCE = 2**19  # weights; so few that freeing them does not leave gaps in memory as large as a layer
 
 
 def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
-    """Those of one sentence, in as few bits as keep its weights within ``PRECISE``.
+    """Return the queries and keys of one sentence, in the fewest bits that keep the weights within ``PRECISE``.
 
-    None of a model that shows its weights alone; where a bias has no form that takes little room; where scores are so
-    large that float64 does not tell them apart.
+    None if the model only gives weights, if its bias has no compact form, or if scores are so large that even 32 bits
+    are not precise enough.
     """
     call = seen.call
     if not isinstance(call, AttentionCall):
@@ -52,7 +52,7 @@ def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
 
 
 def _coded(x: Tensor, bits: Literal[12, 16, 32]) -> Codes:
-    """x (n_heads, length, d_key)."""
+    """Quantise features x, (n_heads, length, d_key)."""
     x = x.float().cpu()
     if bits == 32:
         lows = x.new_zeros(x.shape[0], x.shape[2])
@@ -64,16 +64,16 @@ def _coded(x: Tensor, bits: Literal[12, 16, 32]) -> Codes:
 
 
 def _decoded(coded: Codes) -> Tensor:
-    """(1, n_heads, length, d_key), in float64: the sums are rounded to float32, as the browser does."""
+    """Return the features as float64, (1, n_heads, length, d_key), rounded to float32 as in the browser."""
     values = coded.lows[:, None] + coded.codes * coded.steps[:, None].astype(np.float64)
     return torch.from_numpy(values.astype(np.float32))[None].double()
 
 
 def _error(call: AttentionCall, query: Codes, key: Codes) -> float:
-    """How much of a query's weight goes to other keys where it is computed from codes, at most.
+    """Return the largest share of a query's weight that moves to other keys if weights are computed from codes.
 
-    No weight is further off, nor any sum of weights of a query, nor a mean of such sums, as cells are. Measured over
-    every row in float64, with what the browser rounds added; beyond ``PRECISE`` the rest is not measured.
+    It bounds the error of each weight, of each sum of weights of a query, and of means of such sums, as in cells. It is
+    measured in float64 over all rows, plus the rounding of the browser. It stops at the first rows beyond ``PRECISE``.
     """
     _, n_heads, q_length, k_length = call.shape
     heads_at_once, rows_at_once = max(_AT_ONCE // (q_length * k_length), 1), max(_AT_ONCE // k_length, 1)
@@ -98,18 +98,18 @@ def _error(call: AttentionCall, query: Codes, key: Codes) -> float:
 
 
 def _rounding(call: AttentionCall) -> float:
-    """What the browser rounds, at most: its sums are float64, the numbers that it draws float32.
+    """Bound the rounding errors of the browser, which sums in float64 and draws float32.
 
-    A score is a sum of d_key products and some steps more (Higham 2002, Accuracy and Stability of Numerical Algorithms,
-    section 3.1). Where scores are off by ε, so is the share of any keys by at most tanh(ε/2) < ε: it is σ(x) of some x
-    that is off by 2ε.
+    A score is a sum of d_key products and a few more steps (Higham 2002, Accuracy and Stability of Numerical
+    Algorithms, section 3.1). If scores have an error of at most ε, the share of any set of keys, which is σ(x) of some
+    x with an error of at most 2ε, has an error of at most tanh(ε/2) < ε.
     """
     largest = float(call.query.norm(dim=-1).max() * call.key.norm(dim=-1).max()) * abs(call.scale)
     return (call.query.shape[3] + 8) * largest * torch.finfo(torch.float64).eps + 2**-22
 
 
 def _in_float64(call: AttentionCall) -> AttentionCall:
-    """On the CPU where the device, as Apple's GPUs, has nothing better than float32."""
+    """Convert a call to float64, on the CPU if the device only supports float32, as Apple's GPUs."""
     device = torch.device("cpu") if call.device.type == "mps" else call.device
     Q, K = (x.to(device, torch.float64) for x in (call.query, call.key))
     mask, sinks = (None if x is None else x.to(device) for x in (call.mask, call.sinks))
@@ -117,14 +117,14 @@ def _in_float64(call: AttentionCall) -> AttentionCall:
 
 
 def _float32(x: Tensor | None) -> Tensor | None:
-    """As a page has it."""
+    """Convert floating numbers to float32, as in a page."""
     return x.float() if x is not None and x.is_floating_point() else x
 
 
 def _kept_bias(call: AttentionCall, reach: int | None) -> tuple[Bias | None, bool]:
-    """The call's mask in a form that takes little room, None if there is no mask, and whether there is such a form.
+    """Return the mask of a call in a compact form (None: no mask), and whether there is such a form.
 
-    A band along the diagonal is known by its reach.
+    A sliding window is no mask here, as it is given by ``reach``.
     """
     if call.mask is None or (reach is not None and call.mask.dtype == torch.bool):
         return None, True

@@ -1,4 +1,4 @@
-"""Maps of a program's attentions, made as these run: what they are made of is gone when the program goes on."""
+"""Maps of a program's attentions, computed as these run, since their tensors are only valid during the call."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from mhaviz.results.attention import AttentionMap
 
 
 class RecordedMap(NamedTuple):
-    """A map with the numbers of its attention, its pass and its example, and how many examples the pass had of it."""
+    """Map with the number of its attention, the indices of its pass and example, and the batch size of the pass."""
 
     number: int
     pass_number: int
@@ -31,14 +31,15 @@ class RecordedMap(NamedTuple):
 
 @dataclass
 class _Kept:
-    """The maps of one attention in one pass, for one example; two where both reductions are wanted.
+    """Maps of one attention in one pass, for one example; two if both reductions are requested.
 
     Attributes:
-        batch_size: examples that the first run had.
-        maps, queries, keys: of that run.
-        growing: the maps, once steps have gone on with it.
-        left_out: the positions of keys that are padding, of ``k_length`` that there were by the last run.
-        q_length: queries that there were by then, with padding.
+        batch_size: number of examples in the first run.
+        maps: the maps of the first run.
+        queries, keys: tokens of all runs so far.
+        growing: maps to which further steps have been added; empty if there was one run only.
+        left_out: positions of keys that are padding.
+        k_length, q_length: number of keys and queries so far, padding included.
     """
 
     batch_size: int
@@ -55,11 +56,11 @@ class _Kept:
 
 
 class RecordedMaps:
-    """Maps, to which runs of attentions are added.
+    """Maps of all attentions that have run.
 
     Args:
-        pooling: how inputs are pooled that are longer than its size, and shorter ones if a reduction is asked for.
-        keep: whether queries and keys are kept beside the maps of passes that were not written step by step.
+        pooling: pooling of inputs that are longer than its size, and of all inputs if it names a reduction.
+        keep: keep queries and keys beside the maps, except for passes that are generated step by step.
     """
 
     def __init__(self, pooling: Pooling, keep: bool) -> None:
@@ -80,21 +81,25 @@ class RecordedMaps:
         first_query: int = 0,
         grows: bool = True,
     ) -> None:
-        """Add the run of an attention on one example of ``batch_size``.
+        """Add a run of an attention on one example of a batch.
 
-        ``first_query``: above 0 of a step that goes on with a pass: where its queries begin. What the map had from
-        there on is replaced. ``grows``: whether its queries bring keys with them; else they are all of the same keys.
+        Args:
+            seen: the call, on this example.
+            pass_number, example, batch_size: index of the pass, index of the example, and number of examples.
+            first_query: position of the first query of a step that continues a pass; 0: a new pass. The map is replaced
+                from this position on.
+            grows: whether each query of the step adds a key; otherwise the keys stay the same.
 
         Raises:
-            MhavizError: it does not fit into memory; NaN or infinity; cells would have to be divided.
+            MhavizError: the map does not fit into memory; a weight is NaN or infinity; a cell would have to be split.
         """
         key = seen.site.number, pass_number, example
         if first_query:
             kept = self._kept.get(key)
-            if kept is not None:  # else its pass had begun before anybody looked
+            if kept is not None:  # otherwise the pass had begun before the recording
                 try:
                     self._go_on(kept, seen, first_query, grows)
-                except MhavizError:  # what comes later would stand in its place
+                except MhavizError:  # later steps would be at wrong positions
                     self.forget(*key)
                     raise
             return
@@ -109,27 +114,29 @@ class RecordedMaps:
             maps = pooled_of_call(seen, self._pooling, self._keep)
         for m in maps:
             _require_finite(m.weights)
-        if isinstance(seen.call, AttentionWeights):  # the program's own, which it may write over
+        if isinstance(seen.call, AttentionWeights):  # the program may overwrite its own
             maps = [replace(m, weights=m.weights.copy()) for m in maps]
         self._kept[key] = _Kept(batch_size, maps, queries, keys, [], left_out, k_length, q_length)
         self.bytes += sum(m.weights.nbytes for m in maps)
 
     def forget(self, number: int, pass_number: int, example: int) -> None:
-        """Drop the maps of an attention in a pass, of an example, if there are any."""
+        """Drop the maps of an attention in a pass for an example, if there are any."""
         kept = self._kept.pop((number, pass_number, example), None)
         if kept is not None:
             self.bytes -= sum(m.weights.nbytes for m in kept.maps)
 
     def forget_pass(self, number: int, pass_number: int) -> None:
-        """The same of all examples."""
+        """Drop the maps of an attention in a pass for all examples."""
         for key in [key for key in self._kept if key[:2] == (number, pass_number)]:
             self.forget(*key)
 
     def shorten(self, number: int, pass_number: int, n_queries: int, is_cross: bool) -> None:
-        """Drop all but the first queries of an attention in a pass, and their keys, unless these are other tokens.
+        """Keep only the first queries of an attention in a pass, and their keys.
+
+        ``is_cross``: the keys are other tokens, and all are kept.
 
         Raises:
-            MhavizError: cells would have to be divided.
+            MhavizError: a cell would have to be split.
         """
         for key, kept in list(self._kept.items()):
             if key[:2] == (number, pass_number):
@@ -157,7 +164,7 @@ class RecordedMaps:
         weights = float_array(seen.call.weights()[0])
         kept.q_length += weights.shape[1]
         kept.k_length += weights.shape[1] if grows else 0
-        if kept.left_out:  # a step's own mask does not tell padding from what a window hides
+        if kept.left_out:  # the mask of a step does not distinguish padding from keys outside a sliding window
             first_key = kept.k_length - weights.shape[2]
             weights = weights[..., [key for key in range(weights.shape[2]) if first_key + key not in kept.left_out]]
         _require_finite(weights)
@@ -167,7 +174,7 @@ class RecordedMaps:
             one.add(weights, grows)
 
     def result(self) -> list[RecordedMap]:
-        """All maps: attention by attention, of example after example of pass after pass."""
+        """Return all maps, ordered by pass, example and attention."""
         found = [
             RecordedMap(*key, kept.batch_size, replace(m, sentence=None))
             for key, kept in self._kept.items()
@@ -177,7 +184,7 @@ class RecordedMaps:
 
 
 def _require_finite(weights: NDArray[np.float32]) -> None:
-    """What a program computes with is its own affair: its weights tell whether they are numbers, in less time."""
+    """Raise MhavizError if a weight is NaN or infinity. Checking the weights is faster than checking their inputs."""
     if not math.isfinite(weights.sum()):  # shares of 1 never sum to infinity
         heads = np.flatnonzero(~np.isfinite(weights).all(axis=(1, 2)))
         listed = (

@@ -1,7 +1,7 @@
-"""Attention rollout: an estimate of how much of each input token has reached each position, layer after layer.
+"""Attention rollout: an estimate of how much of each input token has reached each position, layer by layer.
 
-Abnar and Zuidema 2020, arXiv 2005.00928, section 3: the residual connection adds the identity to the weights, averaged
-over heads, and the matrices of the layers are multiplied: R_l = (A_l + I) / 2 · R_{l−1}, R_{−1} = I.
+Abnar and Zuidema 2020, arXiv 2005.00928, section 3: the weights A_l are averaged over heads, the identity is added for
+the residual connection, and the matrices of the layers are multiplied: R_l = (A_l + I) / 2 · R_{l−1}, R_{−1} = I.
 """
 
 from dataclasses import replace
@@ -19,15 +19,15 @@ from mhaviz.results.quantity import ROLLOUT
 
 
 def rollout(model: Model, inputs: Inputs) -> Attention:
-    """The rollout up to each layer that is looked at, for each sentence: of an encoder and of a decoder.
+    """Compute the rollout up to each selected layer for each sentence, separately for encoder and decoder.
 
     Args:
-        model: all heads of all layers up to these take part; cross attention is passed over.
-        inputs: what it reads.
+        model: the model. All heads of all layers up to the selected ones take part; cross-attention is skipped.
+        inputs: encoded input of the sentences.
 
     Raises:
-        ArgumentError: there is nothing but cross attention.
-        MhavizError: the weights of one layer and the rollouts of all do not fit into memory.
+        ArgumentError: only cross-attention is selected.
+        MhavizError: the weights of one layer and the rollouts of all layers do not fit into memory.
     """
     drawn = [site for site in model.sites(inputs) if site.kind != "cross"]
     if not drawn:
@@ -48,11 +48,11 @@ def rollout(model: Model, inputs: Inputs) -> Attention:
 
 
 def rollout_of_maps(attention: Attention) -> Attention:
-    """The same of maps of all layers, in the order in which these run.
+    """Compute the rollout from maps of all layers, given in the order in which the layers run.
 
     Raises:
-        ArgumentError: maps that are pooled, or of a part; nothing but cross attention; layers of different lengths, or
-            of another kind between them.
+        ArgumentError: a map is pooled, a window or of kind "other"; there is only cross-attention; or layers have
+            different lengths.
     """
     rollout = _Rollout()
     for m in attention.maps:
@@ -68,14 +68,14 @@ def rollout_of_maps(attention: Attention) -> Attention:
 
 
 class _Rollout:
-    """The maps of the rollout up to each layer, of each sentence of each pass, to which those of layers are added."""
+    """Maps of the rollout up to each layer so far, for each pass, sentence and kind of attention."""
 
     def __init__(self) -> None:
         self.maps: list[AttentionMap] = []
         self._rolled: dict[tuple[int | None, int | None, Kind], Tensor] = {}  # R, (length, length)
 
     def add(self, m: AttentionMap, is_drawn: bool = True) -> None:
-        """Go through one layer more: R_l of the mean weights A_l, and of R_{l−1}, where there is a layer before it."""
+        """Add a layer: compute R_l from its mean weights A_l and R_{l−1}; ``is_drawn``: keep its map."""
         if not m.is_whole:
             raise ArgumentError(
                 f"a rollout goes through single tokens, got pooled cells in layer {m.layer}; take a shorter input or a "
@@ -89,7 +89,7 @@ class _Rollout:
                 f"a rollout goes through layers of one length, got {length} tokens, and {len(A)} in layer {m.layer}; "
                 f"choose others by {parameter('layer')}"
             )
-        A = A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)  # of a sink's rows the rest is gone
+        A = A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)  # rows with a sink sum to less than 1
         mixed, before = (A, torch.eye(length)) if before is None else (A @ before, before)
         R = self._rolled[of] = (mixed + before) / 2
         if is_drawn:

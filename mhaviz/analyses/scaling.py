@@ -1,7 +1,7 @@
-"""Why scores are divided by √d_key. Vaswani et al. 2017, section 3.2.1 and its footnote.
+"""Effect of dividing scores by √d_key. Vaswani et al. 2017, arXiv 1706.03762, section 3.2.1 and its footnote.
 
-If the entries of q and k are independent with variance 1, their product q·k has variance d_key. Unscaled, the softmax
-saturates as d_key grows: its Jacobian, diag(a) − a aᵀ for a row of weights a, goes to zero, and the gradient with it.
+If the entries of q and k are independent with variance 1, their product q·k has variance d_key. Without scaling, the
+softmax saturates as d_key grows: its Jacobian, diag(a) − a aᵀ for a row of weights a, and the gradient go to zero.
 """
 
 import math
@@ -22,29 +22,29 @@ from mhaviz.results.result import Source
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 
 SATURATED = 0.99
-"""A row whose largest weight is above this passes hardly any gradient."""
+"""A row is saturated if its largest weight is above this; hardly any gradient passes."""
 
 SWEEP = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""The sizes of d_key that a sweep goes through."""
+"""Values of d_key in a sweep."""
 
 DRAWS = 64
-"""How often a sweep draws the layer's weights anew at each size."""
+"""Number of draws of random weights for each d_key in a sweep."""
 
 
 def compare_scaling(model: Model, inputs: Inputs, heads: Sequence[int]) -> ScalingComparison:
-    """Put the scores and weights of these heads without scaling beside those with it.
+    """Compare the scores and weights of some heads without scaling with those with scaling.
 
     Args:
-        model: of which one attention is looked at.
-        inputs: what it reads, of one sentence.
-        heads: counted from 0.
+        model: model with a single selected attention.
+        inputs: encoded input of one sentence.
+        heads: indices of the heads, from 0.
 
     Raises:
-        ArgumentError: there is no such head; several attentions; the layer does not scale its scores, as that of T5
-            does not; the model shows its weights alone.
-        MhavizError: as ``Model.run``; the matrices do not fit into memory.
+        ArgumentError: there is no such head; several attentions are selected; the layer does not scale its scores, as
+            in T5.
+        MhavizError: as ``Model.run``; the model only gives weights; the matrices do not fit into memory.
     """
-    require_weights_fit(model, inputs, heads, copies=8)  # scores, weights and what is made of them, of both
+    require_weights_fit(model, inputs, heads, copies=8)  # scores, weights and temporary copies, of both
     seen = call_of_one(model, inputs, heads)
     (queries,), (keys,) = seen.queries, seen.keys
     scaled, d_key = seen.with_inputs, seen.site.d_key
@@ -73,10 +73,10 @@ def compare_scaling(model: Model, inputs: Inputs, heads: Sequence[int]) -> Scali
 def sweep_scaling(
     tokens: Sequence[str], seed: int = 0, d_keys: Sequence[int] = SWEEP, draws: int = DRAWS
 ) -> ScalingSweep:
-    """Measure what scaling does at each d_key, on these tokens, and put theory beside it.
+    """Measure the effect of scaling for several d_key on these tokens, and give the standard deviation of theory.
 
-    Each draw makes new embeddings and new projections of one head (d_model = d_key). Positions are left out: theory
-    speaks of entries with variance 1, as the embeddings have them, and the positions would add another half.
+    Each draw takes new embeddings and new projections of one head (d_model = d_key). Positions are left out, as theory
+    assumes entries of variance 1, which the embeddings have; positions would add ½.
     """
     unscaled, scaled = [], []
     numbers = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
@@ -101,7 +101,7 @@ def sweep_scaling(
 
 
 def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
-    """q·k of one head, newly drawn as ``MultiHeadAttention`` draws it, (1, length, length)."""
+    """Compute q·k of one head with new random weights as in ``MultiHeadAttention``, (1, length, length)."""
     x = Embeddings(vocab_size, d_key)(ids)
     Wq, Wk = (nn.init.xavier_uniform_(torch.empty(d_key, d_key)) for _ in range(2))
     products: Tensor = (x @ Wq) @ (x @ Wk).mT
@@ -109,20 +109,20 @@ def _products(ids: Tensor, vocab_size: int, d_key: int) -> Tensor:
 
 
 def _scaling_of(call: AttentionCall) -> Scaling:
-    """Of a call of one sentence."""
+    """Return scores, weights and statistics of a call of one sentence."""
     S = call.scores()
     A = call.weigh(S)
     return _scaling(S[0].cpu(), A[0].cpu(), (S[0, 0] > -math.inf).cpu())
 
 
 def _scaling(scores: Tensor, weights: Tensor, visible: Tensor) -> Scaling:
-    """scores and weights (n_heads, q_length, k_length), visible (q_length, k_length)"""
+    """Add statistics to scores and weights, (n_heads, q_length, k_length); ``visible``: (q_length, k_length)."""
     statistics = tuple(_statistics(s[visible], a) for s, a in zip(scores, weights, strict=True))
     return Scaling(scores.masked_fill(~visible, math.nan).numpy(), weights.numpy(), statistics)
 
 
 def _statistics(scores: Tensor, weights: Tensor) -> ScoreStatistics:
-    """Of the visible scores, in any order, and the weights, (q_length, k_length)."""
+    """Compute statistics of one head from its visible scores, in any order, and weights, (q_length, k_length)."""
     a = weights.double()
     largest = a.amax(dim=-1)
     return ScoreStatistics(
@@ -137,13 +137,13 @@ def _statistics(scores: Tensor, weights: Tensor) -> ScoreStatistics:
 
 
 def _jacobian_norm(a: Tensor) -> Tensor:
-    """‖diag(a) − a aᵀ‖ for each row, without forming it: √(Σ aᵢ² − 2 Σ aᵢ³ + (Σ aᵢ²)²)."""
+    """Compute ‖diag(a) − a aᵀ‖ for each row, without the matrix: √(Σ aᵢ² − 2 Σ aᵢ³ + (Σ aᵢ²)²)."""
     squares = (a**2).sum(dim=-1)
     return (squares - 2 * (a**3).sum(dim=-1) + squares**2).clamp(min=0).sqrt()
 
 
 def _over_draws(scores: Tensor, visible: Tensor) -> ScoreStatistics:
-    """The means over all draws, (draws, q_length, k_length); the standard deviation is that of all scores together."""
+    """Average statistics over the draws, the first axis of scores; the standard deviation is that of all scores."""
     each = _scaling(scores, weigh(scores[None], visible)[0], visible).statistics
     means = {name: sum(getattr(s, name) for s in each) / len(each) for name in ScoreStatistics.__dataclass_fields__}
     return ScoreStatistics(**means | {"score_std": scores.double().std(correction=0).item()})

@@ -1,4 +1,4 @@
-"""What is added up over the sentences of a corpus, in constant memory, and in parts that are joined and saved."""
+"""Sums over the sentences of a corpus, in constant memory, which can be saved and joined with those of other shards."""
 
 import re
 from abc import ABC, abstractmethod
@@ -15,19 +15,19 @@ from mhaviz.results.result import Source
 
 Array = NDArray[np.float64]
 
-_MOST = 1e38  # of what is drawn in float32
+_MOST = 1e38  # largest number in a file, as numbers are drawn in float32
 _WHERE = "sentence", "query", "key", "ids", "tokens"
 
 
 class Sums(dict[str, Array]):
-    """Sums over sentences, of the heads of one attention: float64 arrays by name, of these shapes.
+    """Sums over sentences for the heads of one attention: float64 arrays by name, initially zeros of given shapes.
 
-    Those of two parts add up, with two exceptions. A name may have a prefix, such as "chance.".
+    Arrays of two parts are added, with two exceptions. A name may have a prefix, such as "chance.".
 
-    - "mean", "count" and "deviations", Σ (x − mean)²: joined by equation 1.5 of Chan, Golub and LeVeque 1983,
-      "Algorithms for computing the sample variance", which loses no digits however small the spread is beside the mean.
-    - "largest", and where it is, of which "sentence", "query" and "key" are counted from 1: the larger one stays, of
-      equal ones the first.
+    - "mean", "count" and "deviations", Σ (x − mean)², are joined by equation 1.5 of Chan, Golub and LeVeque 1983,
+      "Algorithms for computing the sample variance", which stays accurate if the spread is much smaller than the mean.
+    - "largest" keeps the larger value, with its place in "sentence", "query" and "key", counted from 1; the first of
+      equal ones.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -37,9 +37,9 @@ class Sums(dict[str, Array]):
         """Add the numbers of sentences to a mean.
 
         Args:
-            values: (sentences, …), in the shape of the mean.
-            has: (sentences, …), in the shape of the count: which sentences have the number.
-            prefix: of the mean.
+            values: (sentences, …), followed by the axes of the mean.
+            has: (sentences, …), followed by the axes of the count; whether a sentence has the number.
+            prefix: prefix of the mean's name.
         """
         count = has.sum(axis=0)
         mean = np.where(has, values, 0.0).sum(axis=0) / np.maximum(count, 1)
@@ -47,7 +47,7 @@ class Sums(dict[str, Array]):
         self.join({f"{prefix}mean": mean, f"{prefix}count": count, f"{prefix}deviations": deviations})
 
     def join(self, other: Mapping[str, Array]) -> None:
-        """Add those of other sentences; to zeros, bit for bit. Raises ValueError of other shapes."""
+        """Add the sums of other sentences; to zeros, this copies them exactly. Raises ValueError if shapes differ."""
         for name, array in other.items():
             if array.shape != self[name].shape:
                 raise ValueError(f"{name}: expected numbers of shape {self[name].shape}, got {array.shape}")
@@ -76,25 +76,25 @@ class Sums(dict[str, Array]):
             self[name][taken] = other[name][taken]
 
     def mean(self, prefix: str = "") -> Array:
-        """NaN where no sentence has the number."""
+        """Return the mean over the sentences; NaN where no sentence has the number."""
         return np.where(self[f"{prefix}count"] > 0, self[f"{prefix}mean"], nan)
 
     @property
     def spread(self) -> Array:
-        """The standard deviation between the sentences, √(Σ (x − mean)² / (count − 1)); NaN for fewer than two."""
+        """Standard deviation between the sentences, √(Σ (x − mean)² / (count − 1)); NaN for fewer than two."""
         count = self["count"]
         return np.where(count > 1, np.sqrt(self["deviations"] / np.maximum(count - 1, 1)), nan)
 
 
 class Study(ABC):
-    """The sums of every attention of a model.
+    """Study of a corpus: the sums of all attentions of a model.
 
-    A corpus is cut into parts, each part is added up by itself, on any machine, and the sums are joined: the number of
-    parts does not show in the first nine digits of any result.
+    A corpus can be split into shards that are read separately, on any machine, and whose sums are joined. The number of
+    shards does not affect the first nine digits of any result.
 
     Attributes:
-        name: what its parts bear.
-        sums: by kind and layer.
+        name: name of the study in its parts.
+        sums: sums by kind and layer.
     """
 
     name: ClassVar[str]
@@ -104,11 +104,11 @@ class Study(ABC):
 
     @abstractmethod
     def shapes(self, n_heads: int) -> dict[str, tuple[int, ...]]:
-        """The arrays of an attention with so many heads; "mean" begins with the heads."""
+        """Return the shapes of the arrays of an attention with ``n_heads`` heads, the first axis of "mean"."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """All that the numbers depend on beside models and texts, as plain JSON values."""
+        """Everything that the numbers depend on, except for models and texts, as plain JSON values."""
         return {}
 
     @abstractmethod
@@ -119,13 +119,13 @@ class Study(ABC):
         pieces: Sequence[Text | None],
         numbers: Sequence[int],
     ) -> None:
-        """Run the models on a batch, and add what their attentions are called with.
+        """Run the models on a batch, and add the calls of their attentions.
 
         Args:
-            models: of several, all read the same tokens.
+            models: the models; all read the same tokens.
             texts: sentences.
-            pieces: for each sentence what is read in its place; see ``CorpusModel.encode_unnamed``.
-            numbers: of these sentences in the corpus, from 0.
+            pieces: for each sentence, the piece that is read in its place; see ``CorpusModel.encode_unnamed``.
+            numbers: index of each sentence in the corpus, from 0.
 
         Raises:
             MhavizError: as ``Model.run``.
@@ -133,37 +133,37 @@ class Study(ABC):
 
     @abstractmethod
     def result(self, source: Source, too_long: int = 0) -> Any:
-        """What is shown of all sentences so far; ``too_long``: how many could not be read."""
+        """Return the result over all sentences so far; ``too_long``: number of sentences that could not be read."""
 
     def of(self, kind: Kind, layer: int, n_heads: int) -> Sums:
-        """The sums of an attention; zeros if it is new."""
+        """Return the sums of an attention; zeros if it is new."""
         if (kind, layer) not in self.sums:
             self.sums[kind, layer] = Sums(self.shapes(n_heads))
         return self.sums[kind, layer]
 
     def layers(self) -> Iterator[tuple[Kind, tuple[int, ...], list[Sums]]]:
-        """Each kind that there is, its layers, and their sums."""
+        """Iterate over each kind of attention with its layers and their sums."""
         for kind in KIND_NAMES:
             layers = tuple(sorted(layer for other, layer in self.sums if other == kind))
             if layers:
                 yield kind, layers, [self.sums[kind, layer] for layer in layers]
 
     def join(self, other: Self) -> None:
-        """Add what another study has added up, whose sentences come after. Raises ValueError of another model."""
+        """Add the sums of another study, whose sentences come later. Raises ValueError if its model differs."""
         for (kind, layer), sums in other.sums.items():
             self.of(kind, layer, len(sums["mean"])).join(sums)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of them, by names such as "self.0.mean"."""
+        """Return all arrays by name, such as "self.0.mean"."""
         return {f"{kind}.{layer}.{name}": a for (kind, layer), sums in self.sums.items() for name, a in sums.items()}
 
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> Self:
-        """A study with these options of a part that has added up nothing."""
+        """Create an empty study from the options of a part."""
         return cls()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The study with these arrays. Raises ValueError for those of anybody's file that cannot be."""
+        """Fill the study with arrays from a file, and return it. Raises ValueError if they are invalid."""
         for name in arrays:
             site = re.match(r"(self|masked|cross)\.([0-9]{1,6})\.", name)
             if site is None:
@@ -191,7 +191,7 @@ def _check(name: str, array: NDArray[Any] | None, shape: tuple[int, ...]) -> Non
 
 
 def stacked(layers: Sequence[Array], nothing: float = nan) -> Array:
-    """Arrays that begin with the heads, (n_layers, n_heads, …), with ``nothing`` where a layer has fewer heads."""
+    """Stack arrays (n_heads, …) of layers to (n_layers, n_heads, …), with ``nothing`` where a layer has fewer heads."""
     whole = np.full((len(layers), max(map(len, layers)), *layers[0].shape[1:]), nothing)
     for row, array in zip(whole, layers, strict=True):
         row[: len(array)] = array
@@ -199,9 +199,9 @@ def stacked(layers: Sequence[Array], nothing: float = nan) -> Array:
 
 
 class Pieces:
-    """Keeps the sums of pieces until all of their text are there.
+    """Sums of pieces of texts, kept until all pieces of a text have been read.
 
-    The pieces of a text follow one another in a corpus, so that little is kept, and nothing at the end of a block.
+    The pieces of a text are consecutive in a corpus, so that little is kept, and nothing at the end of a block.
     """
 
     def __init__(self) -> None:
@@ -210,13 +210,13 @@ class Pieces:
     def joined(
         self, site: Hashable, pieces: Sequence[Piece | None], numbers: Sequence[int], *sums: NDArray[Any]
     ) -> tuple[tuple[int, ...], tuple[NDArray[Any], ...]]:
-        """The sums of the sentences that are whole with this batch, and their numbers.
+        """Return the indices and the sums of sentences that are complete with this batch.
 
         Args:
-            site: which attention they are of.
-            pieces: for each row of the sums, which piece it is of; None: of a whole sentence. Empty: all are whole.
-            numbers: of the sentence of each row.
-            sums: over the queries of each row, (batch_size, …); they may be broadcast, but for their rows.
+            site: the attention.
+            pieces: piece of each row of the batch; None: a whole sentence. Empty: all are whole sentences.
+            numbers: index of the sentence of each row.
+            sums: sums over the queries of each row, (batch_size, …); they broadcast, except for the first axis.
         """
         if not any(pieces):
             return tuple(numbers), sums

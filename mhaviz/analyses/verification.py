@@ -1,4 +1,4 @@
-"""Verifies weights: multiplied by the values, they must give the outputs that the model itself has computed."""
+"""Verify weights: multiplied by the values, they must give the outputs that the model itself has computed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Kind
 
 TOLERANCE = 1e-4
-"""Of the largest number of an output: float32 differs by less, whatever the order in which it is summed."""
+"""Tolerance as a share of the largest number of an output; float32 differs by less in any order of summation."""
 
 ROUNDINGS = 16
-"""So many of the roundings of a coarser type a model's own output may be off."""
+"""Tolerance of a model in a less precise type, as a multiple of that type's relative rounding error."""
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """Of one attention: its output by the weights that are drawn, A V, beside its output in the model itself.
+    """Difference between the output A V from the drawn weights and the model's own output, for one attention.
 
     Attributes:
         kind, layer, sentence: as in ``AttentionMap``.
-        head: the one with the largest difference.
-        difference: the largest absolute difference of two numbers of the output.
-        size: the largest absolute number of the model's output.
+        head: index of the head with the largest difference.
+        difference: largest absolute difference between numbers of the two outputs.
+        size: largest absolute number of the model's output.
     """
 
     kind: Kind
@@ -38,10 +38,14 @@ class Deviation:
 
 
 def require_verified(deviations: Sequence[Deviation], dtype: torch.dtype) -> Deviation:
-    """The largest deviation, beside the size of its output, of a model that computes with this type.
+    """Return the largest deviation relative to the size of the output.
+
+    Args:
+        deviations: deviations of all attentions.
+        dtype: type that the model computes with.
 
     Raises:
-        MhavizError: it is more than rounding explains.
+        MhavizError: the deviation is larger than rounding explains.
     """
     worst = max(deviations, key=lambda deviation: deviation.difference / (deviation.size or 1.0))
     if worst.difference > max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps) * worst.size:
@@ -53,16 +57,15 @@ def require_verified(deviations: Sequence[Deviation], dtype: torch.dtype) -> Dev
 
 
 def verify(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[Deviation, ...]:
-    """Recompute H = A V of every attention from its weights, a block of queries at a time, and compare.
+    """Recompute H = A V of each selected attention from its weights, in blocks of queries, and compare.
 
-    The model runs once more; the weights are computed as those that are drawn. That a model computes with other queries
-    and keys than it would without us cannot be seen from this.
+    The model is run once more, and weights are computed in the same way as those that are drawn. This does not show
+    whether observing the model changes its queries and keys.
 
     Args:
-        model: one that shows its outputs.
-        inputs: what it reads.
-        heads: these alone; None: all.
-
+        model: a model that gives the outputs of its attentions.
+        inputs: encoded input of the sentences.
+        heads: indices of the heads; None: all.
     """
     found: list[Deviation] = []
 

@@ -1,4 +1,4 @@
-"""All weights of every attention of a model, for each sentence."""
+"""Maps of all weights, for each selected attention of a model and each sentence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _FLOAT32, _CODE = 4, 2  # bytes
 
 @dataclass(frozen=True)
 class MapSize:
-    """The size of a map, known before anything of it is computed.
+    """Size of a map, known before the map is computed.
 
     Attributes:
         kind, sentence: as in ``AttentionMap``.
@@ -37,17 +37,17 @@ class MapSize:
 
     @property
     def bytes_of_inputs(self) -> int:
-        """What its queries, keys and values take."""
+        """Memory of its queries, keys and values."""
         return _FLOAT32 * self.n_heads * (self.q_length + 2 * self.k_length) * self.d_key
 
     @property
     def bytes_of_codes(self) -> int:
-        """What its queries and keys take where they are kept, at most: heads may share their keys."""
+        """Largest memory of its queries and keys where they are kept; less if heads share their keys."""
         return _CODE * self.n_heads * (self.q_length + self.k_length) * self.d_key
 
 
 def map_sizes(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[MapSize, ...]:
-    """Of every map of a model, in order; the arguments are those of ``attention_weights``."""
+    """Return the size of each map of a model, in order; arguments as in ``attention_weights``."""
     sizes = []
     for number, text in enumerate(inputs.texts):
         for site in model.sites(inputs):
@@ -60,18 +60,18 @@ def map_sizes(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) 
 def attention_weights(
     model: Model, inputs: Inputs, heads: Sequence[int] | None = None, hide_special: bool = False, keep: bool = False
 ) -> Attention:
-    """A = softmax(S) of every attention that is looked at, for each sentence; of a model with norms, these.
+    """Compute A = softmax(S) of each selected attention for each sentence; for a model with norms, the norms.
 
     Args:
-        model: of any kind.
-        inputs: what it reads.
-        heads: these alone, or those of them that an attention has; None: all.
-        hide_special: see ``without_special``.
-        keep: whether queries and keys are kept beside the weights; not where special tokens are hidden.
+        model: the model.
+        inputs: encoded input of the sentences.
+        heads: indices of the heads, as far as an attention has them; None: all.
+        hide_special: remove special tokens; see ``without_special``.
+        keep: keep queries and keys beside the weights; not where special tokens are hidden.
 
     Raises:
-        ArgumentError: nothing but special tokens.
-        MhavizError: the weights do not fit into memory; NaN or infinity in what the model computes with.
+        ArgumentError: there are only special tokens.
+        MhavizError: the weights do not fit into memory, or the model computes with NaN or infinity.
     """
     require_weights_fit(model, inputs, heads)
     maps: list[AttentionMap] = []
@@ -81,7 +81,7 @@ def attention_weights(
 
 
 def weight_map(seen: SiteCall, hide_special: bool = False, keep: bool = False) -> AttentionMap:
-    """All weights of a call of one sentence; the other arguments are those of ``attention_weights``."""
+    """Return the map of all weights of a call of one sentence; other arguments as in ``attention_weights``."""
     A = seen.call.weights()
     kept = kept_queries_and_keys(seen) if keep and not hide_special else None
     norms = seen.call.value_norms
@@ -92,10 +92,10 @@ def weight_map(seen: SiteCall, hide_special: bool = False, keep: bool = False) -
 
 
 def without_special(m: AttentionMap) -> AttentionMap:
-    """The rows and columns of tokens of the text; their numbers stay as they are.
+    """Remove the rows and columns of special tokens. The other numbers are not rescaled.
 
     Raises:
-        ArgumentError: nothing but special tokens.
+        ArgumentError: there are only special tokens.
     """
     rows, columns = m.rows.tokens.of_text, m.columns.tokens.of_text
     require_text(rows, columns, m.kind)
@@ -115,20 +115,21 @@ def without_special(m: AttentionMap) -> AttentionMap:
 
 
 def _axis_of(tokens: Tokens, positions: tuple[int, ...]) -> Axis:
-    """A cell for each token at these positions, which it keeps where there is no gap between them."""
+    """Return an axis with a cell for each token at these positions; these are kept if there is no gap between them."""
     edges = np.arange(positions[0], positions[-1] + 2) if is_run(positions) else None
     return Axis(tokens.at(positions), edges)
 
 
 def mean_share(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Of each head: what its queries give to special tokens, (n_heads, rows), as a share of all that they give."""
+    """Return the share of special tokens in each head, (n_heads,), from sums of rows, (n_heads, rows), over special
+    tokens and over all tokens."""
     given = wholes.sum(axis=-1)
     shares = parts.sum(axis=-1) / np.maximum(given, np.finfo(np.float32).tiny)
     return np.asarray(shares.clip(0, 1), np.float32)
 
 
 def require_text(queries: Sequence[int], keys: Sequence[int], kind: Kind) -> None:
-    """Raise ArgumentError unless some queries and some keys are of the text."""
+    """Raise ArgumentError unless some queries and some keys are tokens of the text."""
     if not (queries and keys):
         raise ArgumentError(
             f"expected tokens of the text as queries and keys, got special ones alone ({KIND_NAMES[kind]}); leave out "
@@ -139,7 +140,7 @@ def require_text(queries: Sequence[int], keys: Sequence[int], kind: Kind) -> Non
 def require_weights_fit(model: Model, inputs: Inputs, heads: Sequence[int] | None = None, copies: int = 1) -> None:
     """Raise MhavizError unless all weights of all sentences fit into memory, with the scores of the largest map.
 
-    ``copies``: how often a study keeps them.
+    ``copies``: number of copies of the weights that are kept.
     """
     weights = [size.n_heads * size.q_length * size.k_length for size in map_sizes(model, inputs, heads)]
     require_memory(_FLOAT32 * (copies * sum(weights) + max(weights)), torch.device("cpu"), "the map of all weights")
