@@ -33,8 +33,8 @@ def test_each_number_has_a_scale_that_all_kinds_share(random_heads):
 def test_norms_are_said_to_be_norms(random_heads):
     weights = random_heads()
     norms = replace(weights, source=replace(weights.source, details={**weights.source.details, "show": "norms"}))
-    pages = [head_statistics_page(statistics) for statistics in (norms, weights)]
-    assert pages[0].title == f"norms of {pages[1].title}"
+    subtitles = [head_statistics_page(statistics).blocks[0].lines[0] for statistics in (norms, weights)]
+    assert subtitles[0] == f"norms of {subtitles[1]}"
     assert [document(statistics)["quantity"] for statistics in (norms, weights)] == ["norm", "weight"]
     assert {row["quantity"] for row in norms.rows()} == {"norm"}
     assert list(norms.to_dataframe().quantity.unique()) == ["norm"]
