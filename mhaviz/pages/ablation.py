@@ -1,4 +1,4 @@
-"""What changes without each head: the heads ranked, and a layers × heads panel of each number."""
+"""Page of an ablation: the heads ranked by the effect of zeroing them, and each number as a panel of layers × heads."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ USUAL_EFFECTS = Order(EFFECTS[0])
 
 @shown(Ablation, ABLATION_SUFFIXES)
 def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
-    """The means of all numbers, each on a scale of its own, which all kinds of attention share."""
+    """Return the page: the ranking, and the means of each number on a scale that all kinds of attention share."""
     scales = {name: _scale(ablation, name) for name in EFFECTS}
     meanings = {"change": _CHANGES[ablation.prediction], "loss": _LOSS}
     every = [Measure(name, meanings[name], decimals=scale.decimals) for name, scale in scales.items()]
@@ -69,7 +69,7 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
 
 
 def _lesson(ablation: Ablation, measure: Measure, measures: Sequence[Measure]) -> str:
-    """ "gpt2: without L5 H3 the next token changes most, by 0.12 bits"."""
+    """Return the title, "gpt2: without L5 H3 the next token changes most, by 0.12 bits"."""
     first = ranked(ablation.kinds, Order(measure.name), measures)[0]
     name = f"{first.of.kind} {first.name}" if len(ablation.kinds) > 1 else first.name
     amount = measure.text((first.spread(measure.name) or (0.0,))[0])
@@ -79,7 +79,7 @@ def _lesson(ablation: Ablation, measure: Measure, measures: Sequence[Measure]) -
 
 
 def _scale(ablation: Ablation, name: str) -> Scale:
-    """From 0 to the largest of all kinds; around 0 where some are below."""
+    """Return the scale of a number: from 0 to the largest of all kinds, or around 0 where some are negative."""
     means = [kind.number(name).mean for kind in ablation.kinds]
     largest = max(float(np.nanmax(np.abs(mean), initial=0.0)) for mean in means) or 1.0
     decimals = decimals_of(largest)
@@ -89,7 +89,7 @@ def _scale(ablation: Ablation, name: str) -> Scale:
 
 
 def _subtitle(ablation: Ablation, kind: HeadEffects) -> str:
-    """ "each zeroed by itself, means over 100 sentences, 2,140 tokens"."""
+    """Return "each zeroed by itself, means over 100 sentences, 2,140 tokens"."""
     texts = texts_of(kind.change.sentences, ablation.probe)
     predictions = counted(kind.change.predictions, _ONE[ablation.prediction])
     if isinstance(ablation.probe, RandomRepeats) and ablation.prediction != "embedding":
@@ -98,7 +98,7 @@ def _subtitle(ablation: Ablation, kind: HeadEffects) -> str:
 
 
 def _loss_text(ablation: Ablation) -> str:
-    """How well the whole model predicts; empty of embeddings."""
+    """Return the loss of the whole model; "" where it makes embeddings."""
     if math.isnan(ablation.loss):
         return ""
     return f"the whole model's loss: {ablation.loss:.2f} bits a {_ONE[ablation.prediction]}"

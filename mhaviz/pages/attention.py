@@ -1,4 +1,4 @@
-"""Maps of weights as a page: their heads, what each head does, and how to read them."""
+"""Page of attention maps: their heads, statistics of each head, and how to read them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -23,9 +23,9 @@ _MEAN = ("mean",)  # the one row of a mean over heads
 
 @shown(Attention, MAP_SUFFIXES)
 def attention_page(attention: Attention, can_choose: bool = True) -> Page:
-    """The heads of every map; layers of one attention together.
+    """Return the page of all maps, with the layers of one attention in one block.
 
-    ``can_choose``: whether there are options that choose others.
+    ``can_choose``: whether the command has options that choose other heads or layers.
     """
     maps = tuple(map(_heads_as_rows, attention.maps))
     if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
@@ -37,13 +37,14 @@ def attention_page(attention: Attention, can_choose: bool = True) -> Page:
 
 
 def heads_blocks(maps: Sequence[AttentionMap], with_layer: bool) -> list[Heads]:
-    """The heads of these maps; layers of one attention together. ``with_layer``: name the layer of a map."""
+    """Return blocks of these maps, with the layers of one attention in one block; ``with_layer``: name the layers."""
     again = {m.module.rpartition(" #")[0] for m in maps if calls_text([m.module])}
     return [_heads(group, with_layer, again) for group in by_attention(maps)]
 
 
 def _heads_as_rows(m: AttentionMap) -> AttentionMap:
-    """What one query of several gives, as the matrix (heads, keys that it may see); other maps as they are."""
+    """Return a map of one query chosen from several as the matrix (heads, keys that it may see); other maps as they
+    are."""
     if m.rows.cells is None or len(m.rows) > 1 or (len(m.heads) == 1 and not m.quantity.of_all_heads):
         return m
     seen = np.arange(len(m.columns)) if m.hidden is None else np.flatnonzero(~m.hidden[0])
@@ -71,7 +72,8 @@ def _heads_as_rows(m: AttentionMap) -> AttentionMap:
 
 
 def _layers_as_rows(maps: Sequence[AttentionMap]) -> Sequence[AttentionMap]:
-    """Means in several layers as one matrix, (layers, keys); several forward passes of one layer as they are."""
+    """Return means over heads in several layers as one matrix, (layers, keys); forward passes of one layer as they
+    are."""
     layers = tuple(f"L{m.layer}" for m in maps)
     if len(set(layers)) < max(len(layers), 2):
         return maps
@@ -81,16 +83,17 @@ def _layers_as_rows(maps: Sequence[AttentionMap]) -> Sequence[AttentionMap]:
 
 
 def scale_group(m: AttentionMap) -> str:
-    """A name for all maps that share a scale: weights, means, largest weights and rollouts each have their range."""
+    """Return a name that maps on one scale share: weights, means, largest weights and rollouts each have their own."""
     if m.quantity.is_signed:
         return "change"
     return f"{m.quantity.key}, {m.quantity.reduction if m.is_pooled else 'each'}"
 
 
 def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
-    """Maps that differ in their layer alone together, each by its place, in the order of the first of each.
+    """Group maps that differ only in their layer, and return each group by the maps' places in the result.
 
-    Of a program, layers whose modules have one name in common. Of several forward passes, those of one layer: a film.
+    In a recorded program, the modules of a group must share a pattern, "blocks.*.attn". Where there are several forward
+    passes, those of one layer are a group.
     """
     groups: list[dict[int, AttentionMap]] = []
     alike: dict[object, list[dict[int, AttentionMap]]] = defaultdict(list)
@@ -110,7 +113,7 @@ def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
 
 
 def _belongs(m: AttentionMap, group: dict[int, AttentionMap]) -> bool:
-    """Whether it is another layer of the attention whose layers these are; a rollout goes through all modules."""
+    """Return whether a map is another layer of the attention of this group; a rollout goes through all modules."""
     *_, last = group.values()
     if m.layer == last.layer:
         return False
@@ -119,14 +122,16 @@ def _belongs(m: AttentionMap, group: dict[int, AttentionMap]) -> bool:
 
 
 def _tells_layer(attention: Attention) -> bool:
-    """Whether a map must name its layer: there are several in the result, or in the model or program that it is of."""
+    """Return whether maps must name their layer, as there are several in the result, the model or the program."""
     counts = [attention.source.details.get(name, 1) for name in ("n_layers", "n_attentions")]
     return len({m.layer for m in attention.maps}) > 1 or any(isinstance(n, int) and n > 1 for n in counts)
 
 
 def _heads(maps: dict[int, AttentionMap], with_layer: bool, again: Collection[str]) -> Heads:
-    """One map, or several layers of an attention, or one layer in several forward passes; ``again``: modules that run
-    more than once in a pass."""
+    """Return the block of one map, of several layers of an attention, or of one layer in several forward passes.
+
+    ``again``: modules that run more than once in a pass.
+    """
     names = [m.module for m in maps.values()]
     are_calls = calls_text(names).startswith("calls") or (len(set(names)) == 1 and names[0] in again)
     by_layer = tuple(_layer(place, m, with_layer, are_calls) for place, m in maps.items())
@@ -141,7 +146,7 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, again: Collection[st
     title = map_title(first.first, about, with_pass=not is_film)
     module = common_name(names) or ""
     together = replace(first, title=title, maps=tuple(maps.values()), table=None, module=module)
-    if first.first.quantity.of_all_heads and not is_film:  # single matrices, which stand side by side
+    if first.first.quantity.of_all_heads and not is_film:  # one matrix a layer, all side by side
         return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
     tiles = tuple(f"{_row_name(one.first, is_film, are_calls)} · {tile}" for one in by_layer for tile in one.tiles)
     n_heads = len(first.first.heads)
@@ -157,7 +162,7 @@ def _layer_or_call(m: AttentionMap, is_call: bool) -> str:
 
 
 def _layer(place: int, m: AttentionMap, with_layer: bool, is_call: bool) -> Heads:
-    with_layer = with_layer and not m.quantity.of_all_heads  # which stands over each tile
+    with_layer = with_layer and not m.quantity.of_all_heads  # else each tile names it
     title = map_title(m, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else summary_table(m.heads, m.summary, m.quantity.name)

@@ -1,4 +1,4 @@
-"""What attention costs: the terms, predicted and measured numbers at every length, and where they cross."""
+"""Page of the costs of attention: formulas, predicted and measured costs at each length, and where they cross."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,13 +9,13 @@ from mhaviz.results.complexity import Complexity
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
 _PARTS = ("projections", "scores, softmax, mix", "whole layer")
-_ATTENTION, _FREE, _PROJECTIONS, _WHOLE = range(4)  # of the colours and markers
+_ATTENTION, _FREE, _PROJECTIONS, _WHOLE = range(4)  # numbers of colours and markers
 _COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 
 
 @shown(Complexity)
 def complexity_page(c: Complexity) -> Page:
-    """The terms; operations, times and bytes against the length; what follows from them, a line each."""
+    """Return the page: the formulas; operations, times and bytes against the length; and what follows from them."""
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
     skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
     keys = tuple(Key(name, skipped_from_text(c.lengths, timings[name])) for name in _PARTS)
@@ -38,7 +38,7 @@ def complexity_page(c: Complexity) -> Page:
 
 
 def _lesson(c: Complexity) -> str:
-    """From which length on attention costs more than its projections: in operations, and on the clock."""
+    """Return the title: the length from which on attention costs more than its projections, predicted and measured."""
     clock = "" if c.equal_times is None else f"; on this machine's clock they meet at {c.equal_times:,.0f}"
     operations = f"Beyond N = {c.equal_operations:,} attention takes more operations than its projections"
     return operations + clock
@@ -76,7 +76,7 @@ def _operations(c: Complexity) -> Plot:
 
 
 def _times(c: Complexity) -> Plot:
-    """Measured, and dotted what the predicted operations would take at the whole's best rate."""
+    """Plot measured times, and dotted the times of the predicted operations at the best rate of the whole layer."""
     measured = [tuple(timing.seconds for timing in timings) for timings in (c.projections, c.attention, c.whole)]
     predicted = [(_PROJECTIONS, c.flops("projections")), (_ATTENTION, c.flops("attention"))]
     rate = _best_rate(c)
@@ -98,7 +98,7 @@ def _times(c: Complexity) -> Plot:
 
 
 def _sizes(c: Complexity) -> Plot:
-    """The weights grow up to the longest that fits; what does not grow with the input is level."""
+    """Plot predicted memory: weights up to the longest input that fits, and constant sizes as level lines."""
     known = [(longest.tokens, longest.free_bytes) for longest in c.longest if longest.tokens and longest.free_bytes]
     xs, ys = zip(*sorted({*zip(c.lengths, c.weight_bytes, strict=True), *known}), strict=True)
     level = [(f"free on {one.device}", one.free_bytes, _FREE) for one in c.longest if one.free_bytes]
@@ -126,24 +126,24 @@ def _marked(points: Iterable[tuple[float, float]]) -> tuple[tuple[float, float, 
 
 
 def _crossings(c: Complexity) -> tuple[str, ...]:
-    """Where the cost of attention overtakes that of the projections: by the terms, by operations, by the clock."""
+    """Return the lengths where attention costs as much as the projections: by formulas, operations and times."""
     lines = [
         f"N²·d_model = N·d_model² at N = d_model = {c.equal_terms:,}",
         f"2 products of N²·d_model = 4 of N·d_model² at N = 2·d_model = {c.equal_operations:,}",
     ]
     compared = sum(None not in (a.seconds, p.seconds) for a, p in zip(c.attention, c.projections, strict=True))
-    if compared > 1:  # of one length alone there is nothing to say
+    if compared > 1:  # a single length does not show where they cross
         measured = "nowhere within these lengths" if c.equal_times is None else f"at N = {c.equal_times:,.0f}"
         lines.append(f"scores, softmax and mix take as long as the projections {measured}")
     return tuple(lines)
 
 
 def _longest(c: Complexity) -> tuple[str, ...]:
-    """The longest inputs whose weights fit into memory, a line a device."""
+    """Return the longest input whose weights fit into the memory of each device, one line a device."""
     lines = []
     for longest in c.longest:
         if longest.free_bytes is None or longest.tokens is None:
-            lines.append(f"{longest.device}: free memory cannot be told")
+            lines.append(f"{longest.device}: free memory is unknown")
         else:
             lines.append(
                 f"{longest.device}: {readable_bytes(longest.free_bytes)} are free now; the weights of "
@@ -153,5 +153,5 @@ def _longest(c: Complexity) -> tuple[str, ...]:
 
 
 def _best_rate(c: Complexity) -> float:
-    """Operations a second, of the whole layer; 0 where nothing was measured."""
+    """Return the most operations a second of the whole layer; 0 where nothing was measured."""
     return max((f / t.seconds for f, t in zip(c.flops(), c.whole, strict=True) if t.seconds), default=0.0)

@@ -1,4 +1,4 @@
-"""How far two models are apart over many sentences: a layers × heads panel of it, and the heads ranked."""
+"""Page of two models compared over many sentences: the heads ranked by divergence, and a panel of layers × heads."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, counted, head_name, left_out_text
 from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
 
-_MOST_ROWS, _TOKEN = 16, 12  # rows of the table; cells of a token beside a dot
+_MOST_ROWS, _TOKEN = 16, 12  # rows of the table; characters of a token beside a dot
 _MEANING = (
     "mean: of the Jensen–Shannon divergence of each query's weights in both models, in bits, over its sentence, then "
     "over the sentences: 0 if no weight differs, 1 if no row has a key in common"
@@ -23,7 +23,7 @@ _NOTES = f"{_MEANING}; ±: the standard deviation between the sentences; sentenc
 
 @shown(CorpusDifference, PAGE_SUFFIXES)
 def corpus_difference_page(d: CorpusDifference) -> Page:
-    """The mean of each head, layers × heads, on one scale; the heads ranked."""
+    """Return the page: the heads ranked, and the mean divergence of each head as layers × heads on one scale."""
     several = len(d.kinds) > 1
     left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
     heads = [
@@ -49,13 +49,13 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
 
 
 def _subtitle(kind: KindDivergence) -> str:
-    """ "self-attention: divergence of two models over 1,000 sentences, 21,400 tokens"."""
+    """Return "divergence of two models over 1,000 sentences, 21,400 tokens"."""
     texts, tokens = counted(kind.divergence.sentences, "sentence"), counted(kind.divergence.queries, "token")
     return f"divergence of two models over {texts}, {tokens}"
 
 
 def limits_text(d: CorpusDifference) -> str:
-    """ "3 heads of 144 above 0.1 bits", nothing without limits."""
+    """Return "3 of 144 heads above a mean of 0.1 bits"; "" without limits."""
     limits, parts = d.limits, []
     if limits.mean is not None:
         parts.append(f"a mean of {limits.mean:g} bits")
@@ -68,7 +68,7 @@ def limits_text(d: CorpusDifference) -> str:
 
 
 def ranking_table(d: CorpusDifference) -> Table:
-    """A row a head, those that differ most first."""
+    """Return the table of heads, those that differ most first."""
     several, has_interval = len(d.kinds) > 1, any(not math.isnan(head["low"]) for head in d.ranking)
     columns = (
         *key_columns(several),
@@ -99,7 +99,7 @@ def _heading(d: CorpusDifference) -> str:
 
 
 def _spread(head: Mapping[str, float]) -> str:
-    """ "0.1234±0.0123"."""
+    """Return "0.1234±0.0123"."""
     return bits_text(head["mean"]) + ("" if math.isnan(head["spread"]) else f"±{bits_text(head['spread'])}")
 
 
@@ -108,7 +108,7 @@ def _interval(head: Mapping[str, float]) -> str:
 
 
 def _where(head: Mapping[str, Any]) -> str:
-    """ "3 cat → 5 mat, sentence 12"."""
+    """Return "3 cat → 5 mat, sentence 12"."""
     if head["sentence"] < 0:
         return NOTHING
     pair = pair_text(head["query"], head["query_token"], head["key"], head["key_token"])

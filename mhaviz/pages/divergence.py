@@ -1,4 +1,4 @@
-"""How far two attentions are apart, head by head: what files and models that are compared have in common on a page."""
+"""Divergence of the heads of two attentions: the parts that pages of compared files and of compared models share."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,14 @@ _NAME = "mean divergence, bits"
 
 @dataclass(frozen=True)
 class HeadChange:
-    """How far a head is apart, in bits: ``low`` to ``high`` is its whisker; ``where`` it is so most."""
+    """Divergence of one head, in bits.
+
+    Attributes:
+        name: name of the head, "L1 H2".
+        mean: mean divergence.
+        where: the query and key whose weight differs most.
+        low, high: ends of the whisker; NaN: none.
+    """
 
     name: str
     mean: float
@@ -30,7 +37,14 @@ class HeadChange:
 
 
 def change_dots(heads: Sequence[HeadChange], heading: str, meaning: str, whisker: str) -> list[Dots]:
-    """The first of these heads, those that differ most; none where none differs. ``whisker``: what one is."""
+    """Return a dot plot of the heads that differ most; empty where none differs.
+
+    Args:
+        heads: all heads, those that differ most first.
+        heading: text above the plot.
+        meaning: what the numbers are.
+        whisker: what a whisker is.
+    """
     dots = tuple(
         Dot(head.name, head.mean, head.low, head.high, note=head.where) for head in heads[:_MOST_DOTS] if head.mean > 0
     )
@@ -43,14 +57,17 @@ def change_dots(heads: Sequence[HeadChange], heading: str, meaning: str, whisker
 
 
 def divergence_panels(kinds: Sequence[tuple[str, Sequence[int], NDArray[np.float64]]]) -> list[Panels]:
-    """Layers × heads of each kind, (title, layers, means), all on one scale."""
+    """Return a block for each kind, given as (title, layers, means of layers × heads), all on one scale."""
     top = max((float(np.nanmax(means, initial=0.0)) for *_, means in kinds), default=0.0) or 1.0
     scales = {_NAME: Scale(high=top, decimals=decimals_of(top))}
     return [layers_by_heads(title, layers, {_NAME: means}, scales, _NAME) for title, layers, means in kinds]
 
 
 def lesson(source: Source, heads: Sequence[HeadChange], n_heads: int) -> str:
-    """ "minilm and tuned differ most in L1 H2: 0.0148 bits", of heads that are ranked."""
+    """Return the title, "minilm and tuned differ most in L1 H2: 0.0148 bits".
+
+    ``heads``: those that have a divergence, the largest first; ``n_heads``: number of all.
+    """
     names = _names(source)
     who = " and ".join(names) if names[0] != names[1] else f"{names[0]}: A and B"
     if not heads or not heads[0].mean:
@@ -59,12 +76,12 @@ def lesson(source: Source, heads: Sequence[HeadChange], n_heads: int) -> str:
 
 
 def _names(source: Source) -> list[str]:
-    """What A and B are called: a model, or a file without its folder."""
+    """Return the names of A and B: a model, or a file without its folder."""
     sides: Any = source.details
     footnotes = [Source(sides.get(side, {}).get("footnote", "")).model for side in ("first", "second")]
     return [name.partition(" (")[0].rpartition("/")[2] for name in footnotes]
 
 
 def pair_text(query: int, query_text: str, key: int, key_text: str) -> str:
-    """ "3 cat → 5 mat"; tokens whose texts are not known by their positions alone."""
+    """Return "3 cat → 5 mat"; only the positions of tokens whose texts are not known."""
     return " → ".join(position_text(at, text or str(at)) for at, text in ((query, query_text), (key, key_text)))

@@ -1,4 +1,4 @@
-"""What goes into the first layer, as matrices of features, and how alike its tokens or its positions are."""
+"""Pages of embeddings and of positional encodings: matrices of features, and the similarity of their rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,15 +14,15 @@ from mhaviz.pages.registry import shown
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
 
-_NEAR = 3.0  # scales that end so near to each other, as a factor, are one
-_QUOTED = 24  # cells of a terminal
-_MOST = 12  # tokens of a table
-_MOST_FEATURES = 64  # that are drawn, the first: each has a column of its own, so that no sine meets its cosine in one
+_NEAR = 3.0  # largest ratio of two scales that are made one
+_QUOTED = 24  # characters of a token
+_MOST = 12  # tokens in the table
+_MOST_FEATURES = 64  # features drawn, from the first: a column for each, so that no sine and cosine share one
 
-_CONSTANT = ("T", "U")  # symbols of what may be the same for every token
+_CONSTANT = ("T", "U")  # symbols of parts that may be the same for every token
 
 _UNIT = Scale(DIVERGING, -1.0, 1.0, zeros=True, name="cosine")
-"""Of cosines, and of sines."""
+"""Scale of cosines and sines."""
 
 _ADDED: dict[Added, str] = {
     "sinusoids": "Positions are sines and cosines that are added to E: feature 2i of position p is sin(p / "
@@ -38,7 +38,7 @@ _WITHIN: dict[Within, str] = {
 
 @shown(EmbeddedText)
 def embeddings_page(e: EmbeddedText) -> Page:
-    """What is summed, and X, side by side; below each, how alike its rows are; then the tokens with their ids."""
+    """Return the page: the summed parts and X side by side, the cosines of their rows, and the tokens with ids."""
     reader = "what the decoder" if e.is_target else "what the first layer"
     head = f"{reader} reads, {e.source.model}"
     title: Title | str = Title(head, (("", e.tokens),), "input")
@@ -56,7 +56,7 @@ def embeddings_page(e: EmbeddedText) -> Page:
 
 @shown(PositionTable)
 def position_table_page(table: PositionTable) -> Page:
-    """The sinusoids, a row a position, and how alike every two positions are."""
+    """Return the page: the encodings of all positions, and the cosines of every two."""
     length, d_model = table.values.shape
     positions = Axis.of(map(str, range(length)))
     title = "positional encoding: sines and cosines"
@@ -72,7 +72,7 @@ def position_table_page(table: PositionTable) -> Page:
 
 
 def _turning_sentences(d_model: int) -> Iterator[str]:
-    """What the features of sinusoids are, and why that tells positions apart."""
+    """Explain the features of sinusoids, and why they distinguish positions."""
     slowest = 2 * np.pi * 10000 ** ((d_model - 1) // 2 * 2 / d_model)
     last = f", the last once in {slowest:,.0f}" if d_model > 2 else ""
     yield f"Each pair of features turns as p grows: the first pair goes round once in {2 * np.pi:.2f} positions{last}."
@@ -84,14 +84,14 @@ def _turning_sentences(d_model: int) -> Iterator[str]:
 
 
 def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -> Panels:
-    """Parts of equally many features, each on the scale that it shares with others, or on its own."""
+    """Return a block of parts with equally many features, each on its scale."""
     scales = _scales(e.parts)
     panels = tuple(_panel(part.equation, part.values, scales[part.symbol]) for part in parts)
     return Panels(title, panels, Axis(e.tokens), _feature_axis(panels[0]), len(panels), ids=e.tokens.ids)
 
 
 def _panel(equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
-    """The first features of a matrix, and its whole shape; on a scale of all of them."""
+    """Return a panel of the first features of a matrix; its title says the shape of the whole."""
     length, n_features = values.shape
     some = f"first {_MOST_FEATURES} of " if n_features > _MOST_FEATURES else ""
     return Panel(f"{equation}   ({length:,}, {some}{n_features:,})", values[:, :_MOST_FEATURES], scale)
@@ -106,7 +106,7 @@ def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
-    """One scale for all that is summed, and for X, too, unless a norm has made it much larger or smaller."""
+    """Return the scale of each part: one for all summed parts, and for X, too, unless a norm has changed it much."""
     *summed, X = (part.values for part in parts)
     of_sum, of_X = end_of_scale(summed or [X]), end_of_scale([X])
     if 1 / _NEAR <= of_X / of_sum <= _NEAR:
@@ -117,18 +117,18 @@ def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
 
 
 def _is_one_row(part: InputPart) -> bool:
-    """Whether it is the same for every token, as token types are of a single text: a picture of it tells nothing."""
+    """Return whether a part has the same row for every token, as token types of a single text do; it is not drawn."""
     return part.symbol in _CONSTANT and bool((part.values == part.values[0]).all())
 
 
 def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
-    """How to read the pictures."""
+    """Return how to read the pictures."""
     sides = f"rows are {rows}, columns features; of cosines both are {rows}"
     return "; ".join(dict.fromkeys(filter(None, [sides, *drawn.pooled, *remarks])))
 
 
 def _sentences(e: EmbeddedText) -> Iterator[str]:
-    """What X is made of, how the model knows of positions, and what these do to a word that comes twice."""
+    """Explain what X is made of, how the model knows positions, and how these change a token that occurs twice."""
     if e.difference is None:
         yield "X is what the first layer reads. It is made of more than a sum of these: how, is not known."
     elif e.difference > 0:
@@ -156,7 +156,7 @@ def _sentences(e: EmbeddedText) -> Iterator[str]:
 
 
 def _tokens_table(e: EmbeddedText) -> Table:
-    """Each token with its id, and how long its rows are."""
+    """Return the table of tokens with their ids and the norms of their rows."""
     columns = (
         Column("#", is_key=True),
         Column("token", lambda token: quoted(token, _QUOTED), "left", is_key=True),

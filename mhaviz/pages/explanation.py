@@ -1,4 +1,4 @@
-"""One query of one head, taken apart: its scores over features, then its output over keys."""
+"""Page of an explanation of one query of one head: its scores by features, and its output by keys."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.axis import Axis
 from mhaviz.results.explanation import Explanation
 
-_LONG = 1e5  # with two decimals and a sign from here on wider than any power of ten in float32
-_QUOTED = 24  # cells of a terminal
-_BAR = 16  # likewise
-MOST_KEYS = 16  # of a longer sentence the keys that matter most are shown, and the rest are summed up
+_LONG = 1e5  # from here on a number with two decimals is longer than one with an exponent
+_QUOTED, _BAR = 24, 16  # characters of a token, and of a bar
+MOST_KEYS = 16  # of a longer sentence, the keys with the largest weights are shown, and the sum of the others
 
 
 @shown(Explanation)
 def explanation_page(e: Explanation) -> Page:
-    """The query's features, their products with every key's, scores and weights; below, what each value contributes."""
+    """Return the page: the query's features and their products with those of keys, scores and weights, then the
+    contribution of each value to the output."""
     keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
     rest = [key for key in others(e, largest) if e.visible[key]]
     sums = [e.contributions[rest].sum(axis=0)] if rest else []
@@ -59,36 +59,36 @@ def explanation_page(e: Explanation) -> Page:
 
 
 def _strips(name: str, values: NDArray[np.float32], labels: Sequence[str], *outlined: Outline) -> Panels:
-    """Rows of features."""
+    """Return a block of one matrix whose columns are features."""
     panel = Panel(name, values, Scale.around_zero(values, name), outlined=outlined)
     return Panels("", (panel,), Axis.of(labels), Axis.of(map(str, range(values.shape[1]))), 1)
 
 
 def _labels(e: Explanation, keys: Sequence[int]) -> list[str]:
-    """ "4 deposit": these keys, told apart where words come twice."""
+    """Return "4 deposit" for each of these keys."""
     texts = (e.keys[key].removeprefix(" ") for key in keys)
     return [f"{key} {text}" if text.strip() else f'{key} "{text}"' for key, text in zip(keys, texts, strict=True)]
 
 
 def number_text(value: float, form: str = "z.2f") -> str:
-    """A score, a product or a length: in this form, or, where its digits would fill a column, as "1.23e+19"."""
+    """Return a number in this format, or as "1.23e+19" where that would be too long for a column."""
     return f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}"
 
 
 def heading(e: Explanation) -> str:
-    """Which query of which head."""
+    """Return the heading of the page: the head and the query."""
     return f"head {e.head}, query “{quoted(e.token, _QUOTED)}” at position {e.position}"
 
 
 def scores_heading(e: Explanation) -> str:
-    """Over the scores."""
+    """Return the heading of the scores."""
     rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"
     features = f"{e.d_key} products of features" if e.d_key > 1 else "one product of features"
     return f"scores: q·k, the sum of {features}; {rule}; softmax"
 
 
 def strongest_text(e: Explanation) -> str:
-    """What made the score of the key with the largest weight."""
+    """Name the features that count most in the score of the key with the largest weight."""
     if not e.visible.any():
         return "Every key is hidden: the weights and the output are zeros."
     key = int(np.argmax(e.weights))
@@ -102,31 +102,31 @@ def strongest_text(e: Explanation) -> str:
 
 
 def features_text(e: Explanation, key: int) -> str:
-    """ "17 +2.1, 3 +1.9, 40 -1.2": the strongest features of a key and their products."""
+    """Return "17 +2.1, 3 +1.9, 40 -1.2": the strongest features of a key and their products."""
     features = e.strongest_features(key)
     return ", ".join(f"{feature} {number_text(e.products[key, feature], '+z.1f')}" for feature in features)
 
 
 def largest_contributions(e: Explanation) -> list[int]:
-    """The positions of the keys that contribute most to the output, the largest first; hidden ones are left out."""
+    """Return the positions of the visible keys that contribute most to the output, the largest first."""
     order: list[int] = np.argsort(-e.sizes, kind="stable").tolist()
     return [key for key in order if e.visible[key]][:MOST_KEYS]
 
 
 def others(e: Explanation, shown_keys: Sequence[int]) -> list[int]:
-    """The keys that are not shown."""
+    """Return the positions of the keys that are not shown."""
     return sorted(set(range(len(e.keys))) - set(shown_keys))
 
 
 def rest_text(e: Explanation, rest: Sequence[int]) -> str:
-    """ "and 288 more, together 0.12": the weight of the keys that are not shown."""
+    """Return "and 288 more, together 0.12": the total weight of the keys that are not shown."""
     hidden = len(rest) - int(e.visible[list(rest)].sum())
     text = f"and {len(rest)} more, together {e.weights[list(rest)].sum():.2f}"
     return text if not hidden else f"{text}, {hidden} of them hidden"
 
 
 def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
-    """These keys: scores, weights and the features that made them."""
+    """Return the table of these keys with their scores, weights and strongest features."""
     columns = (
         Column("#", is_key=True),
         Column("key", lambda key: quoted(e.keys[key], _QUOTED), "left", is_key=True),
@@ -144,7 +144,7 @@ def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
 
 
 def contributions_table(e: Explanation, keys: Sequence[int]) -> Table:
-    """These keys by what they contribute, and the sum of all."""
+    """Return the table of what these keys contribute to the output, and of the total."""
 
     def name(key: int | str) -> str:
         return key if isinstance(key, str) else quoted(e.keys[key], _QUOTED)
@@ -170,5 +170,5 @@ def contributions_table(e: Explanation, keys: Sequence[int]) -> Table:
 
 
 def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """‖v‖ of each row; in float64, as squares of numbers from 1e19 on are more than float32 can hold."""
+    """Return ‖v‖ of each row, computed in float64, as squares of numbers from 1e19 on overflow float32."""
     return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=-1))

@@ -1,4 +1,7 @@
-"""Which page and which formats a result has: entered once, above the function that makes the page."""
+"""Registry of results: the function that makes the page of each type, and the formats that it can be saved in.
+
+A type is registered once, by ``shown`` above the function that makes its page.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +26,8 @@ class Entry:
     """How one type of result is shown.
 
     Attributes:
-        page: makes its page.
-        formats: in which it can be saved, by the suffixes of files.
+        page: function that makes its page.
+        formats: suffixes of the files that it can be saved in.
     """
 
     page: "Callable[..., Page]"
@@ -36,7 +39,7 @@ _MakePage = TypeVar("_MakePage", bound="Callable[..., Page]")
 
 
 def shown(result: type, formats: tuple[str, ...] = RESULT_SUFFIXES) -> Callable[[_MakePage], _MakePage]:
-    """Enter the function below as the page of a result; see ``Entry``."""
+    """Register the decorated function as the one that makes the pages of a type of result; see ``Entry``."""
 
     def enter(make: _MakePage) -> _MakePage:
         _ENTRIES[result] = Entry(make, formats)
@@ -46,10 +49,11 @@ def shown(result: type, formats: tuple[str, ...] = RESULT_SUFFIXES) -> Callable[
 
 
 def entry_of(result: object) -> Entry:
-    """How the result is shown: one of ``results/scaling.py`` by its page in ``pages/scaling.py``, loaded on first use.
+    """Return how a result is shown. The page of a result in ``results/NAME.py`` is in ``pages/NAME.py``, which is
+    imported on first use.
 
     Raises:
-        MhavizError: nothing is entered for it.
+        MhavizError: its type is not registered.
     """
     kind = type(result)
     if kind not in _ENTRIES:
@@ -65,5 +69,5 @@ def entry_of(result: object) -> Entry:
 
 
 def page_of(result: object, **details: Any) -> "Page":
-    """The page of a result; ``details``: what its function takes beside it, such as the order of heads."""
+    """Return the page of a result; ``details``: further arguments of its function, such as the order of heads."""
     return entry_of(result).page(result, **details)

@@ -1,4 +1,4 @@
-"""Everything about one sentence: its heads, the shapes on the way, and what scaling does."""
+"""Page of a report on one sentence: its heads, the shapes of all tensors, and the effect of scaling."""
 
 from dataclasses import replace
 
@@ -10,12 +10,12 @@ from mhaviz.pages.trace import costs_text, steps_table
 from mhaviz.results.report import Report
 from mhaviz.results.trace import ShapeTrace
 
-_SHOWN = ("step", "equation", "shape", "FLOPs", "bytes")  # of the columns of all steps
+_SHOWN = ("step", "equation", "shape", "FLOPs", "bytes")  # columns of the table of steps
 
 
 @shown(Report, PAGE_SUFFIXES)
 def report_page(report: Report) -> Page:
-    """The heads, a table of the shapes, and one head unscaled beside scaled."""
+    """Return the page: the heads, a table of shapes, and one head without scaling beside the same with it."""
     page, scaling = attention_page(report.attention, can_choose=False), report.scaling
     blocks = (
         *page.blocks,

@@ -1,4 +1,4 @@
-"""Words that several pages have in common."""
+"""Phrases that several pages share."""
 
 from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
@@ -7,31 +7,31 @@ from mhaviz.pages.labels import quoted
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.scaling import ScalingComparison
 
-_TOKEN_CELLS = 16  # a token beside its position is cut to so many
+_TOKEN_CELLS = 16  # most characters of a token beside its position
 
 
 def position_text(position: int, token: str) -> str:
-    """12,345 and "whale" → "12,345 whale"; a token that is its own position, for want of labels, is not said twice."""
+    """Return "12,345 whale"; the position alone where it is also the token's label."""
     return f"{position:,}" if token == str(position) else f"{position:,} {quoted(token, _TOKEN_CELLS)}"
 
 
 def counted(number: int, thing: str) -> str:
-    """ "1 token", "21,400 tokens"."""
+    """Return "1 token", "21,400 tokens"."""
     several = f"{thing}es" if thing.endswith("s") else f"{thing}s"
     return f"{number:,} {thing if number == 1 else several}"
 
 
-_LEAST_BITS = 0.00005  # that four decimals can show
+_LEAST_BITS = 0.00005  # least number that four decimals can show
 
 
 def bits_text(divergence: float) -> str:
-    """ "0.1234", and "1.2e-05" of what four decimals would make nothing."""
+    """Return "0.1234", or "1.2e-05" for a number that four decimals would round to 0."""
     return f"{divergence:.1e}" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
 def unnamed_text(tokens: Tokens) -> str:
-    """ "17 tokens" where they are called by their positions, "13 rows" where they are called that, "14 × 14
-    patches of an image"; else nothing."""
+    """Return "17 tokens" for tokens without texts, "13 rows" for rows of a matrix, "14 × 14 patches of an image"; ""
+    for tokens with texts."""
     if tokens.grid is not None:
         rows, columns = tokens.grid
         return f"{rows} × {columns} patches of an image"
@@ -44,9 +44,13 @@ def unnamed_text(tokens: Tokens) -> str:
 
 
 def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", prefix: str = "") -> Title:
-    """Which attention, and of which texts; a sentence that attends to itself is said once.
+    """Return the title of an attention with its texts; a sentence that attends to itself is named once.
 
-    ``about``: which layer, or which part; ``prefix``: what the numbers are, if they are no weights.
+    Args:
+        kind: kind of attention.
+        queries, keys: tokens of both sides.
+        about: follows the kind, such as the layer.
+        prefix: precedes the kind, such as the quantity if it is not weights.
     """
     head, short = f"{prefix}{KIND_NAMES[kind]}{about}", f"{prefix}{'attention' if kind == 'other' else kind}{about}"
     if kind in OF_ONE_TEXT and queries.texts == keys.texts:
@@ -55,29 +59,31 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
 
 
 def head_name(layer: int | None, head: int) -> str:
-    """ "L3 H5"; "head 5" of a layer that is the only one."""
+    """Return "L3 H5", or "head 5" where ``layer`` is None, as there is only one."""
     return f"head {head}" if layer is None else f"L{layer} H{head}"
 
 
 def study_title(result: Explanation | ScalingComparison, model: str = "") -> Title:
-    """Of a study of one layer, which it names if there are several."""
+    """Return the title of a study of one layer, which it names if the model has several."""
     layer = f", {model}" * bool(model) + ("" if result.layer is None else f", layer {result.layer}")
     queries, keys = Tokens(result.queries, result.special_queries), Tokens(result.keys, result.special_keys)
     return attention_title(result.kind, queries, keys, layer)
 
 
-_RULE = 8  # characters, such as those of / √1024
+_RULE = 8  # most characters, enough for / √1024
 
 
 def rule_text(result: Explanation | ScalingComparison) -> str:
-    """What becomes of q·k before the softmax, where it is short enough to stand over a column: "/ √64"."""
+    """Return the heading of a column of scores: how q·k is scaled, "/ √64", or "scaled" where that is too long."""
     return result.rule if len(result.rule) <= _RULE else "scaled"
 
 
 def one_text(probe: Probe | None = None, is_recorded: bool = False) -> str:
-    """What one of several texts is called, as those that means are over.
+    """Return the name of one text among several: "sentence", "sequence" or "example".
 
-    ``probe``: what the texts were made for; ``is_recorded``: whether a program has read them.
+    Args:
+        probe: how the texts were made; None: they were given.
+        is_recorded: whether a recorded program has read them.
     """
     if isinstance(probe, RandomRepeats):
         return "sequence"
@@ -85,7 +91,7 @@ def one_text(probe: Probe | None = None, is_recorded: bool = False) -> str:
 
 
 def texts_of(number: int, probe: Probe | None, is_recorded: bool = False) -> str:
-    """ "1,000 sentences", "32 sequences of 16 random tokens, repeated"."""
+    """Return "1,000 sentences", "32 sequences of 16 random tokens, repeated"."""
     texts = counted(number, one_text(probe, is_recorded))
     if isinstance(probe, RandomRepeats):
         return f"{texts} of {counted(probe.n_tokens, 'random token')}, repeated"
@@ -93,7 +99,7 @@ def texts_of(number: int, probe: Probe | None, is_recorded: bool = False) -> str
 
 
 def left_out_text(too_long: int, reader: str = "model") -> str:
-    """What is said of sentences that were not read; ``reader``: by whom."""
+    """Return the number of sentences that were too long for the ``reader``; "" if there are none."""
     if not too_long:
         return ""
     were = "was" if too_long == 1 else "were"

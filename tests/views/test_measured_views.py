@@ -109,7 +109,7 @@ def test_predicted_and_measured_beside_each_other(show, complexity):
         "at N = 2·d_model = 1,024",
         "take as long as the projections at N = 724",
         "cpu: 16.0 GiB are free now; the weights of 23,170 tokens fit",
-        "cuda: free memory cannot be told",
+        "cuda: free memory is unknown",
         "parameters: 4.0 MiB",
     ):
         assert line in shown
