@@ -1,4 +1,4 @@
-"""What every head looks at: the heads ranked, and a layers × heads panel of each number."""
+"""Page of statistics of heads: the heads ranked, and each statistic as a panel of layers × heads."""
 
 import numpy as np
 
@@ -36,14 +36,14 @@ MEASURES = (
     Measure("retrieval", "how often a token of a needle gets the largest {weight} where it is read", "share"),
     Measure("needle", "{weight} on {place}", place="the token of the needle that is read"),
 )
-"""The numbers, in their order."""
+"""All statistics, in the order of panels and columns."""
 
 USUAL_ORDER = Order(MEASURES[0].name)
 
 
 @shown(HeadStatistics, HEAD_SUFFIXES)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
-    """The heads ranked by one number, and the means of all numbers, each on a scale of its own."""
+    """Return the page: the heads ranked by one statistic, and the means of all, each on its own scale."""
     s, scales, weight = statistics, measure_scales(statistics), weight_text(statistics)
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s.too_long)))
     texts = f"{one_text(s.probe, s.is_recorded)}s"
@@ -68,12 +68,12 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
 
 
 def weight_text(statistics: HeadStatistics) -> str:
-    """What the numbers are of: a "weight", or the "share" of a norm."""
+    """Return what the statistics are of: a "weight", or a "share" of norms."""
     return "share" if statistics.are_of_norms else "weight"
 
 
 def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
-    """The scale of each number, one for all kinds: from 0 to the largest."""
+    """Return the scale of each statistic, from 0 to the largest, which all kinds of attention share."""
     ends = {}
     for measure in known_measures(statistics.kinds, MEASURES):
         largest = max(float(np.nanmax(kind.number(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
@@ -82,7 +82,7 @@ def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
 
 
 def _meanings(statistics: HeadStatistics, ranked: Measure) -> str:
-    """What the other numbers are, and are by chance: "previous: weight on the token before, 0.07 by chance"."""
+    """Return what the other statistics mean: "previous: weight on the token before, 0.07 by chance"."""
     weight, texts = weight_text(statistics), []
     for measure in (other for other in known_measures(statistics.kinds, MEASURES) if other != ranked):
         chances = [kind.number(measure.name).chance for kind in statistics.kinds]
@@ -94,7 +94,7 @@ def _meanings(statistics: HeadStatistics, ranked: Measure) -> str:
 
 
 def sink_texts(statistics: HeadStatistics) -> list[str]:
-    """Of each kind, how many heads look at the first token."""
+    """Return the sink rate of all heads, for each kind of attention where it is known."""
     several = len(statistics.kinds) > 1
     return [
         f"{kind.kind + ', ' if several else ''}sink rate, of all heads: {kind.sink_rate:.1%}"
@@ -104,13 +104,13 @@ def sink_texts(statistics: HeadStatistics) -> list[str]:
 
 
 def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
-    """ "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
+    """Return "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
     prefix = NORM.title_prefix if statistics.are_of_norms else ""
     return prefix + kind_text(kind, _subtitle(statistics, kind))
 
 
 def _subtitle(statistics: HeadStatistics, kind: HeadAverages) -> str:
-    """ "means over 1,000 sentences, 21,400 tokens"."""
+    """Return "means over 1,000 sentences, 21,400 tokens"."""
     most = texts_of(kind.sentences, statistics.probe, statistics.is_recorded), counted(kind.queries, "token")
     least, ends = kind.entropy.by_layer.min(axis=0).tolist(), (kind.sentences, kind.queries)
     texts, tokens = (
@@ -120,7 +120,7 @@ def _subtitle(statistics: HeadStatistics, kind: HeadAverages) -> str:
 
 
 def reading_text(statistics: HeadStatistics) -> str:
-    """How to read the pictures."""
+    """Return how to read the pictures."""
     text = panels_text([kind.entropy.mean for kind in statistics.kinds])
     if not statistics.are_of_norms:
         return text
@@ -128,7 +128,7 @@ def reading_text(statistics: HeadStatistics) -> str:
 
 
 def counts_text(statistics: HeadStatistics) -> str:
-    """Of how many tokens copies and induction are; empty where they have no meaning."""
+    """Return the number of tokens that copies and induction are computed from; "" where they have no meaning."""
     counts = {kind.kind: _count(statistics, kind) for kind in statistics.kinds if kind.kind in OF_ONE_TEXT}
     if not counts:
         return ""

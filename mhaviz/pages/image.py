@@ -1,4 +1,4 @@
-"""Attention over an image: each head over the pale image and without it, and its strongest patches."""
+"""Page of attention over an image: each head as a film over the image, the same without it, and its top patches."""
 
 from collections.abc import Sequence
 
@@ -15,17 +15,17 @@ from mhaviz.pages.words import counted, head_name, one_text
 from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap
 
-_NAME = 40  # cells of a name that is quoted
-_SHORT = 16  # the same in a narrow place
-_FEW = 2  # special tokens that are named
-_STRONGEST = 3  # patches of a head that are named
-_MOST_PLAIN = 24  # heads of a row that are drawn without the image, too
-_MOST_LISTED = 24
+_NAME = 40  # characters of a name
+_SHORT = 16  # characters of a name in a narrow place
+_FEW = 2  # most special tokens that are named
+_STRONGEST = 3  # patches of a head in the table
+_MOST_PLAIN = 24  # most heads that are drawn without the image, too
+_MOST_LISTED = 24  # heads in the table
 
 
 @shown(ImageAttention)
 def image_page(over: ImageAttention) -> Page:
-    """Every head on one scale: how many times as much as by chance a patch gets, clear where it is no more."""
+    """Return the page, with all heads on one scale: each patch's weight as a multiple of an even share."""
     scale = _scale(over)
     blocks: list[Block] = []
     for grid in dict.fromkeys(m.grid for m in over.maps):
@@ -39,7 +39,7 @@ def image_page(over: ImageAttention) -> Page:
 
 
 def _scale(over: ImageAttention) -> Scale:
-    """From what a patch gets by chance to the largest number; where all get the same, it is no maximum."""
+    """Return the scale: from an even share, 1, to the largest number, at least 2; of other numbers from 0."""
     largest = max(float(over.numbers(m).max()) for m in over.maps)
     if not over.is_of_uniform:
         return Scale(FILM, 0.0, largest or 1.0, name=over.quantity.drawn_name)
@@ -47,7 +47,7 @@ def _scale(over: ImageAttention) -> Scale:
 
 
 def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale, image: NDArray[np.uint8] | None) -> Panels:
-    """The heads of maps of one grid, over the image or, on paper, without it."""
+    """Return the heads of maps with one grid of patches, over the image or, in figures alone, without it."""
     panels = []
     for m in maps:
         of_query = () if m.patch is None else (_around(*m.patch),)
@@ -56,7 +56,7 @@ def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale, image:
     height, width = maps[0].grid
     rows = Axis(Tokens(tuple(map(str, range(height))), grid=(height, 1)))
     columns = Axis(Tokens(tuple(map(str, range(width))), grid=(1, width)))
-    heads = {m.heads for m in maps}  # a row a map where all have the same several
+    heads = {m.heads for m in maps}  # one row for each map if all have the same heads, and more than one
     across = len(maps[0].heads) if len(heads) == 1 and len(maps[0].heads) > 1 else len(panels)
     where: Where = "drawn" if image is None else "everywhere"
     return Panels("", tuple(panels), rows, columns, across, first=panels[0].title, is_main=False, where=where)
@@ -67,7 +67,7 @@ def _around(row: int, column: int) -> Outline:
 
 
 def _title(over: ImageAttention) -> Title:
-    """ "attention of token 0 to photo.png, layer 3, blocks.3.attn"; what all pictures have in common is said here."""
+    """Return the title, "attention of token 0 to photo.png, layer 3, blocks.3.attn": what all pictures share."""
     what = over.quantity.title_prefix + "attention"
     query = quoted(over.query, _NAME)
     if any(m.patch for m in over.maps):
@@ -82,21 +82,21 @@ def _title(over: ImageAttention) -> Title:
 
 
 def head_names(over: ImageAttention, m: ImageMap) -> list[str]:
-    """ "L3 H5" of each head, or "pass 100 L3 H5" where there are several inputs; a rollout has no heads: "L3"."""
+    """Return "L3 H5" for each head, "pass 100 L3 H5" where there are several inputs, "L3" where there are no heads."""
     inputs = _input_text(m) if len(set(map(_input_text, over.maps))) > 1 else ""
     names = [f"L{m.layer}"] if over.quantity.of_all_heads else [head_name(m.layer, head) for head in m.heads]
     return [" ".join(filter(None, [inputs, name])) for name in names]
 
 
 def _input_text(m: ImageMap) -> str:
-    """ "pass 100, example 2": which of several inputs it is of; nothing where there is one."""
+    """Return which of several inputs a map is of, "pass 100, example 2"; "" where there is one."""
     of_pass = "" if m.pass_number is None else f"pass {m.pass_number:,}"
     of_batch = "" if m.sentence is None else f"{one_text(is_recorded=m.is_recorded)} {m.sentence}"
     return ", ".join(filter(None, [of_pass, of_batch]))
 
 
 def _strongest(over: ImageAttention) -> Table:
-    """Of each head the patches that get most, by row and column, and what goes to tokens that are no patches."""
+    """Return the table of each head's strongest patches, by row and column, and of its weight on other tokens."""
     unit = ", × uniform" if over.is_of_uniform else ""
     special = special_text(over)
     columns = [Column("", align="left", is_key=True), Column(f"strongest patches{unit}", align="left")]
@@ -116,7 +116,7 @@ def _strongest(over: ImageAttention) -> Table:
 
 
 def special_text(over: ImageAttention) -> str:
-    """The tokens that are no patches, if there are any: "token 0 and 4 tokens more"."""
+    """Return the names of the tokens that are not patches, "token 0 and 4 tokens more"; "" if there are none."""
     texts = list(dict.fromkeys(text for m in over.maps for text in m.special_texts))
     named = [quoted(text, _NAME) or "a special token" for text in texts[:_FEW]]
     more = [counted(len(texts) - _FEW, "token") + " more"] if len(texts) > _FEW else []
@@ -124,7 +124,7 @@ def special_text(over: ImageAttention) -> str:
 
 
 def _remark(over: ImageAttention) -> str:
-    """What is clear, and what is not in the picture."""
+    """Return how to read the pictures: which patches stay clear, and what is not shown."""
     grids = " and ".join(f"{rows} × {columns}" for rows, columns in dict.fromkeys(m.grid for m in over.maps))
     parts = [f"{grids} patches"]
     if over.is_of_uniform:

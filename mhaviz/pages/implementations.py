@@ -1,4 +1,4 @@
-"""Five ways to compute the same attention: time and memory against the length of the input, and how exact they are."""
+"""Page of implementations of attention: time, memory and exactness of each against the length of the input."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -10,15 +10,15 @@ from mhaviz.results.implementations import ImplementationComparison
 from mhaviz.results.timing import Timing
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
 
-_DASHED = 3  # the way whose curve may lie on another one
+_DASHED = 3  # index of the implementation whose curve may lie on another one
 
 Point = tuple[float | None, tuple[float, float] | None]
-"""A number, and between what it lies; None: not known."""
+"""A number and its interval; None: unknown."""
 
 
 @shown(ImplementationComparison)
 def implementations_page(c: ImplementationComparison) -> Page:
-    """Two plots or one table, what was skipped, how the numbers are meant and what the ways are."""
+    """Return the page: plots, or a table in the terminal; what was skipped; and what the numbers and names mean."""
     ways = c.implementations
     keys = tuple(Key(way.name, _remark(c, i)) for i, way in enumerate(ways))
     plots = (
@@ -39,7 +39,7 @@ def implementations_page(c: ImplementationComparison) -> Page:
 
 
 def _lesson(c: ImplementationComparison) -> str:
-    """Which way is best at the longest input that several have done."""
+    """Return the title: which implementation is best at the longest input that several could do."""
     title = "The same attention, five ways"
     for n, length in reversed(list(enumerate(c.lengths))):
         times = {way.name: time for way in c.implementations if (time := way.timings[n].seconds) is not None}
@@ -51,7 +51,7 @@ def _lesson(c: ImplementationComparison) -> str:
 
 
 def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing], Point], y: PlotAxis) -> Plot:
-    """``points``: what is drawn of a timing at one of the lengths, and between what it lies."""
+    """Return a plot; ``points``: maps the index of a length, and a timing there, to a number and its interval."""
     series = []
     for i, way in enumerate(c.implementations):
         ys, band = zip(*(points(n, timing) for n, timing in enumerate(way.timings)), strict=True)
@@ -69,7 +69,7 @@ def _bytes(_: int, timing: Timing) -> Point:
 
 
 def _ratio(c: ImplementationComparison) -> Callable[[int, Timing], Point]:
-    """How many times as long as the last way's median."""
+    """Return the function that divides times by the median of the last implementation."""
 
     def ratio(n: int, timing: Timing) -> Point:
         base = c.implementations[-1].timings[n].seconds
@@ -102,7 +102,7 @@ _difference_text: Callable[[float], str] = "{:.1e}".format
 
 
 def _remark(c: ImplementationComparison, i: int) -> str:
-    """What the i-th way is in code, and how it did, in a line."""
+    """Return the code of the i-th implementation and its results in one line."""
     way = c.implementations[i]
     parts = [way.code if way.gives_weights else f"{way.code}, gives no weights"]
     differences = [difference for difference in way.differences if difference is not None]
@@ -116,7 +116,7 @@ def _remark(c: ImplementationComparison, i: int) -> str:
 
 
 def _meanings(c: ImplementationComparison) -> tuple[str, ...]:
-    """How the numbers of the comparison are meant."""
+    """Return what the numbers of the comparison mean."""
     measured = [timing for way in c.implementations for timing in way.timings if not timing.skipped]
     unwatched = f"; {NOTHING} where it cannot be watched, as in a run of very many allocations"
     unwatched = unwatched if any(timing.peak_bytes is None for timing in measured) else ""

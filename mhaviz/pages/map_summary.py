@@ -1,4 +1,4 @@
-"""What each head of a long map does, as a table."""
+"""Table of what each head of a long map attends to."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,11 +8,11 @@ from mhaviz.pages.words import position_text
 from mhaviz.results.quantity import WEIGHT
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 
-_MOST = 32  # rows; a longer table is no picture any more
+_MOST = 32  # rows of the table
 
 
 def summary_table(numbers: Sequence[int], summary: MapSummary, name: str = WEIGHT.name) -> Table:
-    """A row a head; ``numbers``: of all heads; ``name``: of what the map shows."""
+    """Return the table of all heads; ``numbers``: their numbers; ``name``: name of the map's quantity."""
     columns = (
         Column("head", is_key=True),
         Column("mean entropy", _entropy),
@@ -29,7 +29,7 @@ def summary_table(numbers: Sequence[int], summary: MapSummary, name: str = WEIGH
 
 
 def _notes(summary: MapSummary, name: str) -> str:
-    """What the columns mean."""
+    """Return what the columns mean."""
     queries = "query" if summary.queries == 1 else "queries"
     of, share, of_query = "", "weight", ""
     if name != WEIGHT.name:
@@ -57,13 +57,13 @@ def _link(link: Link) -> str:
 
 
 def _farthest(head: HeadSummary) -> str:
-    if head.local is None:  # between two texts nothing is far
+    if head.local is None:  # between two texts there are no distances
         return NOTHING
     return _link(head.farthest) if head.farthest else "none"
 
 
 def _share(share: float) -> str:
-    """ "59.8%", "0.0056%": two digits of small shares, as far as they are not nothing."""
+    """Return "59.8%", or two digits of a small share, "0.0056%", down to "<0.0001%"."""
     if share >= 0.001:
         return f"{share:.1%}"
     return f"{100 * share:.2g}%" if share >= 1e-6 or share == 0 else "<0.0001%"

@@ -1,4 +1,4 @@
-"""What one map says along its sides: what each key receives, and how evenly each query spreads its weights."""
+"""Numbers along the sides of one map: the mean weight on each key, and the entropy of each query."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mhaviz.results.attention import AttentionMap
 
-_NAMED = 2  # keys, as in the table of a long map
+_NAMED = 2  # keys with names, as in the table of a long map
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Margin:
     """Numbers along one side of a map.
 
     Attributes:
-        text: what they are.
-        values: float64, one a cell; NaN where there is none.
-        named: the cells of the keys that receive the most, and the tokens of these.
+        text: name of the numbers.
+        values: float64, one for each cell; NaN: none.
+        named: cells of the keys that receive the most weight, with their tokens.
     """
 
     text: str
@@ -26,14 +26,14 @@ class Margin:
 
     @property
     def highest(self) -> str:
-        """The largest number, in two digits."""
+        """Largest number, in two digits."""
         return f"{np.nanmax(self.values, initial=0.0):.2g}"
 
 
 def key_margin(m: AttentionMap) -> Margin | None:
-    """r_j = Σ_i A_ij / n_j, where n_j queries of the map see key j; None where it cannot be known.
+    """Return r_j = Σ_i A_ij / n_j, where n_j queries of the map see key j; None where it is not known.
 
-    Of a cell of several keys it is their mean, over all pairs of a query and a key that it sees.
+    The number of a cell of several keys is the mean over all pairs of a query and a key that it sees.
     """
     quantity = m.quantity
     if quantity.row != "query" or quantity.is_signed or quantity.reduction == "max":
@@ -54,9 +54,9 @@ def key_margin(m: AttentionMap) -> Margin | None:
 
 
 def query_margin(m: AttentionMap) -> Margin | None:
-    """H_i = −Σ_j a_ij ln a_ij, a_i being row i as shares of its sum, over all keys; None where it cannot be known.
+    """Return H_i = −Σ_j a_ij ln a_ij, where a_i is row i divided by its sum; None where it is not known.
 
-    Of a cell of several queries it is their mean.
+    The number of a cell of several queries is their mean.
     """
     if m.summary is not None:
         values = np.array(m.summary.heads[0].entropies, np.float64)
@@ -71,12 +71,12 @@ def query_margin(m: AttentionMap) -> Margin | None:
 
 
 def _pairs_seen(m: AttentionMap) -> NDArray[np.int64] | None:
-    """How many pairs of a query and a key that it sees fall into each column; None where it is not known."""
+    """Return the number of pairs of a query and a key that it sees in each column; None where it is not known."""
     queries, edges = m.rows.edges, m.columns.edges
     keys = np.arange(edges[0], edges[-1])
     first, end = np.full(keys.shape, queries[0]), np.full(keys.shape, queries[-1])
     if m.hidden is not None:
-        if not m.is_whole and queries[-1] < edges[-1]:  # where queries and keys are lined up is not known
+        if not m.is_whole and queries[-1] < edges[-1]:  # it is not known which key each query is aligned with
             return None
         later = len(m.keys) - len(m.queries) if m.is_whole and m.kind == "masked" else 0
         reach = np.iinfo(np.int64).max // 2 if m.reach is None else m.reach

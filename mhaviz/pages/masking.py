@@ -1,4 +1,4 @@
-"""What a mask and dropout do: scores before and after the mask, weights, and what dropout leaves of them."""
+"""Page of masking and dropout: scores before and after the mask, weights, and weights after dropout."""
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.masking import Masking
 
 PAD = "pad"
-"""The label of a token that only fills the batch up."""
+"""Label of a padding token."""
 
 
 @shown(Masking)
 def masking_page(m: Masking) -> Page:
-    """Of each sentence scores, masked scores, weights and, with dropout, what it leaves; all on the same scales."""
+    """Return the page: scores, masked scores, weights and weights after dropout of each sentence, on shared scales."""
     layer = f", {m.source.model}" + ("" if m.layer is None else f", layer {m.layer}")
     dropout = "" if m.dropout is None else f", dropout with p = {m.dropout:g}"
     title = f"{KIND_NAMES[m.kind]}{layer}: scores before and after the mask, weights{dropout}"
@@ -39,7 +39,7 @@ def masking_page(m: Masking) -> Page:
 
 
 def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
-    """S, S masked, A and, with dropout, what is left of A; for each head."""
+    """Return S, masked S, A and, with dropout, dropout(A), for each head of a sentence."""
     one, panels = m.sentences[number], []
     for i, head in enumerate(m.heads):
         blank = one.hidden[i] | one.padding
@@ -61,7 +61,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
 
 
 def _sentence_title(m: Masking, number: int) -> Title:
-    """Which sentence, and how far it is padded."""
+    """Return the title of a sentence, with its number of padding tokens."""
     one = m.sentences[number]
     short = f"sentence {number}" if len(m.sentences) > 1 else "sentence"
     head, (q_length, k_length) = short, one.scores.shape[1:]
@@ -77,32 +77,32 @@ def _sentence_title(m: Masking, number: int) -> Title:
 
 
 def _padded_axis(tokens: Tokens, length: int) -> Axis:
-    """The tokens of one side and its padding, which is no token of the text."""
+    """Return the axis of one side: its tokens and padding, which counts as special tokens."""
     n = len(tokens)
     texts = tokens.texts + (PAD,) * (length - n)
     return Axis(Tokens(texts, (*tokens.special, *range(n, length))))
 
 
 def _has_hidden(m: Masking) -> bool:
-    """Whether the mask hides a key of the text from a query of the text."""
+    """Return whether the mask hides any key from a query, padding aside."""
     return any(bool((one.hidden & ~one.padding).any()) for one in m.sentences)
 
 
 def _has_padding(m: Masking) -> bool:
-    """Whether a sentence is shorter than its batch."""
+    """Return whether any sentence is padded."""
     return any(one.is_padded for one in m.sentences)
 
 
 def _hidden_text(m: Masking, mark: str) -> str:
-    """What is hidden, and how it is shown."""
+    """Return how hidden cells look, or that nothing is hidden."""
     if _has_hidden(m):
         return f"{mark}: hidden by the mask: −∞, no number, and no weight"
     return f"the mask hides nothing{' but padding' if _has_padding(m) else ''}"
 
 
 def _dropped_words(m: Masking) -> str:
-    """How many weights are dropped, and what becomes of the others."""
-    assert m.dropout is not None, "the caller asks of dropout alone"
+    """Return the number of weights that are dropped, and what happens to the others."""
+    assert m.dropout is not None, "called only with dropout"
     seen = sum(int((~one.hidden & ~one.padding).sum()) for one in m.sentences)
     dropped = sum(
         int((one.dropped & ~one.hidden & ~one.padding).sum()) for one in m.sentences if one.dropped is not None

@@ -1,4 +1,4 @@
-"""The matrices of one layer: their titles and scales, and the words that say how to read them."""
+"""Page of the matrices of one layer: X, Q, K, V, then S, A and H of each head, their concatenation, and O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,16 +29,17 @@ _OUTLINED = "outlined: the query in orange, the key in blue; lines between colum
 _READING = "rows are tokens, in Kᵀ features; columns of S, A and Kᵀ are keys, of the others features"
 _OF_KEYS = ("K", "V")  # matrices of the whole layer whose rows are keys
 
-_WRITTEN_OUT = 4  # features whose products are written one by one
-_MOST_TERMS = 6  # keys whose values are
-_LEAST_TERM = 0.005  # a weight that is not written as 0.00
-_QUOTED = 14  # cells of a terminal, of a token in a sum
-_MANY = 100.0  # from here on numbers have no decimals, a tenth of it one
+_WRITTEN_OUT = 4  # most features whose products are written one by one
+_MOST_TERMS = 6  # most keys whose values are written one by one
+_LEAST_TERM = 0.005  # least weight that is not written as 0.00
+_QUOTED = 14  # characters of a token in a sum
+_MANY = 100.0  # numbers from here on have no decimals, from a tenth of it one
 
 
 @shown(LayerMatrices)
 def matrices_page(m: LayerMatrices) -> Page:
-    """X, Q, K and V; S between Q and Kᵀ, H between A and V for each head; the heads' H side by side, and O."""
+    """Return the page: X, Q, K and V; for each head S between Q and Kᵀ, and H between A and V; the concatenation of
+    all H; and O."""
     scales = _Scales.of(m)
     heads = [_head(m, head, scales) for head in m.heads]
     blocks = (
@@ -63,7 +64,7 @@ def matrices_page(m: LayerMatrices) -> Page:
 
 @dataclass(frozen=True)
 class _Scales:
-    """The scale of each kind of matrix; a value and a weighted mean of values, H, share one."""
+    """Scales of the matrices. V and H, a weighted mean of rows of V, share one."""
 
     inputs: Scale
     projected: Scale
@@ -74,7 +75,7 @@ class _Scales:
 
     @classmethod
     def of(cls, m: LayerMatrices) -> "_Scales":
-        """Zero in the middle of each, but of the weights'."""
+        """Return the scales of a layer; all but that of weights have 0 in the middle."""
         weights = np.stack([head.weights for head in m.heads])
         return cls(
             _around_zero("X", [x.values for x in (m.input, m.memory) if x is not None]),
@@ -90,20 +91,20 @@ class _Scales:
         )
 
     def of_whole(self, matrix: Matrix) -> Scale:
-        """That of a matrix of the whole layer."""
+        """Return the scale of a matrix of the whole layer."""
         by_name = {"Q": self.projected, "K": self.projected, "V": self.values, "concat": self.values, "O": self.output}
         return by_name.get(matrix.name, self.inputs)
 
 
 def _around_zero(name: str, several: Sequence[NDArray[np.float32]]) -> Scale:
-    """A scale for numbers of two signs, of which 0 is one."""
+    """Return a scale with 0 in the middle, whose zeros are written."""
     end = end_of_scale(several)
     decimals = 0 if end >= _MANY else 1 if end >= _MANY / 10 else 2
     return Scale(DIVERGING, -end, end, decimals, zeros=True, name=name)
 
 
 def _wholes(m: LayerMatrices, matrices: Sequence[Matrix], scales: _Scales) -> tuple[tuple[Panels, ...], ...]:
-    """Matrices of the whole layer, a row for those of the same tokens; those of as many columns together."""
+    """Return rows of blocks of whole matrices: a row for each side's tokens, a block for each number of columns."""
 
     def tokens(matrix: Matrix) -> Tokens:
         return m.keys if matrix.name in _OF_KEYS or matrix is m.memory else m.queries
@@ -121,7 +122,7 @@ def _wholes(m: LayerMatrices, matrices: Sequence[Matrix], scales: _Scales) -> tu
 
 
 def _whole(m: LayerMatrices, matrix: Matrix, scales: _Scales) -> Panel:
-    """Its heads divided, with the rows of the example."""
+    """Return the panel of a whole matrix, with lines between heads and outlines around the rows of the example."""
     rows, columns = matrix.values.shape
     n_heads = {"Q": m.n_heads, "K": m.n_key_heads, "V": m.n_key_heads, "concat": m.n_heads}.get(matrix.name, 1)
     wide, outlined = columns // n_heads, []
@@ -136,7 +137,7 @@ def _whole(m: LayerMatrices, matrix: Matrix, scales: _Scales) -> Panel:
 
 
 def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
-    """The example in numbers; S between Q and Kᵀ, H between A and V."""
+    """Return the grid of one head: the example in numbers, S between Q and Kᵀ, and H between A and V."""
     queries, keys = Axis(m.queries), Axis(m.keys)
     of_key, of_value = _numbered(head.key.shape[1]), _numbered(head.value.shape[1])
     seen = np.where(np.isnan(head.scores), np.float32(np.nan), head.weights)
@@ -183,25 +184,25 @@ def _only(position: int) -> range:
 
 
 def titled(name: str, equation: str, values: NDArray[np.float32]) -> str:
-    """ "Q = X Wq (6 × 8)"."""
+    """Return "Q = X Wq (6 × 8)"."""
     rows, columns = values.shape
     return f"{name} = {equation} ({rows} × {columns})" if equation else f"{name} ({rows} × {columns})"
 
 
 def scores_equation(m: LayerMatrices) -> str:
-    """ "Q Kᵀ / √2"."""
+    """Return "Q Kᵀ / √2"."""
     joint = " " if m.rule.startswith(("/", "·")) or not m.rule else ", "
     return f"Q Kᵀ{joint}{m.rule}".rstrip()
 
 
 def head_title(m: LayerMatrices, head: HeadMatrices) -> str:
-    """ "head 3: columns 6 to 7 of Q, K, V and concat", with the key head that it shares with others, if it does."""
+    """Return "head 3: columns 6 to 7 of Q, K, V and concat", with its key head if several heads share it."""
     shared = f", with the keys and values of key head {head.key_head}" if m.n_key_heads < m.n_heads else ""
     return f"{head_name(m.layer, head.head)}{shared}: {_columns_text(m, head)}"
 
 
 def _columns_text(m: LayerMatrices, head: HeadMatrices) -> str:
-    """Which columns of the matrices of all heads are the head's own."""
+    """Return which columns of the matrices of all heads belong to this one."""
     d_key, d_value = m.d_key, head.value.shape[1]
     own, shared = _run(head.head, d_key), _run(head.key_head, d_key)
     if m.n_key_heads == m.n_heads and d_key == d_value:
@@ -216,7 +217,7 @@ def _run(head: int, width: int) -> str:
 
 
 def marked_text(m: LayerMatrices) -> str:
-    """Which query and which key are the example."""
+    """Return which query and which key are the example."""
     query, key = quoted(m.queries.texts[m.position], _QUOTED), quoted(m.keys.texts[m.key_position], _QUOTED)
     return (
         f"example: the query “{query}” at position {m.position}, and the key with its largest weight in "
@@ -225,7 +226,7 @@ def marked_text(m: LayerMatrices) -> str:
 
 
 def score_text(m: LayerMatrices, head: HeadMatrices) -> str:
-    """How the marked cell of S is made: products of features, written out where they are few."""
+    """Return how the cell of the example in S is computed: products of features, written out where they are few."""
     i, j = m.position, m.key_position
     score, q, k = float(head.scores[i, j]), head.query[i], head.key[j]
     tokens = f"S: q(“{quoted(m.queries.texts[i], _QUOTED)}”)·k(“{quoted(m.keys.texts[j], _QUOTED)}”)"
@@ -242,7 +243,7 @@ def score_text(m: LayerMatrices, head: HeadMatrices) -> str:
 
 
 def output_text(m: LayerMatrices, head: HeadMatrices) -> str:
-    """How the marked row of H is made: the values, each times its weight, of many keys the heaviest."""
+    """Return how the row of the example in H is computed: values times weights, of many keys the largest weights."""
     weights = head.weights[m.position]
     seen = np.flatnonzero(np.isfinite(head.scores[m.position]))
     heaviest = sorted(seen.tolist(), key=lambda key: -float(weights[key]))[:_MOST_TERMS]
@@ -257,18 +258,18 @@ def output_text(m: LayerMatrices, head: HeadMatrices) -> str:
 
 
 def left_out_text(m: LayerMatrices) -> str:
-    """Which matrices are not there, and why."""
+    """Return which matrices are left out, and why; "" if none is."""
     names = [name for name, matrix in (("X", m.input), ("O", m.output)) if matrix is None]
     return f"{' and '.join(names)} left out: {m.left_out}" if names else ""
 
 
 def hidden_text(m: LayerMatrices, mark: str) -> str:
-    """What stands where a mask hides a key; nothing if it hides none."""
+    """Return how hidden cells look; "" if no key is hidden."""
     return f"{mark}: hidden keys" if any(np.isnan(head.scores).any() for head in m.heads) else ""
 
 
 def others_text(m: LayerMatrices) -> str:
-    """Whose S, A and H are not shown, if there are such heads."""
+    """Return the number of heads whose S, A and H are shown, if they are not all; otherwise ""."""
     n_others = m.n_heads - len(m.heads)
     return f"S, A and H of {len(m.heads)} of {m.n_heads} heads" if n_others else ""
 

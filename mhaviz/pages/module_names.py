@@ -1,15 +1,16 @@
-"""What a program calls its attentions: one name for all layers of a block."""
+"""Names of the attention modules of a recorded program: a pattern for several layers, and the number of a call."""
 
 import re
 from collections.abc import Sequence
 
-_REPEAT = re.compile(r"(.*) #(\d+)", re.DOTALL)  # the second call of a module in one pass is "attn #2"
+_REPEAT = re.compile(r"(.*) #(\d+)", re.DOTALL)  # "attn #2" is the second call of a module in one pass
 
 
 def common_name(names: Sequence[str]) -> str | None:
-    """ "blocks.*.attn" of "blocks.0.attn" and "blocks.1.attn", which is what ``module`` of ``mhaviz.record`` takes.
+    """Return the pattern of several names, as ``mhaviz.record(module=…)`` takes it: "blocks.*.attn" for "blocks.0.attn"
+    and "blocks.1.attn".
 
-    A module that runs several times in one pass is "attn #1 to #12". None: the names differ in more than one number.
+    For several calls of one module it is "attn #1 to #12". None: the names differ in more than one number.
     """
     several = list(dict.fromkeys(names))
     if len(several) == 1:
@@ -31,8 +32,11 @@ def common_name(names: Sequence[str]) -> str | None:
 
 
 def calls_text(names: Sequence[str]) -> str:
-    """ "call 2" of "a.0.attn #2" and "a.1.attn #2", "calls 1 to 3" of one module: whether these are layers, or the same
-    layer on other tokens, names do not tell. Nothing where no module runs again."""
+    """Return "call 2" for "a.0.attn #2" and "a.1.attn #2", "calls 1 to 3" for three calls of one module; "" where no
+    module runs again.
+
+    The names do not say whether calls are layers, or the same layer on other tokens.
+    """
     split = [_split_repeat(name) for name in names]
     calls = sorted({call for _, call in split})
     if calls == [1] or (len(calls) > 1 and len({base for base, _ in split}) > 1):

@@ -1,4 +1,4 @@
-"""Numbers made few enough for a picture, in which the strongest still show."""
+"""Pooling of matrices and maps to the number of cells that a picture has room for."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from mhaviz.results.axis import cell_edges, even_edges
 
 
 def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
-    """The value farthest from 0 in each cell, (…, q_length, k_length) → (…, rows, columns), if that is fewer.
+    """Pool to the value farthest from 0 in each cell, (…, q_length, k_length) → (…, rows, columns).
 
-    Of weights it is the largest; scores have two signs. Hidden values, NaN, give way to any other.
+    Sides that are short enough are not pooled. A cell is NaN only where all its values are.
     """
     lengths = values.shape[-2:]
     if rows >= lengths[0] and columns >= lengths[1]:
@@ -22,9 +22,10 @@ def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDAr
 
 
 def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionMap:
-    """The map in at most so many equally large cells, by its own rule; of single weights the largest stays.
+    """Return a map pooled to at most ``rows`` × ``columns`` cells of about equal size.
 
-    Of changes, which have two signs, the one farthest from 0.
+    A map of all tokens is pooled to the number farthest from 0 in each cell, one that is pooled already by its own
+    reduction.
     """
     m = attention_map
     if rows >= len(m.rows) and columns >= len(m.columns):
@@ -47,7 +48,7 @@ def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionM
 def _strongest(
     values: NDArray[np.float32], q_cells: NDArray[np.int64], k_cells: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """The value farthest from 0 in each of the cells that begin at these rows and columns."""
+    """Return the value farthest from 0 in each of the cells that begin at these rows and columns."""
 
     def pool(choose: np.ufunc) -> NDArray[np.float32]:
         pooled = values

@@ -1,4 +1,4 @@
-"""What scaling the scores does, in numbers: of one sentence's heads, and at many d_key."""
+"""Pages of the effect of scaling the scores: for the heads of one sentence, and for many d_key."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,19 @@ from mhaviz.pages.words import head_name, rule_text, study_title
 from mhaviz.results.axis import Axis
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
 
-_NEARLY_ALL = 0.8  # a scale that would end at such a weight ends at 1
+_NEARLY_ALL = 0.8  # a scale that would end here or above ends at 1
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """How one of the numbers in ``ScoreStatistics`` is called and written."""
+    """Name and format of one of the numbers in ``ScoreStatistics``.
+
+    Attributes:
+        name: full name.
+        short: name in the heading of a column.
+        form: format of the number, of ``ScoreStatistics`` as argument 0.
+        value: the number.
+    """
 
     name: str
     short: str
@@ -37,11 +44,11 @@ STATISTICS = (
     Statistic("rows saturated (largest > 0.99)", "saturated", "{0.saturated:.0%}", attrgetter("saturated")),
     Statistic("mean Frobenius norm of the Jacobian", "Jacobian", "{0.jacobian:.3f}", attrgetter("jacobian")),
 )
-"""The numbers that stand beside every picture of scaling, in their order."""
+"""The numbers beside every picture of scaling."""
 
 
 def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
-    """The i-th head's numbers, unscaled and scaled; ``rule``: what becomes of q·k, over a column."""
+    """Return the table of the i-th head's numbers, unscaled and scaled; ``rule``: heading of the scaled column."""
     columns = (
         Column("", align="left", is_key=True),
         Column("unscaled"),
@@ -53,14 +60,14 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
 
 @shown(ScalingSweep)
 def sweep_page(sweep: ScalingSweep) -> Page:
-    """Every number against d_key, unscaled and scaled, and the standard deviation that theory expects."""
+    """Return the page of every number against d_key, unscaled and scaled, with the expected standard deviation."""
     unscaled, scaled, theory = "q·k, unscaled", "q·k / √d_key", "theory: √d_key, and 1"
     ones = (1.0,) * len(sweep.d_keys)
     plots = []
     for number, statistic in enumerate(STATISTICS):
         lines = (unscaled, sweep.unscaled, 0), (scaled, sweep.scaled, 2)
         series = [Series(name, sweep.d_keys, tuple(map(statistic.value, results)), i, 0) for name, results, i in lines]
-        if not number:  # that is what theory is about
+        if not number:  # the standard deviation of the scores, which theory predicts
             series = [Series(theory, sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
         label = "d_key" if number >= len(STATISTICS) // 2 else ""  # of the lower row
         y = PlotAxis(limits=(0, None)) if number else PlotAxis(log=2)
@@ -101,12 +108,12 @@ def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: 
 
 @shown(ScalingComparison)
 def scaling_page(c: ScalingComparison) -> Page:
-    """Of each head scores and weights, unscaled and scaled, and what they are in numbers."""
+    """Return the page of each head's scores and weights, unscaled and scaled, with their numbers."""
     return Page(_lesson(c), scaling_blocks(c, study_title(c, c.source.model)), c.source.footnote, READING)
 
 
 def _lesson(c: ScalingComparison) -> str:
-    """What scaling spares the softmax, where these heads show it."""
+    """Return the title: how many rows of the softmax are saturated without scaling, and with it."""
     unscaled, scaled = (float(np.mean([s.saturated for s in side.statistics])) for side in (c.unscaled, c.scaled))
     if f"{unscaled:.0%}" == f"{scaled:.0%}" or unscaled < scaled:
         return "What scaling the scores does to the softmax"
@@ -114,11 +121,11 @@ def _lesson(c: ScalingComparison) -> str:
 
 
 def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | Table, ...]:
-    """Scores and weights of each head on the same scales, and a table of each."""
+    """Return the scores and weights of each head on shared scales, each with a table of its numbers."""
     darkest = float(f"{2 * max(statistics.largest_weight for statistics in c.scaled.statistics):.2g}")
     scores = Scale.around_zero(c.unscaled.scores, "score")
-    # In long inputs, too, scaled weights then have the middle of the colours, and unscaled ones, which few keys share,
-    # the end.
+    # The largest scaled weights then have the middle of the colours, also in long inputs, and unscaled ones, which few
+    # keys share, the end.
     weights = Scale(high=darkest if 0 < darkest < _NEARLY_ALL else 1.0, name=WEIGHT)
     rule, rows, columns = rule_text(c), Axis.of(c.queries), Axis.of(c.keys)
     scaled = f"q·k {rule}" if rule.startswith(("/", "·")) else f"q·k, {rule}"

@@ -1,4 +1,4 @@
-"""What was measured, in words: the same on every page."""
+"""Texts of timings, the same on every page."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from mhaviz.units import readable_seconds
 
 
 def time_text(timing: Timing) -> str:
-    """ "12.3 ms", or "skipped"."""
+    """Return "12.3 ms", or "skipped"."""
     return "skipped" if timing.seconds is None else readable_seconds(timing.seconds)
 
 
 def skipped_text(name: str, lengths: Sequence[int], timings: Sequence[Timing]) -> str:
-    """At which lengths a piece of work was skipped, and why; empty if it was not."""
+    """Return the lengths at which a measurement was skipped, and why; "" if it was not."""
     reasons = [
         f"N = {length:,} {timing.why_skipped}"
         for length, timing in zip(lengths, timings, strict=True)
@@ -22,7 +22,7 @@ def skipped_text(name: str, lengths: Sequence[int], timings: Sequence[Timing]) -
 
 
 def skipped_from_text(lengths: Sequence[int], timings: Sequence[Timing]) -> str:
-    """The same in few words: from which length on, and why there."""
+    """Return the first length at which a measurement was skipped, and why; "" if it was not."""
     for length, timing in zip(lengths, timings, strict=True):
         if timing.skipped:
             return f"skipped from N = {length:,}, which {timing.why_skipped}"

@@ -1,4 +1,4 @@
-"""How a model learnt, and how much of what it has not seen it gets right."""
+"""Pages of a translator's training and of its evaluation."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -8,12 +8,12 @@ from mhaviz.pages.registry import shown
 from mhaviz.results.training import Evaluation, LearningPoint, Training
 
 _T = TypeVar("_T")
-_ROWS, _BAR = 20, 20  # of a table, and cells of a bar
+_ROWS, _BAR = 20, 20  # rows of a table, and characters of a bar
 
 
 @shown(Training)
 def training_page(training: Training) -> Page:
-    """Loss and held-out score after every so many steps."""
+    """Return the page of loss and held-out score against the steps of training."""
     title = (
         f"a translator of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
         f"{training.held_out_sentences:,} held out"
@@ -53,13 +53,13 @@ def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
 
 @shown(Evaluation)
 def evaluation_page(evaluation: Evaluation) -> Page:
-    """What the model gets right, and the alignment error rate of each head and of their mean as bars."""
+    """Return the page of the model's scores, and of the alignment error rate of each head and of their mean."""
     e = evaluation
     number = f"{e.sentences:,}{' held-out' if e.held_out else ''} sentence{'s' if e.sentences != 1 else ''}"
     title = f"{number}: {e.score_name} {e.score:.3f}, perplexity {e.perplexity:,.3f}"
     blocks: list[Text | Table] = [Text((_alignment_text(e),), "subtitle")]
     if e.alignment is not None:
-        # Not the mean of the heads' error rates: that of their averaged weights.
+        # The last is the error rate of the averaged weights, not the mean of the heads' error rates.
         rates = [
             *((f"head {i}", rate) for i, rate in enumerate(e.alignment.heads)),
             ("heads averaged", e.alignment.mean),
@@ -74,14 +74,14 @@ def evaluation_page(evaluation: Evaluation) -> Page:
 
 
 def _alignment_text(evaluation: Evaluation) -> str:
-    """What an alignment error rate is, or why there is none."""
+    """Return what an alignment error rate is, or why there is none."""
     if evaluation.alignment is not None:
         return "alignment error rate of source-target attention: 0 if each word's largest weight is on its translation"
     return "no alignment error rate: none of these pairs has a gold alignment, a third column of i-j links"
 
 
 def evenly(things: Sequence[_T], most: int) -> list[_T]:
-    """At most so many of them, with equal gaps between as far as that goes, the last always among them."""
+    """Return at most ``most`` of these things, about evenly spaced, always with the last."""
     if len(things) <= most:
         return list(things)
     return [things[-1 - place * (len(things) - 1) // (most - 1)] for place in reversed(range(most))]

@@ -1,4 +1,4 @@
-"""Where a scale of weights ends."""
+"""High end of a colour scale of weights."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,22 +8,22 @@ from numpy.typing import NDArray
 
 from mhaviz.results.attention import AttentionMap
 
-_MOSTLY = 0.9  # of all attention that is drawn, the share that lies below the darkest colour
-_NEARLY = 0.4  # of the largest weight: where most lies below so much of it, the scale ends at the largest
-_DIGITS = 2  # of the end of a scale
-_BINS = 2**15  # of weights by the upper half of their bits, which tells numbers apart that differ by 1 %
+_MOSTLY = 0.9  # share of all attention that lies below the darkest colour
+_NEARLY = 0.4  # share of the largest weight: a scale that would end here or above ends at the largest weight
+_DIGITS = 2  # significant digits of the end of a scale
+_BINS = 2**15  # bins of weights by the upper half of their bits, which distinguishes numbers that differ by 1 %
 _AT_ONCE = 2**22  # weights that are copied together
 
 
 def darkest_from(maps: Sequence[AttentionMap]) -> float:
-    """The weight from which on colours are darkest, so that most of the attention has a colour of its own.
+    """Return the high end of a scale: the weight below which 90 % of the attention lies, or the largest if near that.
 
-    A few keys that get nearly all weight, as sinks do, would leave all others pale; in long inputs, where weights get
-    smaller the more keys share them, so would a scale that ends at 1. So it ends where most of the attention, not most
-    of the cells, lies below: at 1 where each query has one key, and near 1 / n where n keys share its weight evenly.
+    A scale up to the largest weight would leave most weights pale where a few keys, such as sinks, get nearly all, and
+    one up to 1 would do so in long inputs, where many keys share the weights. The chosen end is 1 where each query
+    attends to one key, and near 1 / n where n keys share its weight evenly.
     """
     sentences = {m.sentence for m in maps}
-    if len(sentences) > 1:  # a short one, whose weights are large, is not cut off by a long one
+    if len(sentences) > 1:  # a short one has larger weights, which a long one must not cut off
         return max(darkest_from([m for m in maps if m.sentence == number]) for number in sentences)
     largest = max(float(m.weights.max()) for m in maps)
     _, mass = histograms(maps)
@@ -38,9 +38,10 @@ def darkest_from(maps: Sequence[AttentionMap]) -> float:
 
 
 def histograms(maps: Sequence[AttentionMap]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """How many weights above 0 there are of each size, and what they sum to, smallest first.
+    """Return the number of weights above 0 in each bin, and their sum, the smallest bin first.
 
-    Numbers above 0 are ordered as their bits are. Sorting would need a copy of all of them.
+    Bins are the upper 16 bits of a float32, as positive floats are ordered like their bits. Sorting would copy all
+    weights.
     """
     counts, mass = np.zeros(_BINS, np.int64), np.zeros(_BINS)
     for weights in (some for m in maps for some in _positive(m)):
@@ -51,7 +52,7 @@ def histograms(maps: Sequence[AttentionMap]) -> tuple[NDArray[np.int64], NDArray
 
 
 def _positive(attention_map: AttentionMap) -> Iterator[NDArray[np.float32]]:
-    """The weights above 0, as far as no mask hides them, some rows of a head at a time: they are copies."""
+    """Yield copies of the weights above 0 that no mask hides, some rows of a head at a time."""
     hidden = attention_map.hidden
     rows = max(_AT_ONCE // attention_map.weights.shape[2], 1)
     for head in attention_map.weights:
