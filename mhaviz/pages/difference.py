@@ -1,4 +1,4 @@
-"""What has changed between two attentions: the heads that changed most, and B − A of every head."""
+"""Page of the difference of two attentions: the heads that changed most, and B − A of every head."""
 
 import math
 from collections import defaultdict
@@ -22,7 +22,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.quantity import WEIGHT, Cells
 
-_MOST = 16  # rows of the table; a longer one scrolls the pictures away
+_MOST = 16  # rows of the table; a longer one would scroll the pictures away
 _MEANING = (
     "the Jensen–Shannon divergence of a query's weights before and after, in bits: 0 if none has changed, 1 if no key "
     "is in common; the mean over the queries"
@@ -31,7 +31,7 @@ _MEANING = (
 
 @shown(Difference, PAGE_SUFFIXES)
 def difference_page(d: Difference) -> Page:
-    """The heads that changed most, and B − A of every head of every map on one scale."""
+    """Return the page: the heads that changed most, and B − A of every head of every map on one scale."""
     changes = [m.change for m in d.maps]
     ranked, several = _ranked(d), len({m.sentence for m in changes}) > 1
     whisker = "whisker: from the least to the largest of the sentences"
@@ -50,7 +50,7 @@ def difference_page(d: Difference) -> Page:
 
 
 def _ranked(d: Difference) -> list[HeadChange]:
-    """The heads that have a divergence, each with that of all its sentences, those that changed most first."""
+    """Return the heads that have a divergence, each with its mean over the sentences, the largest first."""
     names, of_head = _short_names(d, ("sentence", "layer")), defaultdict[str, list[HeadDifference]](list)
     for head in d.ranking:
         if head.divergence is not None:
@@ -64,7 +64,8 @@ def _ranked(d: Difference) -> list[HeadChange]:
 
 
 def _layers_by_heads(d: Difference) -> list[Panels]:
-    """The mean divergence over the sentences, of each kind, where a head has no more than one number of each."""
+    """Return the mean divergence over the sentences as layers × heads for each kind; empty where there is one layer or
+    a head has several numbers."""
     layers = sorted({m.change.layer for m in d.maps})
     if len(layers) == 1 or any(_short_names(d, ("sentence", "layer", "kind")).values()):
         return []
@@ -82,12 +83,12 @@ def _layers_by_heads(d: Difference) -> list[Panels]:
 
 
 def heading(d: Difference) -> str:
-    """What is shown."""
+    """Return what the pictures show."""
     return f"B − A, the change of every {_name(d)}"
 
 
 def _with_changes(d: Difference, block: Heads) -> Heads:
-    """The heads of changes with what is said of these."""
+    """Return a block of changes with the divergence of each head and the description of its cells."""
     by_layer = tuple(_with_changes(d, one) for one in block.by_layer)
     difference, own = d.maps[block.place], [number for one in by_layer for number in one.numbers]
     bits = ["" if math.isnan(divergence) else f"{bits_text(divergence)} bits" for divergence in difference.divergence]
@@ -102,7 +103,7 @@ def _with_changes(d: Difference, block: Heads) -> Heads:
 
 
 def _module_text(difference: MapDifference) -> str:
-    """What the program calls the attention; of two programs, each name if they differ."""
+    """Return the name of the attention's module; where it differs between the two programs, both names."""
     sides = difference.sides or (difference.change,)
     names = list(dict.fromkeys(m.module for m in sides))
     if len(names) == 1:
@@ -111,7 +112,7 @@ def _module_text(difference: MapDifference) -> str:
 
 
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
-    """How to read pictures of these changes."""
+    """Return how to read pictures of these changes."""
     changes = changes[: drawn.n_maps]
     less, more = drawn.ends or ("below 0", "above 0")
     name = _number_name(changes)
@@ -120,7 +121,7 @@ def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
 
 
 def cell_text(m: AttentionMap, drawn: Cells) -> str:
-    """What a cell of a picture is, if it is not simply the change of one weight."""
+    """Return what a cell of a picture shows; "" if it is the change of one number."""
     farthest, name = "the change farthest from 0", m.quantity.name
     if drawn.are_tokens or (m.is_pooled and m.quantity.reduction == "mass"):
         return cells_text(drawn, name)
@@ -132,7 +133,7 @@ def cell_text(m: AttentionMap, drawn: Cells) -> str:
 
 
 def ranking_table(d: Difference) -> Table:
-    """A row a head, those that changed most first."""
+    """Return the table of heads, those that changed most first."""
     several = len(d.maps) > 1
     names = _short_names(d)
     columns = (
@@ -167,7 +168,7 @@ def _has_changed(d: Difference) -> bool:
 
 
 def _short_names(d: Difference, left_out: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Of each map what tells it from the others: "sentence 1", or "pass 100", "layer 2" and "cross"."""
+    """Return what distinguishes each map from the others: "sentence 1", or "pass 100", "layer 2" and "cross"."""
     changes = [m.change for m in d.maps]
     every = [
         {
@@ -186,12 +187,12 @@ def _short_names(d: Difference, left_out: Collection[str] = ()) -> dict[str, tup
 
 
 def _name(d: Difference) -> str:
-    """What one of the numbers is called."""
+    """Return the name of the numbers."""
     return _number_name([m.change for m in d.maps])
 
 
 def _number_name(maps: Sequence[AttentionMap]) -> str:
-    """What one of the numbers of these maps is called: shares of 1 are weights."""
+    """Return the name of the numbers of these maps; "weight" if they are shares of 1, or differ."""
     names = {WEIGHT.name if m.quantity.is_distribution else m.quantity.name for m in maps}
     return names.pop() if len(names) == 1 else WEIGHT.name
 
@@ -201,7 +202,7 @@ def _quantity(m: AttentionMap) -> str:
 
 
 def _notes(d: Difference) -> str:
-    """What the columns mean."""
+    """Return what the columns mean."""
     parts = [f"change, before, after: of the {_name(d)} that has changed most"] if _has_changed(d) else []
     if any(head.divergence is not None for head in d.ranking):
         parts.append(
@@ -226,12 +227,12 @@ def _notes(d: Difference) -> str:
 
 
 def _of_no_shares(m: AttentionMap) -> str:
-    """What such numbers are, whose rows do not sum to 1."""
+    """Return the name of numbers whose rows do not sum to 1."""
     return "largest weights of cells" if m.quantity.is_distribution else f"{m.quantity.name}s"
 
 
 def _worst(head: HeadDifference) -> str:
-    """ "0.6931 at 3 cat"."""
+    """Return "0.6931 at 3 cat"."""
     if head.worst is None:
         return NOTHING
     m = head.map
@@ -239,7 +240,7 @@ def _worst(head: HeadDifference) -> str:
 
 
 def _where(head: HeadDifference) -> str:
-    """ "3 cat → 5 mat": the weight that has changed most."""
+    """Return the query and key of the weight that has changed most, "3 cat → 5 mat"."""
     m, change = head.map, head.largest
     if change is None:
         return NOTHING
@@ -248,12 +249,12 @@ def _where(head: HeadDifference) -> str:
 
 
 def _signed(change: float) -> str:
-    """ "+0.553", and "+2e-07" of what three decimals would make nothing."""
+    """Return "+0.553", or "+2e-07" for a number that three decimals would round to 0."""
     return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
 
 
 def _token(axis: Axis, position: int) -> str:
-    """ "12,345 whale", or "12,340 to 12,349" of a cell."""
+    """Return "12,345 whale", or "12,340 to 12,349" for a cell of several tokens."""
     last = int(axis.edges[axis.cell_of(position) + 1]) - 1
     if last > position:
         return f"{position:,} to {last:,}"

@@ -1,4 +1,4 @@
-"""Numbers of heads on a page: a layers × heads panel of each, and the heads ranked in a table."""
+"""Numbers of heads on a page: panels of layers × heads, and the heads ranked as dots and in a table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ _CHANCE = "chance: of a head that weighs all keys alike"
 _GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
 WHISKER = "whisker: 95 % of the means of {:,} bootstrap replicates over {}"
 _SIDES = "layer", "head"
-_MOST_OF_IT = 0.5  # more of a row is most of it
+_MOST_OF_IT = 0.5  # a larger share of a row is "most of its weight"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How one number of a head is called and written.
+    """Name, meaning and format of one number of a head.
 
     Attributes:
-        name: over a column or a panel, and of the number in the result.
-        meaning: in a few words, in which {weight} is what the number is of.
-        unit: what it is counted in; it tells which numbers share a scale.
-        decimals: of the number in a cell.
-        low_first: whether the lowest is what people look for.
-        place: of a weight, what it is on: "the token before".
+        name: name of the number in the result, and title of its column or panel.
+        meaning: explanation; "{weight}" and "{place}" in it are replaced.
+        unit: name and unit, "entropy, nats". Numbers of one unit share a scale in the page for the browser.
+        decimals: decimals of the number.
+        low_first: whether heads are ranked from the lowest number on.
+        place: for a weight, the keys that it is on: "the token before".
     """
 
     name: str
@@ -43,30 +43,30 @@ class Measure:
     place: str = ""
 
     def described(self, weight: str = "weight") -> str:
-        """Its meaning: "weight on the first token"."""
+        """Return the meaning: "weight on the first token"."""
         return self.meaning.format(weight=weight, place=self.place)
 
     def text(self, number: float) -> str:
-        """The number alone."""
+        """Return a number as text."""
         return f"{number:z.{self.decimals}f}"
 
     def spread(self, number: tuple[float, float]) -> str:
-        """ "0.53±0.12"; without what is not known."""
+        """Return "0.53±0.12", or "0.53" where the standard deviation is not known."""
         mean, spread = number
         return self.text(mean) + ("" if math.isnan(spread) else f"±{self.text(spread)}")
 
     def interval(self, ends: tuple[float, float]) -> str:
-        """ "0.51–0.55"; "-0.55 to -0.51", as a dash before the sign would be one too many."""
+        """Return "0.51–0.55", or "-0.55 to -0.51" where a dash would stand beside a minus sign."""
         return ("–" if ends[1] >= 0 else " to ").join(map(self.text, ends))
 
 
 @dataclass(frozen=True)
 class Order:
-    """Which heads stand first in a table, and how many are in it.
+    """Order of heads in a ranking, and how many it has.
 
     Attributes:
-        column: the name of a number, or ``IN_MODEL_ORDER``.
-        most: rows; None: all heads. The terminal has room for the usual ones.
+        column: name of the number that heads are ranked by, or ``IN_MODEL_ORDER``.
+        most: number of heads; None: all.
     """
 
     column: str
@@ -75,7 +75,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Head:
-    """A head, at a row and a column of the arrays of its kind."""
+    """One head: a row and a column of the arrays of its kind, (n_layers, n_heads)."""
 
     of: HeadsOfKind
     row: int
@@ -83,15 +83,15 @@ class Head:
 
     @property
     def name(self) -> str:
-        """ "L3 H5"."""
+        """Name of the head: "L3 H5"."""
         return head_name(self.of.layers[self.row], self.column)
 
     def spread(self, name: str) -> tuple[float, float] | None:
-        """One of its numbers and its standard deviation between sentences; None where there is no number."""
+        """Return the mean of a number and its standard deviation between sentences; None: the head has none."""
         return self._pair(name, "mean", "spread")
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """Between what the mean lies; None where that is not known."""
+        """Return the confidence interval of the mean of a number; None: not known."""
         return self._pair(name, "low", "high")
 
     def _pair(self, name: str, first: str, second: str) -> tuple[float, float] | None:
@@ -100,12 +100,12 @@ class Head:
 
 
 def known_measures(kinds: Sequence[HeadsOfKind], measures: Sequence[Measure]) -> list[Measure]:
-    """Those of which a kind has a number."""
+    """Return the measures for which some kind has a number."""
     return [measure for measure in measures if any(kind.number(measure.name).is_known for kind in kinds)]
 
 
 def ranked(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> list[Head]:
-    """All heads in this order; those without the number stand last."""
+    """Return all heads in this order, those without the number last."""
     heads = [Head(kind, row, column) for kind in kinds for row, column in kind.heads()]
     if order.column == IN_MODEL_ORDER:
         return heads
@@ -123,7 +123,7 @@ def _low_first(order: Order, measures: Sequence[Measure]) -> bool:
 
 
 def ranking_heading(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> str:
-    """ "heads by entropy, lowest first: 16 of 144"."""
+    """Return "heads by entropy, lowest first: 16 of 144"."""
     heads = count_heads(kinds)
     of = f": {order.most:,} of {heads:,}" if order.most is not None and order.most < heads else ""
     if order.column == IN_MODEL_ORDER:
@@ -142,16 +142,17 @@ def ranking_table(
     texts: str,
     where: Where = "everywhere",
 ) -> Table:
-    """A row a head, the number that they are ordered by before the others, with its interval; chance stands below.
+    """Return the table of ranked heads. Its first number is the one that they are ranked by, with its interval; the
+    last rows are the numbers expected by chance.
 
     Args:
         kinds: the heads.
-        order: which stand first.
+        order: their order.
         measures: their numbers.
-        weight: what these are of.
-        replicates: of the bootstrap that the intervals are of.
+        weight: replaces "{weight}" in the meanings.
+        replicates: number of bootstrap replicates of the intervals.
         texts: what the means are over, "sentences".
-        where: the table belongs.
+        where: see ``Table``.
     """
     first, *others = sorted(known_measures(kinds, measures), key=lambda measure: measure.name != order.column)
     heads = ranked(kinds, order, measures)[: order.most]
@@ -182,18 +183,18 @@ def ranking_table(
 
 
 def key_columns(has_kind: bool) -> list[Column]:
-    """What tells heads apart."""
+    """Return the columns that identify heads."""
     return [Column(name, align="left", is_key=True) for name in ["kind"] * has_kind + ["head"]]
 
 
 def _chance(kind: HeadsOfKind, measure: Measure) -> tuple[float, float] | None:
-    """As in a row of the table: the mean over the heads, as layers may see different keys."""
+    """Return the mean over the heads of what is expected by chance, which differs between layers with other keys."""
     chance = getattr(kind.number(measure.name), "chance", None)
     return None if chance is None or not np.isfinite(chance).any() else (float(np.nanmean(chance)), math.nan)
 
 
 def ranked_measure(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> Measure:
-    """The number that heads are ordered by; the first one where they stand in the order of the model."""
+    """Return the measure that heads are ranked by; the first one if they are in the order of the model."""
     known = known_measures(kinds, measures)
     return next((measure for measure in known if measure.name == order.column), known[0])
 
@@ -201,7 +202,7 @@ def ranked_measure(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequenc
 def ranking_dots(
     kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure], weight: str, replicates: int, texts: str
 ) -> list[Dots]:
-    """The heads of ``ranking_table`` as dots, of the number that they are ordered by; none where nothing is known."""
+    """Return the heads of ``ranking_table`` as a dot plot of the number that ranks them; empty if none has it."""
     measure, dots = ranked_measure(kinds, order, measures), []
     for head in ranked(kinds, order, measures)[: order.most]:
         if pair := head.spread(measure.name):
@@ -218,7 +219,7 @@ def ranking_dots(
 def ranking_lesson(
     model: str, kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure], weight: str
 ) -> str:
-    """What the ranked number says: "minilm: 5 of 72 heads put most of their weight on the token before"."""
+    """Return the title, "minilm: 5 of 72 heads put most of their weight on the token before"."""
     measure = ranked_measure(kinds, order, measures)
     heads = [head for head in ranked(kinds, replace(order, column=measure.name), measures) if head.spread(measure.name)]
     means = [pair[0] for head in heads if (pair := head.spread(measure.name))]
@@ -237,12 +238,12 @@ def ranking_lesson(
 
 
 def count_heads(kinds: Sequence[HeadsOfKind]) -> int:
-    """Those of all kinds."""
+    """Return the number of heads of all kinds."""
     return sum(1 for kind in kinds for _ in kind.heads())
 
 
 def kind_text(kind: HeadsOfKind, about: str) -> str:
-    """ "self-attention: 72 heads, means over 1,000 sentences, 21,400 tokens"."""
+    """Return "self-attention: 72 heads, means over 1,000 sentences, 21,400 tokens"; ``about`` follows the heads."""
     return f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, {about}"
 
 
@@ -253,13 +254,16 @@ def layers_by_heads(
     scales: Mapping[str, Scale],
     first: str,
 ) -> Panels:
-    """A panel of each number, (n_layers, n_heads), of one kind of attention; title and first are as in ``Panels``."""
+    """Return a block with a panel for each number, (n_layers, n_heads), of one kind of attention.
+
+    ``title``, ``first``: see ``Panels``.
+    """
     panels = tuple(Panel(name, values.astype(np.float32), scales[name]) for name, values in numbers.items())
     rows, columns = Axis.of(map(str, layers)), Axis.of(map(str, range(panels[0].values.shape[1])))
     return Panels(title, panels, rows, columns, len(panels), _SIDES, first)
 
 
 def reading_text(numbers: Sequence[NDArray[np.float64]], blank: str = "no such head") -> str:
-    """How to read panels, of which some may lack heads."""
+    """Return how to read panels; ``blank``: what a blank cell is, if there are any."""
     lacking = any(np.isnan(values).any() for values in numbers)
     return "rows are layers, columns heads" + f"; blank: {blank}" * lacking

@@ -1,4 +1,4 @@
-"""Tokens as labels: visible whatever they hold, told apart, short enough, and not too many."""
+"""Tokens as labels: escaped, distinguished from each other, shortened, and thinned out."""
 
 import re
 import unicodedata
@@ -17,7 +17,7 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def visible(text: str) -> str:
-    """A text as a label: ``harmless``, in quotes if it is empty or blank.
+    """Return a text as a label: ``harmless``, in quotes if it is empty or blank.
 
     >>> visible("a\\x1b[1mb")
     'a\\\\x1b[1mb'
@@ -25,12 +25,12 @@ def visible(text: str) -> str:
     if not text.strip():
         text = f'"{text}"'
     if _is_mark(text[0]):
-        text = "\N{DOTTED CIRCLE}" + text  # or the mark would sit on whatever is printed before it
+        text = "\N{DOTTED CIRCLE}" + text  # or the mark would combine with the character before it
     return harmless(text)
 
 
 def harmless(text: str) -> str:
-    """The text with everything that could act instead of showing written as an escape.
+    """Return the text with all characters that a terminal could act on as escapes.
 
     Characters of Unicode's category C (controls, format characters, surrogates, private and unassigned ones) and line
     breaks become \\x1b, \\u202e, \\U000e0001.
@@ -47,7 +47,7 @@ _ACTING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def escape(character: str) -> str:
-    """\\x1b, \\u202e or \\U0001f600: the character as Python would write it."""
+    """Return the character as an escape of Python: \\x1b, \\u202e or \\U0001f600."""
     code = ord(character)
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -55,31 +55,31 @@ def escape(character: str) -> str:
 
 
 def bare(token: str) -> str:
-    """The token without the blank at its beginning and the one at its end; one that is blank stays what it is.
+    """Return the token without one blank at its beginning and one at its end; blank tokens are unchanged.
 
-    The tokens of a checkpoint stand as they do in the text: " cat" begins a word, "izer" continues one.
+    Tokens of a checkpoint have their blanks: " cat" begins a word, "izer" continues one.
     """
     text = token.removeprefix(" ").removesuffix(" ")
     return text if text.strip() else token
 
 
 def title_places(length: int) -> Sequence[int]:
-    """The tokens that a title may have room for: of a long text the beginning and the end."""
+    """Return the places of the tokens that a title may have room for: those at the beginning and end of a long text."""
     return range(length) if length <= 400 else [*range(200), *range(length - 200, length)]
 
 
 def title_words(
     tokens: Sequence[str], special: Collection[int] = (), shown: Callable[[str], str] = visible
 ) -> list[str]:
-    """The words of a title, fit to be shown: with blanks between, they are the text.
+    """Return the words of a title, escaped; joined by blanks, they are the text.
 
-    Tokens that bring their blanks along are put together as they stand in the text, those that are not of the text
-    set apart by a blank. Other tokens are words, or characters of a language that writes no blanks.
+    Tokens with their own blanks are joined as in the text, with blanks around special tokens. Otherwise each token is a
+    word.
 
     Args:
-        tokens: all of one side.
-        special: which of them are not of the text.
-        shown: makes a text fit to be shown.
+        tokens: all tokens of one side.
+        special: places of special tokens.
+        shown: escapes a text.
     """
     places = title_places(len(tokens))
     words = {i: word for i in places if (word := _whole_character(tokens, i)) is not None}
@@ -93,13 +93,12 @@ def title_words(
     return shown(text.strip(" ")).split(" ")
 
 
-_LEAST_TEXT = 8  # cells of a text in a title
+_LEAST_TEXT = 8  # least characters of a text in a title
 
 
 def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible) -> str:
-    """ "self-attention: i wonder what …" in at most ``width`` cells; ``shown`` makes a text fit to be shown.
-
-    Two texts are told apart: "source-target attention; queries: le chat, keys: the cat".
+    """Return a title in at most ``width`` characters: "self-attention: i wonder what …", or, of two texts,
+    "source-target attention; queries: le chat, keys: the cat"; ``shown`` escapes a text.
     """
     names = [f"{name}: " if name else "" for name, _ in title.texts]
     end = "; " if any(names) else ": " if names else ""
@@ -107,7 +106,7 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:
         names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
         head = title.short + end
-    from mhaviz.pages.words import unnamed_text  # with which numpy comes, and help reads this file
+    from mhaviz.pages.words import unnamed_text  # which imports numpy; --help imports this module
 
     unnamed = [unnamed_text(tokens) for _, tokens in title.texts]
     texts = [
@@ -116,7 +115,7 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     ]
     room = width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)
     shortened = list(map(" ".join, texts))
-    shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # a long text takes what it leaves
+    shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # they leave room to longer ones
     for done, i in enumerate(shortest_first):
         shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), _LEAST_TEXT))
         room -= cell_len(shortened[i])
@@ -127,7 +126,8 @@ _PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
 
 
 def _whole_character(tokens: Sequence[str], i: int) -> str | None:
-    """The i-th token; of the pieces of a character, "😀 1/3" to "😀 3/3", the character for the first, else None."""
+    """Return the i-th token; of the pieces of a character, "😀 1/3" to "😀 3/3", the character for the first, None for
+    the others."""
     if (piece := _PIECE.fullmatch(tokens[i])) is None:
         return tokens[i]
     _, character, number, pieces = piece.groups()
@@ -142,7 +142,7 @@ def _whole_character(tokens: Sequence[str], i: int) -> str | None:
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most ``width`` terminal cells, shortened in the middle.
+    """Return the text in at most ``width`` terminal cells, shortened in the middle.
 
     >>> cut("antidisestablishmentarianism", 9)
     'anti…nism'
@@ -160,12 +160,12 @@ def cut(text: str, width: int) -> str:
 
 
 def quoted(token: str, cells: int) -> str:
-    """A token among words, in at most so many cells; a joined emoji is its parts side by side."""
+    """Return a token to be quoted in a sentence, in at most ``cells``; joined emoji are split into their parts."""
     return cut(visible(JOINED_EMOJI.sub("", bare(token))), cells)
 
 
 def cut_words(words: Sequence[str], width: int) -> str:
-    """The words with blanks between, in at most ``width`` terminal cells, some left out in the middle.
+    """Return the words joined by blanks in at most ``width`` terminal cells, without some in the middle.
 
     >>> cut_words(["the", "small", "black", "cat", "sleeps"], 18)
     'the small … sleeps'
@@ -189,12 +189,12 @@ def _is_mark(character: str) -> bool:
 
 
 def _width(text: str) -> int:
-    """Cells on the screen; a pile of marks on one letter counts as more, or it would never be cut."""
+    """Return the terminal cells of a text; many marks on one letter count as more, or they would never be cut."""
     return max(cell_len(text), len(text) // 4)
 
 
 def _take(text: str, width: int) -> str:
-    """The longest beginning of the text that is no wider; looked for by halves, as measuring takes as long as it is."""
+    """Return the longest beginning of the text that is at most ``width`` wide, by bisection."""
     fits, too_long = 0, min(len(text), 4 * width + 4) + 1
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
@@ -206,9 +206,9 @@ def _take(text: str, width: int) -> str:
 
 
 def position_suffixes(tokens: Sequence[str], start: int = 0) -> list[str]:
-    """For each token that is shown more than once, its position, "₃", or "#3" after a digit; else nothing.
+    """Return the position of each token that occurs more than once, "₃", or "#3" after a digit; "" for others.
 
-    Positions are counted from ``start``, that of the first token in the whole input.
+    ``start``: position of the first token in the whole input.
     """
     words = list(map(bare, tokens))
     counts = Counter(words)
@@ -217,15 +217,15 @@ def position_suffixes(tokens: Sequence[str], start: int = 0) -> list[str]:
 
 
 def _suffix(word: str, position: int) -> str:
-    """A small digit more would look like one of "w12"."""
+    """Return "₃", or "#3" after a word that ends in a digit, as "w12₃" would be read as one number."""
     ends_in_digit = unicodedata.category(word[-1:] or " ")[0] == "N"
     return f"#{position}" if ends_in_digit else str(position).translate(_SUBSCRIPTS)
 
 
 def round_positions(start: int, end: int, most: int) -> list[int]:
-    """Round numbers inside the run of positions from ``start`` to before ``end``: at most so many, at equal distances.
+    """Return at most ``most`` equally spaced round positions between ``start`` and ``end``.
 
-    They are multiples of 1, 2 or 5 times a power of ten. The first and the last position are left to their own labels.
+    They are multiples of 1, 2 or 5 times a power of ten, without the first and the last position.
     """
     step = 1
     while most < 1 or len(inside := range((start // step + 1) * step, end - 1, step)) > most:
@@ -236,9 +236,9 @@ def round_positions(start: int, end: int, most: int) -> list[int]:
 
 
 def token_labels(tokens: Sequence[str], width: int, start: int = 0) -> list[str]:
-    """One label a token, at most ``width`` cells wide: visible, repeated tokens told apart by their position.
+    """Return a label of at most ``width`` cells for each token, with its position where it occurs more than once.
 
-    ``start``: the position of the first token.
+    ``start``: position of the first token.
     """
     labels = []
     for token, suffix in zip(tokens, position_suffixes(tokens, start), strict=True):
@@ -249,7 +249,7 @@ def token_labels(tokens: Sequence[str], width: int, start: int = 0) -> list[str]
 
 
 def every(n_labels: int, n_fitting: int) -> int:
-    """Label every how many-th of ``n_labels`` places when only ``n_fitting`` labels fit: 1, 2, 5, 10, 20, 50, …"""
+    """Return the step between labels, 1, 2, 5, 10, 20, 50, …, if ``n_fitting`` of ``n_labels`` have room."""
     step = 1
     while n_labels > max(n_fitting, 1) * step:
         step = step * 5 // 2 if str(step).startswith("2") else step * 2

@@ -1,4 +1,4 @@
-"""The words over, beside and under maps, the same in every medium."""
+"""Titles of maps, and texts that explain how to read them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from mhaviz.results.quantity import WEIGHT, Cells
 
 _ONE = "a row sums to 1"
 READING = "rows are queries, columns keys; a row of a softmax sums to 1"
-"""How to read maps of weights beside those of scores."""
+"""Explanation of pictures of weights beside scores."""
 
 
 def reading_text(attention: Attention, drawn: Drawn) -> str:
-    """How to read these maps of weights, as a medium has drawn them."""
+    """Return how to read these maps as a renderer has drawn them."""
     maps = attention.maps[: drawn.n_maps]
     name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in maps) else maps[0].quantity.name
     sides = dict.fromkeys("queries" if m.quantity.row == "query" else f"{m.quantity.row}s" for m in maps)
@@ -40,13 +40,13 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
 
 
 def left_out_text(maps: Sequence[AttentionMap], can_choose: bool, n_maps: int, heads: int) -> str:
-    """ "and 29 layers more: --layer chooses, -o page.png has all"; nothing if nothing is left out.
+    """Return "and 29 layers more: --layer chooses, -o page.png has all"; "" if nothing is left out.
 
     Args:
-        maps: all.
-        can_choose: whether there are options that choose others.
-        n_maps: how many are shown, the first.
-        heads: how many of the last of these are not.
+        maps: all maps.
+        can_choose: whether the command has options that choose others.
+        n_maps: number of maps shown, from the first.
+        heads: number of heads of the last of these that are left out.
     """
     shown, rest = maps[:n_maps], maps[n_maps:]
     what = [counted(heads, "head")] if heads else []
@@ -66,9 +66,9 @@ def left_out_text(maps: Sequence[AttentionMap], can_choose: bool, n_maps: int, h
 
 
 def sums_text(maps: Sequence[AttentionMap]) -> str:
-    """ "a row sums to 1", or "rows sum to between 0.98 and 2.00"; how many are zeros, as those of padding may be.
+    """Return "a row sums to 1", or "rows sum to between 0.98 and 2.00", with the number of rows that are zeros.
 
-    Of heads with a sink it is said where the rest goes.
+    Where heads have sinks, it says that the rest goes to them.
     """
     maps = [m for m in maps if m.to_special is None]
     sums = [m.row_sums.ravel() for m in maps if not m.sink]
@@ -81,8 +81,8 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
 
 
 def sums_of_rows(sums: NDArray[np.float64]) -> str:
-    """ "a row sums to 1", of these sums."""
-    sums = sums[np.isfinite(sums)]  # where a weight is missing, so is the sum
+    """Return "a row sums to 1", or the range of these sums of rows."""
+    sums = sums[np.isfinite(sums)]  # the sum is NaN where a weight is missing
     others = sums[sums != 0]
     zeros = len(sums) - len(others)
     if not others.size:
@@ -94,19 +94,19 @@ def sums_of_rows(sums: NDArray[np.float64]) -> str:
 
 
 def special_text(maps: Sequence[AttentionMap]) -> str:
-    """ "0.42 of a row goes to special tokens, on average"; nothing where these are drawn."""
+    """Return "0.42 of a row goes to special tokens, on average"; "" where special tokens are drawn."""
     shares = [m.to_special for m in maps if m.to_special is not None]
     return f"{np.concatenate(shares).mean():.2g} of a row goes to special tokens, on average" if shares else ""
 
 
 def _sums_range(low: float, high: float) -> str:
-    decimals = 3 if f"{low:.2f}" == f"{high:.2f}" == "1.00" else 2  # more than ROUNDING from 1
+    decimals = 3 if f"{low:.2f}" == f"{high:.2f}" == "1.00" else 2  # some differ from 1 by more than ROUNDING
     ends = [f"{end:,.{decimals}f}" for end in (low, high)]
     return f"between {ends[0]} and {ends[1]}" if ends[0] != ends[1] else ends[0]
 
 
 def hidden_text(maps: Sequence[AttentionMap], mark: str) -> str:
-    """What is hidden in these maps; nothing if nothing is. ``mark``: how it is shown."""
+    """Return which keys are hidden in these maps; "" if none is. ``mark``: how a hidden cell looks."""
     windows: list[AttentionMap] = []
     others: list[AttentionMap] = []
     for m in maps:
@@ -125,7 +125,7 @@ def hidden_text(maps: Sequence[AttentionMap], mark: str) -> str:
     return f"{mark}: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}"
 
 
-_MOST_LAYERS = 6  # that are named one by one
+_MOST_LAYERS = 6  # most layers that are named one by one
 
 
 def layers_text(layers: Sequence[int]) -> str:
@@ -138,7 +138,7 @@ def layers_text(layers: Sequence[int]) -> str:
 
 
 def passes_text(passes: Sequence[int | None]) -> str:
-    """ "pass 100", "passes 0 to 5", "passes 0, 100, 200", "21 passes from 0 to 2,000"."""
+    """Return "pass 100", "passes 0 to 5", "passes 0, 100, 200", "21 passes from 0 to 2,000"."""
     numbers = [number for number in passes if number is not None]
     if len(numbers) == 1:
         return f"pass {numbers[0]}"
@@ -150,7 +150,7 @@ def passes_text(passes: Sequence[int | None]) -> str:
 
 
 def _window_hides(m: AttentionMap) -> bool:
-    """Whether some cell is hidden that would not be without the window."""
+    """Return whether the window hides some cell that would be visible without it."""
     if m.reach is None or m.hidden is None:
         return False
     without = replace(m, reach=None).hidden
@@ -158,7 +158,7 @@ def _window_hides(m: AttentionMap) -> bool:
 
 
 def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:
-    """What the cells of several maps are, each said once; nothing if all are weights. ``name``: of a number."""
+    """Return what the cells of several maps show; "" if each is one number. ``name``: name of the numbers."""
     kinds = list(dict.fromkeys(filter(None, (cells_text(cells, name) for cells in several))))
     if any(cells.are_tokens for cells in several):
         kinds = [f"of long ones, {text}" for text in kinds]
@@ -169,14 +169,14 @@ def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:
 
 
 def cells_text(cells: Cells, name: str = "weight") -> str:
-    """What a cell of a pooled map is; nothing if it is a weight. ``name``: of a number."""
+    """Return what a cell of a pooled map shows; "" if it is one number. ``name``: name of the numbers."""
     if cells.are_tokens:
         return ""
     tallest, widest = cells.rows.widest, cells.columns.widest
     if cells.quantity.reduction == "max":
         return f"each cell is the largest of up to {tallest:,} × {widest:,} {name}s"
     keys = f"up to {widest:,} keys" if widest > 1 else "a key"
-    is_sum = widest > 1 and not cells.quantity.is_distribution  # the parts of an output may point apart
+    is_sum = widest > 1 and not cells.quantity.is_distribution  # of norms, not the norm of a sum
     if tallest == 1:
         own = f"the sum of a query's {name}s" if is_sum else f"a query's {name}"
         return f"each cell is {own} on {keys}"
@@ -185,7 +185,7 @@ def cells_text(cells: Cells, name: str = "weight") -> str:
 
 
 def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
-    """What a cell shows, if it stands for more than one query or key; else nothing."""
+    """Return what a cell shows if it stands for several queries or keys; otherwise ""."""
     if rows >= q_length and columns >= k_length:
         return ""
     sides = [side for side in (-(-q_length // rows), -(-k_length // columns)) if side > 1]
@@ -193,12 +193,12 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
 
 
 def map_title(m: AttentionMap, layers: str = "", with_pass: bool = True) -> Title:
-    """ "self-attention, layer 3: I wonder what …", "self-attention, layer 3, pass 100, example 2: 17 tokens".
+    """Return the title of a map, "self-attention, layer 3, pass 100, example 2: 17 tokens".
 
-    ``layers``: which, where it must be said; ``with_pass``: whether it is of one forward pass, if there are several.
+    ``layers``: names the layers, if needed; ``with_pass``: name the forward pass.
     """
     which = [layers, f"pass {m.pass_number}" if with_pass and m.pass_number is not None else ""]
-    if m.is_recorded and m.sentence is not None:  # whose tokens are often positions, alike in all examples
+    if m.is_recorded and m.sentence is not None:  # its tokens are often positions, the same in all examples
         which.append(f"example {m.sentence}")
     about = "".join(f", {one}" for one in which if one)
     about += part_text(m)
@@ -209,7 +209,7 @@ def map_title(m: AttentionMap, layers: str = "", with_pass: bool = True) -> Titl
 
 
 def part_text(attention_map: AttentionMap) -> str:
-    """Which part of a map, and which reduction, where it is not all weights."""
+    """Return which part of a map is shown, and with which reduction; "" if it is all of it."""
     m = attention_map
     if m.is_whole:
         return ""
@@ -218,7 +218,7 @@ def part_text(attention_map: AttentionMap) -> str:
         runs = runs[1:] if m.columns.start else []
     if (m.rows.start, m.rows.end) == (m.columns.start, m.columns.end) and m.kind in OF_ONE_TEXT:
         runs = [(("token", "tokens"), m.rows)]
-    told = [axis.start == 0 and axis.tokens.are_positions for _, axis in runs]  # a title counts such tokens
+    told = [axis.start == 0 and axis.tokens.are_positions for _, axis in runs]  # the title gives their number
     where = "" if all(told) else "".join(f", {_run(*names, axis)}" for names, axis in runs)
     by = {"mass": "", "max": f", largest {m.quantity.name}s"}[m.quantity.reduction]
     return by + where

@@ -1,4 +1,4 @@
-"""Matrices to be drawn, each with its title and its scale."""
+"""Panels: matrices to be drawn as heatmaps, each with its title and colour scale."""
 
 import math
 from collections.abc import Sequence
@@ -11,40 +11,44 @@ from numpy.typing import NDArray
 from mhaviz.pages.pooling import pool_strongest
 from mhaviz.results.attention import AttentionMap
 
-WEIGHT = "weight"  # the name of a scale whose end a user may choose
-CROSS = "×"  # the mark of what is dropped
-INK = "ink"  # paper is 0: mhaviz.views.ink
-DIVERGING = "RdBu_r"  # for numbers of two signs: blue below 0, red above
-FILM = "film"  # from clear to one strong colour, for what lies over an image: mhaviz.views.scale
+WEIGHT = "weight"  # name of the scale whose end a user may choose
+CROSS = "×"  # mark of a dropped weight
+INK = "ink"  # colormap from white, for 0, to dark: mhaviz.views.ink
+DIVERGING = "RdBu_r"  # colormap of numbers of two signs: blue below 0, red above
+FILM = "film"  # colormap from clear to one strong colour, over an image: mhaviz.views.scale
 
-_ROUNDING = 2**-20  # of numbers in float32, relative to them
-_MANY = 1_000  # numbers; of more, a few that are far from all others do not make these pale
-_BEYOND = 0.01  # of so many numbers, the share that may have more than the last colour
+_ROUNDING = 2**-20  # relative rounding error of numbers in float32
+_MANY = 1_000  # numbers; among more, a few outliers do not make all others pale
+_BEYOND = 0.01  # share of so many numbers that may lie beyond the scale
 
 
 def decimals_of(largest: float) -> int:
-    """So many that two digits of the largest number are written: 2 of 0.31, 4 of 0.0031, at most 6."""
+    """Return the decimals that show two digits of the largest number: 2 for 0.31, 4 for 0.0031, at most 6."""
     return min(max(1 - math.floor(math.log10(largest)), 2), 6)
 
 
 def end_of_scale(several: Sequence[NDArray[np.float32]]) -> float:
-    """Where a scale of these numbers of two signs ends, in two digits; NaN is none."""
+    """Return the high end of a scale of these numbers of two signs, in two digits; NaN is ignored."""
     sizes = np.concatenate([np.zeros(0, np.float32), *(np.abs(x[np.isfinite(x)]) for x in several)])
     end = float(np.quantile(sizes, 1 - _BEYOND) if sizes.size > _MANY else sizes.max(initial=0.0))
     if not end:
         return 1.0
-    step = 10.0 ** (math.floor(math.log10(end)) - 1)  # two digits, and nothing beyond that is not far beyond
+    step = 10.0 ** (math.floor(math.log10(end)) - 1)  # two digits, rounded up
     return float(f"{math.ceil(end / step - 1e-6) * step:.2g}")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How numbers become colours. ``decimals`` is for the numbers in the cells.
+    """How numbers become colours.
 
-    With ``log``, equal factors are equal steps of colour; what is below ``low``, above 0, has the first colour.
-    ``signed``: a number above 0 has its sign too. ``zeros``: what rounds to 0 is written, too, as of a statistic; pages
-    of 0.00 say nothing of weights or changes. ``name``: of the numbers; if there is one, a bar stands beside the first
-    panels that have the scale.
+    Attributes:
+        colormap: "ink", "film", or a colormap of matplotlib.
+        low, high: numbers of the first and the last colour.
+        decimals: decimals of the numbers in the cells.
+        log: logarithmic, so that equal factors are equal steps of colour. Numbers below ``low`` have the first colour.
+        signed: write the sign of numbers above 0, too.
+        zeros: write numbers that round to 0, too, as for statistics; many cells of 0.00 would clutter maps of weights.
+        name: name of the numbers; if given, a colour bar stands beside the first panels with this scale.
     """
 
     colormap: str = INK
@@ -58,45 +62,46 @@ class Scale:
 
     @classmethod
     def around_zero(cls, values: NDArray[np.float32], name: str = "") -> "Scale":
-        """A scale for scores: zero in its middle, as far to both sides as the largest reaches."""
+        """Return a scale with 0 in the middle that ends at the largest absolute value."""
         largest = float(np.nanmax(np.abs(values), initial=1e-6))
         return cls(DIVERGING, -largest, largest, decimals=1, name=name)
 
     @property
     def has_two_signs(self) -> bool:
-        """Whether 0 lies inside it."""
+        """Whether 0 lies inside the scale."""
         return self.low < 0 < self.high
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The lowest and the highest number in three digits: "0", "2.51"."""
+        """Lowest and highest number in three digits: "0", "2.51"."""
         return f"{self.low:.3g}", f"{self.high:.3g}"
 
     @property
     def range_text(self) -> str:
-        """Both in one text: "0–2.51"; "-0.3 to 0.3", as a dash before a sign would be one too many."""
+        """Both ends in one text: "0–2.51", or "-0.3 to 0.3" where a dash would stand beside a minus sign."""
         return (" to " if self.low < 0 else "–").join(self.ends)
 
     def coloured(self, colormap: str) -> "Scale":
-        """The same numbers in these colours; ink, which has no middle, is for numbers of one sign on paper."""
+        """Return the scale with another colormap. Ink replaces neither a diverging colormap nor the film over an
+        image."""
         keeps = colormap == INK and (self.has_two_signs or self.colormap == FILM)
         return self if keeps else replace(self, colormap=colormap)
 
     def shares(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """How far along the scale each value is: 0 for the first colour, 1 for the last; NaN stays NaN."""
+        """Return the place of each value on the scale: 0 for the first colour, 1 for the last; NaN stays NaN."""
         low, high = self.low, self.high
         if self.log:
             values, low, high = np.log(np.maximum(values, np.float32(low))), np.log(low), np.log(high)
         return np.asarray((values - low) / ((high - low) or 1.0), np.float32)
 
     def value(self, share: float) -> float:
-        """What stands at a place along the scale: the reverse of ``shares``."""
+        """Return the value at a place on the scale: the inverse of ``shares``."""
         if self.log:
             return float(self.low * (self.high / self.low) ** share)
         return self.low + (self.high - self.low) * share
 
     def text(self, value: float) -> str:
-        """The number as it stands in a cell; nothing where it is hidden, or a weight or change that rounds to 0."""
+        """Return a number as it is written in a cell; "" for NaN, and for 0.00 unless ``zeros``."""
         text = "" if np.isnan(value) else f"{value:z.{self.decimals}f}"
         if not text or (not self.zeros and (self.signed or self.low == 0) and float(text) == 0):
             return ""
@@ -104,7 +109,7 @@ class Scale:
 
 
 class Outline(NamedTuple):
-    """A line around neighbouring rows and columns of a panel; a fine one divides it."""
+    """Line around neighbouring rows and columns of a panel; a "fine" one separates parts of it."""
 
     rows: range
     columns: range
@@ -113,11 +118,17 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix, (rows, columns). Where a mask has ``hidden`` the key, no number is written.
+    """One matrix to be drawn as a heatmap.
 
-    ``marks``: (rows, columns), what stands in place of a number, "×" or a word; "" where the number stays. ``image``:
-    uint8, (height, width, 3), over which the cells lie, stretched to them.
-    ``numbers``: which are written, where cells have room for them.
+    Attributes:
+        title: text above it.
+        values: the matrix, (rows, columns); NaN: hidden.
+        scale: its colour scale.
+        hidden: cells whose numbers are not written, (rows, columns); None: none.
+        marks: texts in place of numbers, "×" or a word, (rows, columns); "": the number is written.
+        outlined: lines around some rows and columns.
+        image: image below the cells, uint8, (height, width, 3), stretched to them; None: none.
+        numbers: which numbers are written, where cells have room for them.
     """
 
     title: str
@@ -130,15 +141,15 @@ class Panel:
     numbers: Literal["all", "outlined", "none"] = "all"
 
     def mark(self, row: int, column: int) -> str:
-        """What stands in place of the number in a cell, if something does."""
+        """Return the mark in place of the number in a cell; "": none."""
         return "" if self.marks is None else str(self.marks[row, column])
 
     def text(self, row: int, column: int) -> str:
-        """What is written in a cell: its mark, or its number."""
+        """Return the text in a cell: its mark, or its number."""
         return self.mark(row, column) or self.number(row, column)
 
     def number(self, row: int, column: int) -> str:
-        """The number in a cell, unless a mark stands in its place."""
+        """Return the number in a cell as it is written; "" where it is not."""
         if self.mark(row, column):
             return ""
         if self.hidden is not None and self.hidden[row, column]:
@@ -151,26 +162,26 @@ class Panel:
         return any(row in one.rows and column in one.columns for one in self.outlined)
 
     def outlined_numbers(self) -> list[str]:
-        """What is written in the cells inside of outlines."""
+        """Return the numbers in the cells inside outlines as they are written."""
         return [self.number(i, j) for one in self.outlined for i in one.rows for j in one.columns]
 
     def pooled(self, rows: int, columns: int) -> "Panel":
-        """In at most so many cells, of which each shows its strongest number."""
+        """Return the panel pooled to at most ``rows`` × ``columns`` cells, each with the number farthest from 0."""
         if rows >= self.values.shape[0] and columns >= self.values.shape[1]:
             return self
         return Panel(self.title, pool_strongest(self.values, rows, columns), self.scale, image=self.image)
 
     @property
     def text_length(self) -> int:
-        """Characters of the longest number in a cell."""
+        """Number of characters of the longest number in a cell."""
         if not self.values.size:
             return len(self.scale.text(np.nan))
-        ends = (choose.reduce(self.values, axis=None) for choose in (np.fmin, np.fmax))  # which pass over NaN
+        ends = (choose.reduce(self.values, axis=None) for choose in (np.fmin, np.fmax))  # which ignore NaN
         return max(len(self.scale.text(float(end))) for end in ends)
 
 
 def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
-    """ "head 0" for every head; one matrix of all has none: "layer 5"."""
+    """Return "head 0" for every head; "layer 5" for one matrix of all heads."""
     if attention_map.quantity.row == "layer":
         return ("all layers",)
     if attention_map.quantity.of_all_heads:
@@ -184,9 +195,13 @@ def head_panels(
     titles: Sequence[str] | None = None,
     cells: tuple[int, int] | None = None,
 ) -> list[Panel]:
-    """A panel for every head, one after the other: of many large ones none is copied before it is pooled.
+    """Return a panel for every head. Large maps are pooled head by head, so that few copies are in memory.
 
-    ``titles``: others than ``tile_titles``. ``cells``: rows and columns in which they are drawn; see ``Panel.pooled``.
+    Args:
+        attention_map: the map.
+        scale: scale of all panels.
+        titles: titles in place of ``tile_titles``.
+        cells: rows and columns to pool to; None: not pooled.
     """
     hidden = attention_map.hidden
     titles = tile_titles(attention_map) if titles is None else titles
@@ -199,9 +214,9 @@ def head_panels(
 
 
 def values_beyond(panels: Sequence[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
-    """Whether values lie below the scale, and above it, by more than their rounding.
+    """Return whether values lie below the scale, and above it, by more than rounding errors.
 
-    ``with_below``: whether it matters that some lie below; not where only the strongest of several are drawn.
+    ``with_below``: look for values below, too. They do not count where only the strongest of several are drawn.
     """
     least, most = scale.low - _ROUNDING * abs(scale.low), scale.high + _ROUNDING * abs(scale.high)
     below = with_below and any(bool((panel.values < least).any()) for panel in panels)

@@ -1,4 +1,4 @@
-"""How a head comes about in four stages, and how unlike heads are."""
+"""Page of projections: a head built up in four stages, and the divergence of heads."""
 
 from collections.abc import Iterator
 
@@ -18,19 +18,20 @@ from mhaviz.results.projections import ProjectionComparison, ProjectionStage
 _SIDES = "query", "key"
 _NAMES = "plain", "one projection W", "Wq and Wk", "Wv as well"
 _OUTLINED = "outlined: the two words that score each other most unlike in stage 3"
-_OUTLINED_UP_TO = 40  # tokens; of more a cell is too small to be outlined
-_MOST_FEATURES = 24  # of the outputs, the first that are drawn: a cell of each can still be told from the next
-_ABREAST = 8  # heads
-_QUOTED = 14  # cells of a terminal for each of the two words that serve as an example
-_DIVERGENCE = "Purples"  # no map of weights: white is the same, the darkest has nothing in common
+_OUTLINED_UP_TO = 40  # tokens; with more, cells are too small to be outlined
+_MOST_FEATURES = 24  # features of the outputs drawn, from the first, so that their cells can be distinguished
+_ABREAST = 8  # heads side by side
+_QUOTED = 14  # characters of each of the two words of the example
+_DIVERGENCE = "Purples"  # unlike the colormap of weights; white: the same, darkest: nothing in common
 
 Pair = tuple[str, str] | None
-"""The two words that serve as an example, as a medium can show them; None: there is but one."""
+"""The two words of the example, escaped and shortened; None: there is only one word."""
 
 
 @shown(ProjectionComparison)
 def projections_page(c: ProjectionComparison) -> Page:
-    """The four stages side by side, each with its scores, weights and outputs; below, the heads and how unlike."""
+    """Return the page: scores, weights and outputs of the four stages side by side, then the heads and their
+    divergence."""
     tokens, heads = Axis.of(c.tokens), Axis.of(map(str, range(len(c.heads))))
     scores, weights = _score_scale(c), Scale(name=WEIGHT)
     drawn = [stage.outputs[:, :_MOST_FEATURES] for stage in c.stages]
@@ -76,14 +77,14 @@ def projections_page(c: ProjectionComparison) -> Page:
 
 
 def _without(weights: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Blank where a query leaves itself out."""
+    """Return the weights with NaN where a query does not attend to itself."""
     return np.where(hidden, np.float32(np.nan), weights)
 
 
 def _score_scale(c: ProjectionComparison) -> Scale:
-    """One scale for the scores of all stages. It ends at the largest score of two different words.
+    """Return the scale of the scores of all stages, which ends at the largest score of two different words.
 
-    A word's score for itself is several times larger in the first two stages, and would leave all others pale.
+    In the first two stages a word's score with itself is several times larger, and would leave all others pale.
     """
     scores = np.stack([stage.scores for stage in c.stages])
     if len(c.tokens) > 1:
@@ -99,7 +100,7 @@ def _quoted(c: ProjectionComparison) -> Pair:
 
 
 def _lesson(c: ProjectionComparison) -> str:
-    """What the two words show, if their scores in stage 3 differ as they are written."""
+    """Return the title: the scores of the two words in stage 3, if they differ in the digits that are written."""
     if c.pair is not None and (first := _quoted(c)):
         there, back = (_score_text(c.stages[2], pair) for pair in (c.pair, c.pair[::-1]))
         if there != back:
@@ -113,7 +114,7 @@ def _score_text(stage: ProjectionStage, pair: tuple[int, int]) -> str:
 
 
 def _stage_texts(c: ProjectionComparison, pair: Pair) -> Iterator[str]:
-    """The formulas of every stage, and what it shows."""
+    """Return the formulas of each stage, and what it shows."""
     root = f"√{c.d_model}"
     formulas = (
         f"S = x·x / {root}, O = A X",
@@ -149,7 +150,7 @@ def _likeness(c: ProjectionComparison) -> str:
 
 
 def _measures(c: ProjectionComparison, pair: Pair) -> Table:
-    """A row a measure, a column a stage."""
+    """Return the table of measures, with a column for each stage."""
     stages = c.stages
     rows: list[tuple[str, ...]] = [
         ("asymmetry ‖S − Sᵀ‖ / ‖S‖", *(_ratio(stage.asymmetry) for stage in stages)),
@@ -165,19 +166,19 @@ def _measures(c: ProjectionComparison, pair: Pair) -> Table:
 
 
 def _ratio(ratio: float | None) -> str:
-    """A number of two decimals; a dash for 0 / 0."""
+    """Return a number with two decimals; a dash for 0 / 0."""
     return NOTHING if ratio is None else f"{ratio:z.2f}"
 
 
 def _split_text(c: ProjectionComparison) -> str:
-    """What the heads are, over their maps."""
+    """Return the title of the maps of all heads."""
     n_heads = len(c.heads)
     features = f"{c.d_model // n_heads} feature{'s' if c.d_model != n_heads else ''}"
     return f"the same matrices as {n_heads} heads of {features} each" if n_heads > 1 else f"one head of {features}"
 
 
 def _divergence_text(c: ProjectionComparison) -> str:
-    """How unlike the heads are, in a sentence or two."""
+    """Return the mean divergence of the heads in a sentence or two."""
     if c.mean_divergence is None:
         return "One head: there is no other to differ from."
     n_pairs = len(c.heads) * (len(c.heads) - 1) // 2

@@ -1,4 +1,4 @@
-"""The shape of every tensor on the way through attention, and what becomes of one element, in words and as tables."""
+"""Page of a trace of shapes: the shape of every tensor in an attention layer, and the path of one element."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from mhaviz.units import readable_bytes, readable_count
 
 @shown(ShapeTrace)
 def trace_page(trace: ShapeTrace) -> Page:
-    """Every step, its numbers where they are kept, and an element that is followed through the reshapes."""
+    """Return the page: all steps, their numbers where they are kept, and the followed element."""
     followed, notes = trace.followed, tuple(costs_text([step]) for step in trace.steps)
     visits = {visit.step: shape_text(visit.coordinates) for visit in followed.visits} if followed else {}
     table = replace(steps_table(trace), where="listed")
@@ -33,13 +33,13 @@ def trace_page(trace: ShapeTrace) -> Page:
 
 
 def _lesson(trace: ShapeTrace) -> str:
-    """How many steps only see earlier numbers in another shape."""
+    """Return the title: how many steps are views."""
     views = sum(step.memory == "view" for step in trace.steps)
     return f"{trace.source.model}: {views} of {len(trace.steps)} steps through attention are views, which copy nothing"
 
 
 def steps_table(trace: ShapeTrace) -> Table:
-    """A row a step."""
+    """Return the table of steps."""
     columns = (
         Column("step", align="left", is_key=True),
         Column("equation", align="left"),
@@ -66,18 +66,18 @@ def steps_table(trace: ShapeTrace) -> Table:
     return Table(columns, tuple(rows))
 
 
-_TOKEN = 10  # cells of a terminal, of a token over or beside numbers
+_TOKEN = 10  # characters of a token as the label of a row or column
 _OF_QUERIES, _OF_KEYS = ("q_length", "seq_length"), ("k_length",)
 
 
 def step_numbers(trace: ShapeTrace) -> tuple[tuple[str, tuple[Table, ...]], ...]:
-    """Of each step that has numbers of its own its heading and, for the first sentence, a table, or one for each head:
-    rows are tokens, columns features or keys."""
+    """Return, for each step that computes numbers, a heading and tables of the first sentence's numbers, one for each
+    head. Rows are tokens, columns features or keys."""
     return tuple(_numbers_of(trace, step) for step in trace.steps if _is_printed(step))
 
 
 def numbers_remark(trace: ShapeTrace) -> tuple[str, ...]:
-    """What of the numbers is not printed, a line each."""
+    """Return which numbers are not printed, one line for each reason."""
     kept = [step for step in trace.steps if step.values is not None]
     again = [step.name for step in kept if not _is_printed(step)]
     large = [step.name for step in trace.steps if step.values is None]
@@ -92,12 +92,12 @@ def numbers_remark(trace: ShapeTrace) -> tuple[str, ...]:
 
 
 def _is_printed(step: TraceStep) -> bool:
-    """Whether it has numbers, and they are no view or copy of an earlier step's."""
+    """Return whether a step has numbers, and they are not a view or copy of an earlier step's."""
     return step.values is not None and step.memory == "computed" and len(step.shape) in (3, 4)
 
 
 def _numbers_of(trace: ShapeTrace, step: TraceStep) -> tuple[str, tuple[Table, ...]]:
-    """A heading, and a table of (length, features), one for each head of (n_heads, length, features)."""
+    """Return a heading, and one table for (length, features), or one for each head of (n_heads, length, features)."""
     assert step.values is not None
     first, axes = step.values[0], step.axes[1:]
     heading = f"{step.name} = {step.equation}, {shape_text(step.shape)}"
@@ -109,7 +109,7 @@ def _numbers_of(trace: ShapeTrace, step: TraceStep) -> tuple[str, tuple[Table, .
 
 
 def _labels(trace: ShapeTrace, axis: str, size: int) -> list[str]:
-    """The tokens of the first sentence, without its padding; of an axis of something else its numbers."""
+    """Return the labels along an axis: tokens of the first sentence, without padding, or else numbers."""
     is_of_tokens = axis in _OF_QUERIES or (axis in _OF_KEYS and _have_same_tokens(trace))
     if not (is_of_tokens and trace.tokens and len(trace.tokens[0]) <= size):
         return list(map(str, range(size)))
@@ -117,13 +117,13 @@ def _labels(trace: ShapeTrace, axis: str, size: int) -> list[str]:
 
 
 def _have_same_tokens(trace: ShapeTrace) -> bool:
-    """Whether the keys are of the same text as the queries: both are made of the same X."""
+    """Return whether keys and queries have the same tokens, as both are made of the same X."""
     made_of = {step.name: step.inputs for step in trace.steps if step.name in ("Q", "K")}
     return made_of.get("Q") == made_of.get("K")
 
 
 def _matrix_table(name: str, matrix: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]) -> Table:
-    """Numbers with a label beside each row and over each column."""
+    """Return a table of numbers with a label for each row and column."""
     heads = (Column(name, align="left", is_key=True), *(Column(label, _number) for label in columns))
     return Table(
         heads,
@@ -136,7 +136,7 @@ def _number(value: float) -> str:
 
 
 def visits_table(followed: FollowedElement) -> Table:
-    """Where an element is in each step, a row a step."""
+    """Return the table of the followed element's place in each step."""
     columns = (
         Column("step", align="left", is_key=True),
         Column("coordinates", shape_text, "left"),
@@ -148,17 +148,17 @@ def visits_table(followed: FollowedElement) -> Table:
 
 
 def memory_text(step: TraceStep) -> str:
-    """ "view, strided"."""
+    """Return "view, strided"."""
     return f"{step.memory}, {'contiguous' if step.contiguous else 'strided'}"
 
 
 def shape_text(sizes: Sequence[int]) -> str:
-    """(3, 6, 8); one size stands alone."""
+    """Return "(3, 6, 8)", or "(8)" for a single size."""
     return f"({', '.join(map(str, sizes))})"
 
 
 def costs_text(steps: Sequence[TraceStep]) -> str:
-    """ "72 parameters, 2,448 FLOPs, 576 B", without what is nothing."""
+    """Return "72 parameters, 2,448 FLOPs, 576 B", without those that are 0."""
     parameters, flops, size = (sum(getattr(s, name) for s in steps) for name in ("parameters", "flops", "bytes"))
     parts = [
         f"{readable_count(parameters)} parameters" if parameters else "",
@@ -169,7 +169,7 @@ def costs_text(steps: Sequence[TraceStep]) -> str:
 
 
 def following_text(followed: FollowedElement, trace: ShapeTrace) -> tuple[str, ...]:
-    """What happens to a followed element, a sentence each; the first is a heading."""
+    """Return a heading, and sentences on what happens to the followed element."""
     position, intruder = followed.element[1], followed.intruder
     heads = trace.step("Q heads")
 
