@@ -171,8 +171,9 @@ class AttentionCall:
     def with_plain_mask(self, causal: bool) -> "tuple[AttentionCall, int | None]":
         """Return an equal call with the simplest mask, and its window.
 
-        A bool mask that hides nothing, or later keys alone, is dropped. The window is the largest distance at which a
-        query sees a key, if the mask is a band along the diagonal; None: it is no band, or hides nothing by distance.
+        A bool mask that hides nothing, or later keys alone, is dropped. The lowest number of an added mask's type
+        becomes −∞. The window is the largest distance at which a query sees a key, if a bool mask is a band along the
+        diagonal; None: the mask is no band, or hides no key by distance.
 
         Args:
             causal: whether later keys are hidden, by the mask or otherwise.

@@ -66,13 +66,14 @@ def attention_map(
             map then shows ‖A_ij · v_j W_O‖, the length of what each key adds to each query's output (Kobayashi et al.
             2020, arXiv 2004.10102, section 2.2); see ``mhaviz.attention.norms``. Its rows do not sum to 1.
         window: (q0, q1, k0, k1), the part of the map to show; the softmax is still over all keys.
-        entropy: compute the entropy of each query in the window, with ``sinks`` that of its row divided by its sum.
-        top_keys: number of keys with the largest weights to find for each query in the window.
-        received: compute the total weight that each key gets from the queries in the window.
-        local: largest distance, in positions, of the keys whose weight is summed for each query. Queries and keys are
-            aligned at their ends if the map is causal, else at their beginnings. With ``value_norms`` all of these but
-            the entropy are of the norms.
-        memory: bytes that the blocks may take beside the inputs and the result; None: a quarter of the free memory.
+        entropy: whether to compute the entropy of each query in the window. With ``sinks``, weights are first divided
+            by their sum. The entropy is of the weights even with ``value_norms``; the next three are of the norms then.
+        top_keys: number of keys with the largest weights to return for each query in the window.
+        received: whether to compute the total weight that each key gets from the queries in the window.
+        local: largest distance, in positions, of keys whose weights are summed for each query in the window. Queries
+            and keys are aligned at their ends if the map is causal, else at their beginnings. None: no sums.
+        memory: bytes that the computation may use in addition to the inputs and the result; None: a quarter of the free
+            memory.
         on_progress: called with the share of the work that is done, from 0 to 1.
 
     Returns:

@@ -310,7 +310,7 @@ class Model(ABC):
         """As ``embed``, for one sentence, or for a pair, a chat or ids where the model takes them."""
         require_texts(given)
         if len(given.sentences) != 1:
-            raise ArgumentError(f"this looks into one sentence, got {len(given.sentences)}; give one of them")
+            raise ArgumentError(f"expected one sentence, got {len(given.sentences)}; give one of them")
         return self.embed(given.sentences[0], given.target)
 
     def one_site(self, inputs: Inputs) -> Site:
@@ -323,7 +323,7 @@ class Model(ABC):
                 if len(layers) > 1
                 else f"{parameter('kind')}, of {', '.join(kinds)}"
             )
-            raise ArgumentError(f"this looks into one attention, and the model has several; choose by {by}")
+            raise ArgumentError(f"expected one attention, got {len(sites)}; choose one by {by}")
         return sites[0]
 
     def select(self, layers: tuple[int, ...] | None = None, kind: Kind | None = None) -> Self:
@@ -462,7 +462,7 @@ def call_of_one(model: Model, inputs: Inputs, heads: Sequence[int]) -> SiteCall:
     model.require_calls()
     site = model.one_site(inputs)
     if len(inputs.texts) > 1:
-        raise ArgumentError(f"this looks into one sentence, got {len(inputs.texts)}; give one of them")
+        raise ArgumentError(f"expected one sentence, got {len(inputs.texts)}; give one of them")
     require_heads(site, heads)
     found: list[SiteCall] = []
     model.run(inputs, found.append, heads)

@@ -32,7 +32,7 @@ class Pooling:
         reduce: "mass", "max" or "both"; None: by mass, where there are more tokens than cells.
         window: part of the map to show; None: all of it.
         entropy, top_keys, received, local: as in ``attention_map``.
-        totals: compute the sum of each row over all keys.
+        totals: whether to compute the sum of each row over all keys.
 
     Raises:
         ArgumentError: a size below 1, or an unknown reduction.
@@ -114,9 +114,9 @@ class Pooling:
 
 @dataclass(frozen=True)
 class PooledMap(Result):
-    """Weights of every head, pooled to the cells of a picture, and the numbers computed beside them. Notebooks draw it.
+    """Weights of every head, pooled to the cells of a picture, and further numbers of single weights.
 
-    Attributes that were not asked for are None.
+    Notebooks show it as a picture. Numbers that were not asked for are None.
 
     Attributes:
         weights: float32, (batch_size, n_heads, rows, columns), pooled by mass, or by maximum if that alone is wanted.

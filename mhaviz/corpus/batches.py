@@ -203,9 +203,9 @@ def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]
 def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool = False) -> list[Text]:
     """Cut a text into pieces, each with the special tokens at the beginning and end of the text.
 
-    Every token counts as a query in exactly one piece, also the special tokens at the ends. In an overlap this is the
-    piece in which the token has more context: the first piece in masked attention, else the one whose end is farther.
-    The last piece is as long as the others, so it overlaps more.
+    Every token counts as a query in exactly one piece, also the special tokens at the ends. In an overlap it is the
+    piece in which the token has more context: the first piece if ``is_masked``, else the first piece for the first half
+    of the overlap, and the second for the rest. The last piece is as long as the others, so it overlaps more.
 
     Args:
         tokens: tokens of the whole text, with special ones.

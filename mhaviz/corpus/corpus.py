@@ -112,7 +112,7 @@ class Corpus:
         return not (self.is_scratch or self.is_shared)
 
     def require_nothing_kept(self) -> None:
-        """Raise ArgumentError if an earlier run left a scratch part that this run would overwrite."""
+        """Raise ArgumentError if an earlier run left a part, whose name no user gave, that this run would overwrite."""
         path = self.own_part
         if path is not None and path.exists() and not self.resume and not self.keeps_at_end:
             raise ArgumentError(
@@ -146,9 +146,9 @@ class Corpus:
     ) -> Any:
         """Run a study over the corpus or its shard, and return its result.
 
-        The part is written from time to time, and at the end. A scratch part is written at the end only if it was
-        written before, so that a failure to show or save the result loses nothing. If it cannot be written, there is a
-        notice and no error.
+        The part is written from time to time, and at the end. A scratch part, or one of a process's shard, is written
+        at the end only if it was written before, so that a failure to show or save the result loses nothing. If such a
+        part cannot be written, there is a notice and no error.
 
         Args:
             study: a study without sums.

@@ -210,7 +210,7 @@ def test_a_model_that_predicts_nonsense_is_refused(gpt2):
     try:
         with torch.no_grad():
             weight[0] = torch.nan
-        with pytest.raises(MhavizError, match="numbers at its end"):
+        with pytest.raises(MhavizError, match="numbers as its output"):
             looked_at.predictor.logits(looked_at.encode_unnamed(TEXTS[:1]), [(0,)])
     finally:
         with torch.no_grad():

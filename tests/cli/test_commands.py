@@ -550,7 +550,7 @@ def test_a_folder_that_has_been_deleted(mhaviz, tmp_path, monkeypatch):
 def test_a_name_of_thousands_of_letters_is_no_model(mhaviz):
     result = mhaviz("heatmap", "a b", "--model", "x" * 5_000)
     assert (result.status, result.err.count("\n")) == (1, 1)
-    assert "is no folder, and cannot be had from the Hugging Face hub (Repo id must" in result.err
+    assert "is not a folder, and cannot be fetched from the Hugging Face hub (Repo id must" in result.err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110

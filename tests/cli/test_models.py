@@ -303,7 +303,7 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--dtype", "int8"], 2, "--dtype: expected auto, float32, bfloat16, float16, float64, got 'int8'"),
         (["--kind", "cross"], 2, "--kind: expected a kind of attention that"),
         (["--generate", "-1"], 2, "--generate: Input should be greater than or equal to 0"),
-        (["--generate", "3"], 2, "sees later tokens, so that it cannot write; leave it out"),
+        (["--generate", "3"], 2, "sees later tokens, so it cannot generate text; leave it out"),
         (["--target", "a b"], 2, "--target is for an encoder with a decoder"),
         (["--d-model", "8"], 2, "--d-model is for a layer with random weights; "),
         (["--show", "rollout", "--head", "1"], 2, "a rollout goes through all heads; leave out --head"),
@@ -359,7 +359,7 @@ def test_the_hub_is_not_asked_when_offline(mhaviz, monkeypatch, name, tmp_path):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     result = mhaviz("heatmap", TEXT, "--model", name)
     assert (result.status, result.out) == (1, "")
-    assert f"{name} is no folder, and cannot be had from the Hugging Face hub (Cannot find an app" in result.err
+    assert f"{name} is not a folder, and cannot be fetched from the Hugging Face hub (Cannot find an app" in result.err
     assert result.err.endswith("; check the name and the network\n")
 
 

@@ -125,7 +125,7 @@ def test_an_input_without_sentence_needs_weights(mhaviz, folder, command):
 def test_commands_that_take_one_sentence(mhaviz, folder, command):
     result = mhaviz(command, "--input", "many.safetensors", *WEIGHTS, *COMMANDS[command])
     assert (result.status, result.out) == (2, "")
-    assert result.err == "mhaviz: this looks into one sentence, got 3; give one of them\n"
+    assert result.err == "mhaviz: expected one sentence, got 3; give one of them\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

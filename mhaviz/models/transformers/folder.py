@@ -81,7 +81,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     advice = "check the name and the network"
-    with as_one_line(f"{shortened(name)} is no folder, and cannot be had from the Hugging Face hub", advice):
+    with as_one_line(f"{shortened(name)} is not a folder, and cannot be fetched from the Hugging Face hub", advice):
         with suppress(*() if constants.HF_HUB_OFFLINE else (LocalEntryNotFoundError, MhavizError)):
             cached = Path(snapshot_download(name, revision=revision, local_files_only=True))
             check_folder(cached, name)

@@ -61,7 +61,7 @@ class TransformersModel(CorpusModel):
         if self.texts.generate and (self._kinds == ("self",) or not self.loaded.model.can_generate()):
             why = "sees later tokens" if self._kinds == ("self",) else "has no language modelling head"
             raise ArgumentError(
-                f"{parameter('generate')}: {self.loaded.name} {why}, so that it cannot write; leave it out"
+                f"{parameter('generate')}: {self.loaded.name} {why}, so it cannot generate text; leave it out"
             )
 
     @classmethod
@@ -223,7 +223,7 @@ class TransformersModel(CorpusModel):
         loaded, reader, target = self.loaded, self._speaking(given).texts, given.target
         several = reader.read(given, writes=False)
         if len(several) > 1:
-            raise ArgumentError(f"this looks into one input, got {len(several)}; give one of them")
+            raise ArgumentError(f"expected one input, got {len(several)}; give one of them")
         (whole,) = several
         tokens = whole.target if whole.target is not None else whole.source
         require_comparable(len(tokens), "tokens")

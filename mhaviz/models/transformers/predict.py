@@ -85,7 +85,7 @@ class TransformersPredictor(Predictor):
         """Return x. Raises MhavizError if it holds NaN or +∞; −∞ is the logit of an impossible token."""
         if bool((x.isnan() | (x == torch.inf)).any()):
             name = self.texts.loaded.name
-            raise MhavizError(f"{name}: expected numbers at its end, got NaN or infinity; take another copy of it")
+            raise MhavizError(f"{name}: expected numbers as its output, got NaN or infinity; take another copy of it")
         return x
 
     @property

@@ -79,8 +79,10 @@ def find_sites(loaded: Loaded) -> Loaded:
 
 
 def _probed(loaded: Loaded, on_missed: OnMissed) -> Loaded:
-    """Return the model with the attentions found on a few tokens; unchanged if an attention of unknown kind, or several
-    parts of one attention, would be missing."""
+    """Return the model with the attentions that are found on a few tokens.
+
+    It is unchanged if an attention that cannot be shown is of unknown kind, or if an attention runs in parts.
+    """
     found, *others = (_found(loaded, on_missed, *lengths) for lengths in LENGTHS[: 1 if loaded.by_interface else None])
     for other in others:
         if len(other) != len(found):

@@ -37,8 +37,7 @@ _MOST_MORE = 4
 """Most further rows of a table of positions: OPT and BART have two, RoBERTa those up to its padding token."""
 
 _SAME = 1e-2
-"""Largest difference of hidden states that half precision causes, as a share of the largest. Seen padding causes more.
-"""
+"""Largest difference of hidden states in half precision, as a share of the largest. Seen padding causes more."""
 
 
 @dataclass(frozen=True)
@@ -218,8 +217,8 @@ class Texts:
         model = self.loaded.model
         if self.loaded.is_top_random:
             raise MhavizError(
-                f"{self.loaded.name} cannot write a target: its files hold no weights of its language modelling head, "
-                f"which would be random; give {parameter('target')}"
+                f"{self.loaded.name} cannot generate a target: its files hold no weights of its language modelling "
+                f"head, which would be random; give {parameter('target')}"
             )
         given: dict[str, Any] = dict(self.batch(sources))
         _, forced = self._first_tokens
