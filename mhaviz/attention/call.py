@@ -19,7 +19,7 @@ class AttentionCall:
         query: (batch_size, n_heads, q_length, d_key).
         key: (batch_size, n_kv_heads, k_length, d_key), where n_heads is a multiple of n_kv_heads.
         value: (batch_size, n_kv_heads, k_length, d_value).
-        scale: factor of the scores.
+        scale: factor of the products q·k.
         causal: whether later keys are hidden from each query; the last query is aligned with the last key.
         mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
             numbers that are added to the scores; None: no mask.
@@ -99,7 +99,7 @@ class AttentionCall:
         return self.weigh(self.scores(start, end), in_place=True)
 
     def shares(self) -> Tensor:
-        """Compute the weights of all queries; with ``value_norms``, times these, each row divided by its sum."""
+        """Compute the weights of all queries, or with ``value_norms`` their products, each row divided by its sum."""
         return shares_of(self.weights(), self.value_norms)
 
     def weigh(self, S: Tensor, in_place: bool = False) -> Tensor:

@@ -56,7 +56,7 @@ def attention_map(
         causal: hide later keys from each query. The last query is aligned with the last key, as in a decoder with a
             cache.
         key_mask: (batch_size, k_length); 0 or False hides a key from all queries.
-        scale: factor of the scores; None: 1/√d_key.
+        scale: factor of Q Kᵀ; None: 1/√d_key.
         mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
             numbers that are added to the scores, such as a position bias, where −∞ or the lowest float32 hides.
         softcap: scores become softcap · tanh(score / softcap) before the mask (Gemma 2, arXiv 2408.00118, section 2).

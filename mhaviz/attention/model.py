@@ -150,11 +150,11 @@ class SiteCall:
             call = call.part(rows, columns)
         output = None if self.output is None else self.output[:, :, rows]
         (queries,), (keys,) = self.queries, self.keys
-        cut = _of_run(queries, rows), _of_run(keys, columns)
+        cut = _tokens_at(queries, rows), _tokens_at(keys, columns)
         return replace(self, call=call, queries=cut[:1], keys=cut[1:], output=output, padding=None)
 
 
-def _of_run(tokens: Tokens, positions: Sequence[int]) -> Tokens:
+def _tokens_at(tokens: Tokens, positions: Sequence[int]) -> Tokens:
     return tokens[positions[0] : positions[-1] + 1] if is_run(positions) else tokens.at(tuple(positions))
 
 
@@ -406,7 +406,7 @@ class CorpusModel(Model):
 
     @abstractmethod
     def encode_unnamed(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> Inputs:
-        """As ``encode``, for many sentences, without names of their tokens.
+        """As ``encode``, for many sentences, with empty labels of their tokens.
 
         ``pieces``: for each sentence, the piece that is read in its place; None: all of it.
         """

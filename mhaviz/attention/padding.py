@@ -61,7 +61,7 @@ def padding_of(
     if visible is None or bool(visible.all()):
         return None
     if not reads_itself:  # a query that sees no key is no padding, and a bias added to all its scores hides none
-        visible = visible | _weighed_all_the_same(call, visible)
+        visible = visible | _weighed_though_hidden(call, visible)
     seen = visible[..., :k_length].any(dim=1).expand(batch_size, q_length, k_length)
     sees, keys = seen.any(dim=2), seen.any(dim=1)
     queries = torch.ones_like(sees)
@@ -85,7 +85,7 @@ def _are_runs(seen: Tensor, keys: Tensor) -> bool:
     return not bool((begins.sum(dim=2) > 1).any())
 
 
-def _weighed_all_the_same(call: AttentionCall | AttentionWeights, visible: Tensor) -> Tensor:
+def _weighed_though_hidden(call: AttentionCall | AttentionWeights, visible: Tensor) -> Tensor:
     """Return which keys have weight though a bias hides all keys from their query: bool, broadcasts to the weights."""
     if isinstance(call, AttentionWeights):
         return call.given > 0

@@ -31,7 +31,7 @@ def is_short(call: AttentionCall, memory: int | None) -> bool:
 
 def short_map(call: AttentionCall, key_mask: Tensor | None, wanted: Pooling) -> PooledMap | None:
     """Compute the map with all weights at once; None if a score is NaN or +∞. Arguments as in ``pool``."""
-    call = _hiding(call, key_mask)
+    call = _with_key_mask(call, key_mask)
     with FreeCores(call.query.device) as cores:
         S = call.scores(*wanted.span[:2])  # batch_size n_heads queries k_length
         if S.numel() >= _WORTH_A_LOOK:
@@ -54,7 +54,7 @@ def pool_weights(
         value_norms: factors of the weights; see ``AttentionCall``.
         has_sink: whether rows may sum to less than 1.
     """
-    entropies = entropy(_shares(A) if has_sink else A) if wanted.entropy else None
+    entropies = entropy(_normalised(A) if has_sink else A) if wanted.entropy else None
     A = times_norms(A, value_norms)
     (q0, q1, k0, k1), (rows, columns) = wanted.span, wanted.cells
     query_edges, key_edges = wanted.edges(A.device)
@@ -86,12 +86,12 @@ def pool_weights(
     return found if A.dtype == torch.float32 else found.float()
 
 
-def _shares(A: Tensor) -> Tensor:
+def _normalised(A: Tensor) -> Tensor:
     """Return each row divided by its sum, without what a sink has taken."""
     return A / A.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(A.dtype).tiny)
 
 
-def _hiding(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
+def _with_key_mask(call: AttentionCall, key_mask: Tensor | None) -> AttentionCall:
     """Return the call with ``key_mask`` merged into its mask, in which −∞ hides where it is added to the scores."""
     if key_mask is None and call.mask is None:
         return call

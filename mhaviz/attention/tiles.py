@@ -32,7 +32,7 @@ weights than the second number."""
 _KEPT, _KEPT_ON_GPU = 2**23, 2**28
 """Number of weights that are kept until all tiles of a block are done, where they are needed again."""
 
-_LEAST = (32, 1024)  # fewest queries and keys of a tile; smaller products are many times slower
+_SMALLEST = (32, 1024)  # fewest queries and keys of a tile; smaller products are many times slower
 
 
 class TileShape(NamedTuple):
@@ -46,7 +46,7 @@ class TileShape(NamedTuple):
 def tile_shape(
     device: torch.device, k_length: int, d_key: int, wanted: Pooling, memory: int | None, itemsize: int = 4
 ) -> TileShape:
-    """Return the fastest shape of tiles that fits into ``memory`` bytes beside inputs and result.
+    """Return the fastest shape of tiles that fits into ``memory`` bytes, without inputs and result.
 
     ``memory`` of None: a quarter of the free memory.
     """
@@ -58,7 +58,7 @@ def tile_shape(
         weights = _WEIGHTS // (1 + (copies > 1)) if on_cpu else queries * keys
         queries, keys = min(most, max(weights // k_length, fewest)), k_length
     elif wanted.received:  # the weights of all tiles are needed again when the last is done
-        queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // k_length, _LEAST[0]))
+        queries = min(queries, max((_KEPT if on_cpu else _KEPT_ON_GPU) // k_length, _SMALLEST[0]))
 
     def needed() -> int:
         """Return the most bytes needed, about, with sums in cells, and a copy of the keys, where one is made."""
@@ -66,10 +66,10 @@ def tile_shape(
         of_each_query = copies * keys + kept + 4 * wanted.cells[1] + queries
         return itemsize * (queries * of_each_query + keys * d_key)
 
-    while needed() > memory and queries > _LEAST[0]:
-        queries = max(queries // 2, _LEAST[0])
-    while needed() > memory and keys > _LEAST[1]:
-        keys = max(keys // 2, _LEAST[1])
+    while needed() > memory and queries > _SMALLEST[0]:
+        queries = max(queries // 2, _SMALLEST[0])
+    while needed() > memory and keys > _SMALLEST[1]:
+        keys = max(keys // 2, _SMALLEST[1])
     return TileShape(queries, keys, needed())
 
 
@@ -149,22 +149,22 @@ def cut_into_tiles(positions: Tensor, edges: Tensor, at_once: int) -> Iterator[T
             yield Tile(positions, edges, 0, whole_rows=True)
         return
 
-    def beside(first: int, last: int, cell: int) -> Iterator[Tile]:
+    def cut_cell(first: int, last: int, cell: int) -> Iterator[Tile]:
         """Cut keys of one cell, or of none (cell −1), which still take part in the softmax."""
         for start in range(first, last, at_once):
             end = min(start + at_once, last)
             own = torch.tensor([0, end - start] if cell >= 0 else [0], device=positions.device)
             yield Tile(positions[start:end], own, max(cell, 0), whole_rows=False)
 
-    yield from beside(0, ends[0], -1)
+    yield from cut_cell(0, ends[0], -1)
     cell = 0
     while cell < len(ends) - 1:
         last = bisect_right(ends, ends[cell] + at_once) - 1
         if last <= cell:
-            yield from beside(ends[cell], ends[cell + 1], cell)
+            yield from cut_cell(ends[cell], ends[cell + 1], cell)
             last = cell + 1
         elif ends[last] > ends[cell]:
             part = slice(ends[cell], ends[last])
             yield Tile(positions[part], edges[cell : last + 1] - ends[cell], cell, whole_rows=False)
         cell = last
-    yield from beside(ends[-1], len(positions), -1)
+    yield from cut_cell(ends[-1], len(positions), -1)

@@ -21,8 +21,8 @@ MOST_OF_A_BLOCK = 256
 """Most sentences of a block, enough to fill batches with sentences of similar length."""
 
 _LEAST_OF_A_BLOCK = 4  # fewest sentences of a block
-_EVEN = 8  # number of blocks of a small corpus, so that a few shards of it are about equally large
-_OF_A_BATCH = 64  # fixed cost of a batch, in tokens of a small model on a CPU
+_BLOCKS_OF_SMALL = 8  # number of blocks of a small corpus, so that a few shards of it are about equally large
+_BATCH_COST = 64  # fixed cost of a batch, in tokens of a small model on a CPU
 
 
 def with_block_size(sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], int]:
@@ -32,8 +32,8 @@ def with_block_size(sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], 
     are read ahead as are needed to tell these apart.
     """
     rest = iter(sentences)
-    first = list(islice(rest, _EVEN * MOST_OF_A_BLOCK))
-    return chain(first, rest), max(-(-len(first) // _EVEN), _LEAST_OF_A_BLOCK)
+    first = list(islice(rest, _BLOCKS_OF_SMALL * MOST_OF_A_BLOCK))
+    return chain(first, rest), max(-(-len(first) // _BLOCKS_OF_SMALL), _LEAST_OF_A_BLOCK)
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]
     start = padding = 0
     for i, length in enumerate(lengths):
         padding += lengths[start] - length
-        if i > start and (padding > _OF_A_BATCH or lengths[start] * (i + 1 - start) > most_tokens):
+        if i > start and (padding > _BATCH_COST or lengths[start] * (i + 1 - start) > most_tokens):
             yield start, i
             start, padding = i, 0
     if lengths:

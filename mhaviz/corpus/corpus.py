@@ -122,7 +122,9 @@ class Corpus:
     def probed(
         self, model: CorpusModel, probe: Probe | None, bootstrap: Bootstrap
     ) -> "tuple[Corpus, Bootstrap, tuple[int, ...]]":
-        """Return the corpus of a probe's texts, the bootstrap for it, and the ids of its needle; None: no probe.
+        """Return the corpus of a probe's texts, the bootstrap for it, and the ids of its needle.
+
+        Without a probe, return this corpus and the bootstrap, and no ids.
 
         Raises:
             ArgumentError: texts in addition to random repeats; a probe that does not fit the model.

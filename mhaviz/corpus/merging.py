@@ -137,7 +137,7 @@ def require_same_study(part: CorpusPart, name: str, other: CorpusPart, other_nam
     Texts, and the sizes of their blocks, are compared only if both parts are complete.
     """
     require_version(part, name)
-    mine, theirs = _made_from(part), _made_from(other)
+    mine, theirs = _in_common(part), _in_common(other)
     if not (part.progress.is_all and other.progress.is_all):
         mine, theirs = ({what: made for what, made in one.items() if what not in _OF_TEXTS} for one in (mine, theirs))
     for what in [*mine, *theirs]:
@@ -152,7 +152,7 @@ def require_same_study(part: CorpusPart, name: str, other: CorpusPart, other_nam
 _OF_TEXTS = "text", "block"
 
 
-def _made_from(part: CorpusPart) -> dict[str, tuple[object, str]]:
+def _in_common(part: CorpusPart) -> dict[str, tuple[object, str]]:
     """Return what parts of a study have in common: for each name, the value to compare, and its text in errors."""
     fingerprints = [model.fingerprint for model in part.models]
     models = " and ".join(f"{model.name[-30:]} ({model.fingerprint})" for model in part.models)

@@ -134,8 +134,8 @@ class SentenceEncoder(Encoder):
         if not targets:
             X = self._encode(sources, device, step)
             return X, X, X
-        target = self._encode(targets, device, _of_side("target", "q_length", step))
-        source = self._encode(sources, device, _of_side("source", "k_length", step))
+        target = self._encode(targets, device, _named_after_side("target", "q_length", step))
+        source = self._encode(sources, device, _named_after_side("source", "k_length", step))
         return target, source, source
 
     def piece(self, i: int, side: Side, start: int, device: torch.device) -> Tensor:
@@ -168,7 +168,7 @@ def embedded_parts(embeddings: Embeddings, position: PositionalEncoding, ids: Te
     return tuple(InputPart(symbol, equation, x.float().cpu().numpy()) for symbol, equation, x in parts)
 
 
-def _of_side(side: str, length: str, step: Step) -> Step:
+def _named_after_side(side: str, length: str, step: Step) -> Step:
     """Return a step that names its tensors after one side, as source-target attention embeds two sentences."""
 
     def named(definition: str, tensor: Tensor, axes: str) -> Tensor:

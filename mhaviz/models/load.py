@@ -22,7 +22,7 @@ RANDOM = "random"
 OLDEST_TRANSFORMERS = (5, 15)
 """Oldest version of transformers that has all that is imported from it, as in pyproject.toml."""
 
-_OF_PARAMETERS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
+_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 Notice = Callable[[str], None]
 
@@ -80,7 +80,7 @@ def _load_trained(name: str, device: str, *_needs: Any) -> "Model":
 
 
 def _has_parameters(name: str) -> bool:
-    return _suffix(name) in _OF_PARAMETERS and is_file(name)
+    return _suffix(name) in _SUFFIXES and is_file(name)
 
 
 def _load_parameters(
@@ -111,7 +111,7 @@ def _load_parameters(
 
 def _is_transformers(name: str) -> bool:
     """Return whether this is a folder, or may be a hub id."""
-    return is_folder(name) or (_suffix(name) not in _OF_PARAMETERS and not is_file(name))
+    return is_folder(name) or (_suffix(name) not in _SUFFIXES and not is_file(name))
 
 
 def require_transformers(what: str) -> None:
@@ -181,7 +181,7 @@ KINDS = (
         called="a file of parameters",
         load=_load_parameters,
         options=("prefix", "n_heads", "seed", "causal", "input", "input_name"),
-        expected=f"one of the parameters of an attention ({', '.join(_OF_PARAMETERS)})",
+        expected=f"one of the parameters of an attention ({', '.join(_SUFFIXES)})",
         is_of_kind=_has_parameters,
     ),
     ModelKind(

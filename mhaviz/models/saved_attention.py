@@ -17,16 +17,16 @@ from mhaviz.layer.attention import MultiHeadAttention
 _PACKED = "in_proj_weight"
 """Name of the parameter by which a torch.nn.MultiheadAttention is recognised."""
 
-_OF_SIDES = (("Wq", "Wk", "Wv"), ("q_proj", "k_proj", "v_proj"), ("to_q", "to_k", "to_v"), ("query", "key", "value"))
+_SEPARATE = (("Wq", "Wk", "Wv"), ("q_proj", "k_proj", "v_proj"), ("to_q", "to_k", "to_v"), ("query", "key", "value"))
 """Names of the projections of queries, keys and values, in mhaviz's own layer and elsewhere."""
 
-_OF_ALL = ("qkv", "c_attn", "Wqkv")
+_JOINT = ("qkv", "c_attn", "Wqkv")
 """Names of a linear layer that projects to all three."""
 
-_OUTWARD = ("Wo", "out_proj", "o_proj", "c_proj", "proj", "to_out.0", "to_out", "dense", "output.dense")
+_OUTPUT = ("Wo", "out_proj", "o_proj", "c_proj", "proj", "to_out.0", "to_out", "dense", "output.dense")
 """Names of the output projection."""
 
-_KNOWN = (_PACKED, *(f"{names[0]}.weight" for names in _OF_SIDES), *(f"{name}.weight" for name in _OF_ALL))
+_KNOWN = (_PACKED, *(f"{names[0]}.weight" for names in _SEPARATE), *(f"{name}.weight" for name in _JOINT))
 
 
 @dataclass(frozen=True)
@@ -119,18 +119,18 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
             )
     first = next(name for name in _KNOWN if name in there)
     shape, stem = there[first].shape, first.removesuffix(".weight")
-    d = 0 if len(shape) != 2 else min(shape) if stem in _OF_ALL else shape[1]
+    d = 0 if len(shape) != 2 else min(shape) if stem in _JOINT else shape[1]
     weights: tuple[str, ...]
     biases: tuple[str, ...]
     if first == _PACKED:
         weights, biases, outward = (_PACKED,), ("in_proj_bias",), "out_proj"
     else:
-        sides = (stem,) if stem in _OF_ALL else next(names for names in _OF_SIDES if names[0] == stem)
+        sides = (stem,) if stem in _JOINT else next(names for names in _SEPARATE if names[0] == stem)
         weights, biases = tuple(f"{side}.weight" for side in sides), tuple(f"{side}.bias" for side in sides)
-        outward = _outward(there, attention)
+        outward = _output_name(there, attention)
     require_room(there[name] for name in (*weights, f"{outward}.weight") if name in there)
 
-    is_turned = stem in _OF_ALL and shape == (d, 3 * d)
+    is_turned = stem in _JOINT and shape == (d, 3 * d)
     if len(weights) == 1:
         packed = _read(there, where, {first: (d, 3 * d) if is_turned else (3 * d, d)})[first]
         of_sides = (packed.T if is_turned else packed).chunk(3)
@@ -153,13 +153,13 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
     return found
 
 
-def _outward(there: Mapping[str, SavedArray], attention: str) -> str:
+def _output_name(there: Mapping[str, SavedArray], attention: str) -> str:
     """Return the name of the output projection."""
-    for name in _OUTWARD:
+    for name in _OUTPUT:
         if f"{name}.weight" in there:
             return name
     raise MhavizError(
-        f"{attention}: expected an output projection, named {', '.join(_OUTWARD)}, got "
+        f"{attention}: expected an output projection, named {', '.join(_OUTPUT)}, got "
         f"{listed(sorted(there))}; rename it, or give the model's folder"
     )
 

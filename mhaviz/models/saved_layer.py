@@ -207,15 +207,15 @@ class SavedLayer(SingleLayer):
     def _origin(self) -> tuple[str, dict[str, object]]:
         saved, inputs = self.saved, self.inputs
         details: dict[str, object] = {"kind": "saved weights", "file": saved.path.name, "prefix": saved.prefix}
-        weights = f"weights of {_in_a_line(saved.path.name)}"
+        weights = f"weights of {_on_one_line(saved.path.name)}"
         if saved.prefix:
-            weights += f", prefix {_in_a_line(saved.prefix)}"
+            weights += f", prefix {_on_one_line(saved.prefix)}"
         if inputs is None:
             return f"{weights}; random embeddings, seed {self.seed}", details | {"seed": self.seed}
         details |= {"input": inputs.path.name, "input_name": inputs.names}
-        return f"{weights}; on {_in_a_line(inputs.names)} of {_in_a_line(inputs.path.name)}", details
+        return f"{weights}; on {_on_one_line(inputs.names)} of {_on_one_line(inputs.path.name)}", details
 
 
-def _in_a_line(name: str) -> str:
+def _on_one_line(name: str) -> str:
     """Return the name without line breaks and cut to 60 characters, for a footnote of one line."""
     return f"{repr(name)[1:-1]:.60}"

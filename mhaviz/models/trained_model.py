@@ -134,7 +134,7 @@ class TrainedModel(Model):
                 call = replace(call, value_norms=value_norms(V, gram_matrices(W_out)))
             every = heads_of(site, None)
             seen = SiteCall(site, call, every, queries, keys, None, inputs.sentence(group[0]))
-            show(on_attention, seen, *_in_messages(site.kind), heads)
+            show(on_attention, seen, *_name_and_advice(site.kind), heads)
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
         """Return the steps of the last selected attention, from the embeddings on; see ``SingleLayer.trace``."""
@@ -150,7 +150,7 @@ class TrainedModel(Model):
             weights = self._forward(batch, only(kind, recorder), model)[kind]
         sides = [text.sides(kind) for text in inputs.texts]
         if values:
-            require_traced(weights, sides, *_in_messages(kind))
+            require_traced(weights, sides, *_name_and_advice(kind))
         tokens = tuple(queries.texts for queries, _ in sides)
         return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
 
@@ -224,6 +224,6 @@ def source_target_maps(model: TrainedModel, pairs: Sequence[Pair]) -> tuple[Atte
     return tuple(maps)
 
 
-def _in_messages(kind: Kind) -> tuple[str, str]:
+def _name_and_advice(kind: Kind) -> tuple[str, str]:
     """Return the name of an attention in an error, and the advice for NaN or infinity in it."""
     return f"the trained model: {KIND_NAMES[kind]}", "train it anew, with a smaller learning rate"

@@ -173,7 +173,7 @@ def _explained(
     If no sum fits X within ``exact`` of its largest number, X has no equation.
     """
     tensors = {part.symbol: torch.from_numpy(part.values).double() for part in parts}
-    for around, total in _ways_back(X, events):
+    for around, total in _traced_back(X, events):
         terms, scale, difference = _nearest_sum(tensors, total.double().cpu())
         if difference > exact * float(total.abs().max()):
             continue
@@ -194,7 +194,7 @@ def _explained(
     return embedded((*parts, InputPart("X", "X", float_array(X))), _added(parts))
 
 
-def _ways_back(X: Tensor, events: Sequence[ModuleRun]) -> Iterator[tuple[list[str], Tensor]]:
+def _traced_back(X: Tensor, events: Sequence[ModuleRun]) -> Iterator[tuple[list[str], Tensor]]:
     """Yield X, then the input of the module whose output it is, and so on, with the modules' names, innermost first.
 
     A module that changes nothing, such as dropout, is skipped.

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from mhaviz.errors import MhavizError
 from mhaviz.models.transformers.read import read_without_names, vocabulary
 
-_OF_EACH = 64  # most numbers of a parameter, evenly spaced from the first to the last
+_PER_PARAMETER = 64  # most numbers of a parameter, evenly spaced from the first to the last
 _DIGITS = 16
 _SAMPLE = "A Fingerprint,\ttell ME: naïve ﬁsh 1234 don't  "
 """A text on which tokenizers with the same vocabulary differ, in case, accents and spaces."""
@@ -34,7 +34,7 @@ def fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> s
         digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
         if parameter.numel() and not parameter.is_meta:
             flat = parameter.detach().flatten()
-            places = torch.linspace(0, flat.numel() - 1, min(_OF_EACH, flat.numel()), dtype=torch.float64).long()
+            places = torch.linspace(0, flat.numel() - 1, min(_PER_PARAMETER, flat.numel()), dtype=torch.float64).long()
             digest.update(flat[places.to(flat.device)].cpu().contiguous().view(torch.uint8).numpy().tobytes())
     for token, number in vocabulary(tokenizer):
         digest.update(f"{number} {token}".encode("utf-8", "surrogatepass"))

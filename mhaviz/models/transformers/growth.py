@@ -17,7 +17,7 @@ from mhaviz.memory import free_main_memory, shortage
 
 _BYTES = 64  # bytes of a character and its offset
 _MOST = 2**40
-_OF_TEXT, _OF_TOKENS = ("normalizer", "pre_tokenizer"), ("decoder",)
+_TEXT_STEPS, _TOKEN_STEPS = ("normalizer", "pre_tokenizer"), ("decoder",)
 _KNOWN = {"BertNormalizer": 3, "ByteLevel": 4, "Metaspace": 2}
 _OF_UNICODE = 18  # characters of U+FDFA in NFKD, which is left out of products, as a second NFKD changes nothing
 
@@ -27,7 +27,7 @@ _of_texts: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
 def require_room(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
     """Raise MhavizError if a text may not fit into memory after normalisation."""
     if tokenizer not in _of_texts:
-        steps = [getattr(tokenizer.backend_tokenizer, name) for name in _OF_TEXT] if tokenizer.is_fast else []
+        steps = [getattr(tokenizer.backend_tokenizer, name) for name in _TEXT_STEPS] if tokenizer.is_fast else []
         _of_texts[tokenizer] = _growth([json.loads(step.__getstate__()) for step in steps if step is not None])
     _require_room(_of_texts[tokenizer], len(text))
 
@@ -44,8 +44,8 @@ def require_sound_steps(folder: Path) -> None:
         vocabulary = held["model"].get("vocab", ())  # names, or pairs of a name and a score
         added = max((len(token["content"]) for token in held.get("added_tokens") or ()), default=0)
         longest = max((len(one if isinstance(one, str) else one[0]) for one in vocabulary), default=0)
-        _require_room(_growth([held.get(name) for name in _OF_TEXT]), added)
-        _require_room(_growth([held.get(name) for name in _OF_TOKENS]), max(added, longest))
+        _require_room(_growth([held.get(name) for name in _TEXT_STEPS]), added)
+        _require_room(_growth([held.get(name) for name in _TOKEN_STEPS]), max(added, longest))
 
 
 def _require_room(growth: int, length: int) -> None:

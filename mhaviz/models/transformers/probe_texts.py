@@ -51,7 +51,7 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
     if not isinstance(model, TransformersModel):
         raise only_of_transformers(name)
     if isinstance(probe, RandomRepeats):
-        return Probing(_of_repeats(model, probe))
+        return Probing(_repeat_sentences(model, probe))
     kinds = {site.kind for site in model.all_sites}
     if kinds != {"masked"}:
         raise ArgumentError(
@@ -59,16 +59,16 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
             f"with attention of kind {', '.join(sorted(kinds))}"
         )
     ids = needle_ids(model.loaded.tokenizer, probe)
-    return Probing(_of_needles(model, probe, texts), tuple(ids), len(probe.depths))
+    return Probing(_needle_sentences(model, probe, texts), tuple(ids), len(probe.depths))
 
 
-def _of_repeats(model: TransformersModel, probe: RandomRepeats) -> Iterator[Sentence]:
+def _repeat_sentences(model: TransformersModel, probe: RandomRepeats) -> Iterator[Sentence]:
     made = random_repeats(model.loaded.tokenizer, probe.n_tokens, probe.sequences, probe.seed, model.texts.n_embeddings)
     for number, ids in enumerate(made, start=1):
         yield _sentence(model, ids, number / len(made))
 
 
-def _of_needles(model: TransformersModel, probe: Needle, texts: Iterable[Sentence]) -> Iterator[Sentence]:
+def _needle_sentences(model: TransformersModel, probe: Needle, texts: Iterable[Sentence]) -> Iterator[Sentence]:
     for text in texts:
         for ids in with_needle(model.loaded.tokenizer, text.text, probe, model.max_length):
             yield _sentence(model, ids, text.done)

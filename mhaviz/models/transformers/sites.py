@@ -33,7 +33,7 @@ LENGTHS = ((4, 3), (7, 5))
 An observed attention is between tokens if it has as many queries and keys as there are tokens, in both runs.
 """
 
-_SAME, _ROUNDINGS = 1e-3, 4
+_TOLERANCE, _ROUNDINGS = 1e-3, 4
 """Outputs agree that differ by at most this share of the largest, or by this many roundings of a coarse type."""
 
 
@@ -88,7 +88,7 @@ def _probed(loaded: Loaded, on_missed: OnMissed) -> Loaded:
         if len(other) != len(found):
             return loaded
         found = [one if again.is_shown else again for one, again in zip(found, other, strict=True)]
-    found = _main_ones(found)
+    found = _without_repeats(found)
     unshown = {one.kind for one in found if not one.is_shown}
     if None in unshown or _has_parts(found):
         return loaded
@@ -135,7 +135,7 @@ def _found(loaded: Loaded, on_missed: OnMissed, source_length: int, target_lengt
     return found
 
 
-def _main_ones(found: Sequence[_Found]) -> list[_Found]:
+def _without_repeats(found: Sequence[_Found]) -> list[_Found]:
     """Return the attentions without further streams of the same module (ProphetNet's n-grams), and without the same
     weights a second time, which DiffLlama multiplies by the two halves of its values."""
     kept: list[_Found] = []
@@ -204,5 +204,5 @@ def _follows_eager(loaded: Loaded) -> bool:
 
     with hooked(compare, eagerly=True):
         run(loaded, few_tokens(loaded, *LENGTHS[0]))
-    same = max(_SAME, _ROUNDINGS * torch.finfo(loaded.model.dtype).eps)
+    same = max(_TOLERANCE, _ROUNDINGS * torch.finfo(loaded.model.dtype).eps)
     return not any(bool(difference > same) for difference in differences)

@@ -30,13 +30,13 @@ from mhaviz.models.transformers.segments import read_chat, read_pair
 WRITTEN = 64
 """Most tokens that an encoder with a decoder generates if no target is given."""
 
-_PROBED = 8
+_PROBE_LENGTH = 8
 """Number of tokens on which models are tested for seeing padding."""
 
-_MOST_MORE = 4
+_MOST_EXTRA_ROWS = 4
 """Most further rows of a table of positions: OPT and BART have two, RoBERTa those up to its padding token."""
 
-_SAME = 1e-2
+_TOLERANCE = 1e-2
 """Largest difference of hidden states in half precision, as a share of the largest. Seen padding causes more."""
 
 
@@ -105,7 +105,7 @@ class Texts:
         return torch.tensor([[self._start]], device=self.loaded.device)
 
     def read_without_names(self, sentences: Sequence[str], pieces: Sequence[Text | None] = ()) -> list[Text]:
-        """As ``read``, for many sentences, without names of their tokens.
+        """As ``read``, for many sentences, with empty labels of their tokens.
 
         The decoder of an encoder with a decoder generates the targets.
 
@@ -160,14 +160,14 @@ class Texts:
         ConvBERT and Nyströmformer. This is tested by running a short text alone, and in a batch with a longer one.
         """
         usual = usual_ids(self.loaded.tokenizer, self.n_embeddings or 1000)
-        length = min(_PROBED, max(1, (self.max_length or 2 * _PROBED) // 2))
+        length = min(_PROBE_LENGTH, max(1, (self.max_length or 2 * _PROBE_LENGTH) // 2))
         short, long = (
             Tokens(("",) * n, (), tuple(usual[i % len(usual)] for i in range(n))) for n in (length, 2 * length)
         )
         texts = [Text(reading, short if self.loaded.has_encoder else None) for reading in (short, long)]
         alone, padded = self._hidden(texts[:1])[0], self._hidden(texts)[0, :length]
         difference = (alone - padded).abs().max()
-        return not bool(difference <= _SAME * alone.abs().max())  # True for NaN, too
+        return not bool(difference <= _TOLERANCE * alone.abs().max())  # True for NaN, too
 
     def _hidden(self, texts: Sequence[Text]) -> Tensor:
         """Return the last hidden states of the sources, in the model or its encoder, (batch_size, length, d_model)."""
@@ -315,7 +315,7 @@ def has_table(model: PreTrainedModel, length: int) -> bool:
 
     Rotary positions, ALiBi and buckets of distances are computed for any position.
     """
-    lengths, vocabulary = range(length, length + _MOST_MORE + 1), model.get_input_embeddings()
+    lengths, vocabulary = range(length, length + _MOST_EXTRA_ROWS + 1), model.get_input_embeddings()
     for module in model.modules():
         if isinstance(module, nn.Embedding) and module is not vocabulary and module.num_embeddings in lengths:
             return True

@@ -78,7 +78,7 @@ def trace_attention(
         ones[:] = [replace(one, name=one.name.removeprefix(prefix)) for one in ones]
     try:
         with torch.no_grad(), recorder:
-            _tell(call, output, inward, outward, kind, recorder)
+            _record_steps(call, output, inward, outward, kind, recorder)
     except ArgumentError as error:  # an axis has another size than before
         raise MhavizError(f"{cannot} ({error})") from error
 
@@ -96,7 +96,7 @@ def _role(name: str) -> str:
     return last[0].upper() if last[0] in "qkv" else name
 
 
-def _tell(
+def _record_steps(
     call: AttentionCall,
     output: Tensor,
     inward: Sequence[ModuleRun],
