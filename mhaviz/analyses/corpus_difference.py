@@ -147,7 +147,7 @@ class DifferenceStudy(Study):
             found = set(calls)
             after.run(inputs, compare, batched=True)
             if not found or calls:
-                raise MhavizError("expected the same attentions of both models, but one shows fewer as it runs")
+                raise MhavizError("expected the same attentions in both models, but one of them ran fewer")
             wanted -= found
 
     def result(self, source: Source, too_long: int = 0) -> CorpusDifference:
@@ -187,8 +187,8 @@ def require_same_attentions(first: CorpusModel, second: CorpusModel) -> None:
                 require_same_tokens(tokens, others, f"a sample, {_SAMPLE!r},")
             raise MhavizError(
                 f"expected the same attentions in both models, but layer {site[1]}, {site[0]}, has {one} heads in the "
-                f"first and {other} in the second; compare models of one kind, or what both have by "
-                f"{parameter('layer')} or {parameter('kind')}"
+                f"first and {other} in the second; compare models of one architecture, or choose what "
+                f"both have by {parameter('layer')} or {parameter('kind')}"
             )
 
 

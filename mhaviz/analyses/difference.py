@@ -233,7 +233,7 @@ def _require_same_cells(before: AttentionMap, after: AttentionMap) -> None:
             one, other = pairs[differing[0]]
             raise MhavizError(
                 f"{name}: expected the same tokens, but {side} {differing[0]} is {one!r:.40} in the first and "
-                f"{other!r:.40} in the second; compare maps of one text, or of two that differ in a word"
+                f"{other!r:.40} in the second; compare maps of one text, or of texts that differ in a word"
             )
         if len(old.tokens) != len(new.tokens):
             raise MhavizError(
@@ -248,7 +248,7 @@ def _require_same_cells(before: AttentionMap, after: AttentionMap) -> None:
     for _, several, old, new in sides:
         if not np.array_equal(old.edges, new.edges):
             got = f"{len(old):,} and {len(new):,} along the {several}, with other edges"
-            raise MhavizError(f"{name}: expected the same cells, got {got}; pool both alike")
+            raise MhavizError(f"{name}: expected the same cells, got {got}; pool both in the same way")
 
 
 def _heads(m: AttentionMap) -> str:

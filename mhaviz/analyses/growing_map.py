@@ -59,7 +59,7 @@ class GrowingMap:
             self._last, n_queries = None, -kept
         if n_queries and max(self._height, self._width) > 1:
             raise MhavizError(
-                f"the program rejected {n_queries:,} tokens that are in cells with others, and its map is left out; "
+                f"the program rejected {n_queries:,} tokens that share cells with others, and its map is left out; "
                 f"give a larger {parameter('size')}, so that each token has cells of its own"
             )
         self._columns = self._columns[: len(self._columns) - n_queries * shrinks]

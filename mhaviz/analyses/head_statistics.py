@@ -91,8 +91,8 @@ class HeadStudy(Study):
         """
         if self._needle and any(seen.pieces):
             raise MhavizError(
-                "expected texts that the model reads at once, as the needle stands in each twice, got one that is too "
-                "long for it; give shorter ones"
+                "expected texts that the model can read in one piece, as each has the needle twice, got one that is "
+                "too long; give shorter texts"
             )
         counted = self._counted
         if counted is None or not counted.is_of(seen, numbers):  # all layers of a forward pass have the same tokens

@@ -129,7 +129,7 @@ def _of_text(seen: SiteCall, pooling: Pooling) -> Pooling:
     require_text(*sides, seen.site.kind)
     if not all(map(is_run, sides)):
         raise ArgumentError(
-            f"{parameter('hide_special')}: special tokens stand inside the text, and share cells with it; leave it out"
+            f"{parameter('hide_special')}: special tokens are inside the text and share cells with it; leave this out"
         )
     rows, columns = sides
     window = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1

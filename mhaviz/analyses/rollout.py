@@ -58,7 +58,7 @@ def rollout_of_maps(attention: Attention) -> Attention:
     for m in attention.maps:
         if m.kind == "other":
             raise ArgumentError(
-                f"a rollout goes through attention of tokens to themselves, and of layer {m.layer} that is not known"
+                f"a rollout goes through self-attention, and it is not known whether layer {m.layer} is"
             )
         if m.kind != "cross":
             rollout.add(m)

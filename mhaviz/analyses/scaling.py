@@ -50,8 +50,8 @@ def compare_scaling(model: Model, inputs: Inputs, heads: Sequence[int]) -> Scali
     scaled, d_key = seen.with_inputs, seen.site.d_key
     if d_key > 1 and math.isclose(scaled.scale, 1):
         raise ArgumentError(
-            f"expected scores that are scaled, got those of {model.describe(inputs).footnote}, which are q·k as they "
-            f"are: there is nothing to compare"
+            f"expected scores that are scaled, got those of {model.describe(inputs).footnote}, which are q·k without "
+            f"scaling: there is nothing to compare"
         )
     unscaled = replace(scaled, scale=1.0)
     return ScalingComparison(

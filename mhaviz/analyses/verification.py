@@ -50,8 +50,8 @@ def require_verified(deviations: Sequence[Deviation], dtype: torch.dtype) -> Dev
     worst = max(deviations, key=lambda deviation: deviation.difference / (deviation.size or 1.0))
     if worst.difference > max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps) * worst.size:
         raise MhavizError(
-            f"not verified: the weights do not give the model's own outputs, which reach {worst.size:.2g}, but others, "
-            f"by up to {worst.difference:.1e} (layer {worst.layer}, {worst.kind}, head {worst.head})"
+            f"not verified: the weights do not give the model's own outputs, which are up to {worst.size:.2g}; they "
+            f"differ by up to {worst.difference:.1e} (layer {worst.layer}, {worst.kind}, head {worst.head})"
         )
     return worst
 

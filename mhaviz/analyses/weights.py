@@ -132,7 +132,7 @@ def require_text(queries: Sequence[int], keys: Sequence[int], kind: Kind) -> Non
     """Raise ArgumentError unless some queries and some keys are tokens of the text."""
     if not (queries and keys):
         raise ArgumentError(
-            f"expected tokens of the text as queries and keys, got special ones alone ({KIND_NAMES[kind]}); leave out "
+            f"expected tokens of the text as queries and keys, got only special ones ({KIND_NAMES[kind]}); leave out "
             f"{parameter('hide_special')}"
         )
 

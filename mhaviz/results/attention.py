@@ -81,7 +81,7 @@ class AttentionMap(Result):
         sides = ("queries", "q_length", "rows", self.rows), ("keys", "k_length", "columns", self.columns)
         for (tokens, of_tokens, of_cells, axis), size in zip(sides, sizes, strict=True):
             if axis.cells is None and size != len(axis):
-                raise ArgumentError(f"weights: expected axis {of_tokens} to be {len(axis)}, one a token, got {size}")
+                raise ArgumentError(f"weights: expected axis {of_tokens} to be {len(axis)}, one per token, got {size}")
             if size != len(axis):
                 raise ArgumentError(f"weights: expected axis {of_cells} to be {len(axis)}, as in cells, got {size}")
             length, special = len(axis.tokens), axis.tokens.special
@@ -119,9 +119,7 @@ class AttentionMap(Result):
         if self.quantity.of_all_heads:
             return self
         if self.quantity.reduction == "max" and self.is_pooled:
-            raise ArgumentError(
-                f"{self.name}: the mean of the largest weights of heads is not the largest mean; pool by mass"
-            )
+            raise ArgumentError(f"{self.name}: the mean over heads is not defined for largest weights; pool by mass")
         mean = self.weights.mean(axis=0, keepdims=True, dtype=np.float64).astype(np.float32)
         shares = None if self.to_special is None else self.to_special.mean(keepdims=True)
         return replace(
@@ -138,8 +136,8 @@ class AttentionMap(Result):
         """See ``Attention.times_uniform``."""
         if self.quantity.key != WEIGHT.key or not self.is_whole or self.to_special is not None or self.kind == "other":
             raise ArgumentError(
-                f"{self.name}: how many keys a query sees is known of weights of all tokens, in self-, masked or "
-                f"source-target attention; leave out {parameter('window')} and {parameter('pool')}, and give "
+                f"{self.name}: expected weights of all tokens, in self-, masked or source-target attention, to know "
+                f"how many keys a query sees; leave out {parameter('window')} and {parameter('pool')}, and give "
                 f"{parameter('size')} {max(len(self.rows.tokens), len(self.columns.tokens))}"
             )
         hidden = self.hidden

@@ -173,7 +173,7 @@ class Difference(Result):
         if head is None:
             return self
         there = sorted({number for m in self.maps for number in m.change.heads})
-        heads = require_numbers("head", head, there, "what is in both has")
+        heads = require_numbers("head", head, there, "both have")
         return replace(self, maps=tuple(m.select(heads) for m in self.maps))
 
 

@@ -142,7 +142,7 @@ def over_image(
     chosen = attention.select(head, layer)
     quantity = chosen.maps[0].quantity if chosen.maps else WEIGHT
     if any(m.quantity.key != quantity.key for m in chosen.maps):
-        raise ArgumentError("expected maps of one quantity, got several; choose with select, or save them apart")
+        raise ArgumentError("expected maps of one quantity, got several; choose with select, or save them separately")
     maps, called = _maps(chosen.maps, query, None if grid is None else _require_grid(grid))
     name = Path(image).name if isinstance(image, str | Path) else ""
     return ImageAttention(attention.source, as_pixels(image), maps, called, quantity, name, len(chosen) - len(maps))
@@ -199,7 +199,7 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     if not m.is_whole:
         raise ArgumentError(f"{m.name}: expected all tokens of the image, got {m.columns.start} to {m.columns.end - 1}")
     if m.kind == "masked" and keys.grid is None:
-        raise ArgumentError(f"{m.name}: it is of a text, as queries see no later keys; expected attention to an image")
+        raise ArgumentError(f"{m.name}: expected attention to an image, got masked attention of a text")
     if grid is None:
         if keys.grid is None:
             raise ArgumentError(
@@ -214,8 +214,8 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     if min(grid) < 1 or not 0 <= n_special <= MOST_SPECIAL:
         would = f" ({_square(len(keys))} would fit)" if _square(len(keys)) else ""
         raise ArgumentError(
-            f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens - k, of which k from 0 to "
-            f"{MOST_SPECIAL} are no patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
+            f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens, minus 0 to {MOST_SPECIAL} "
+            f"that are not patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
         )
     if m.columns.are_positions:  # the tokens have no texts
         return patch_tokens(*grid, n_special)
@@ -256,7 +256,7 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
         rows, columns = keys.grid or (0, 0)
         if not is_image:
             raise ArgumentError(
-                f"{name}: the queries of {m.name} are no patches; expected a position from 0 to {n_queries - 1:,}, or "
+                f"{name}: the queries of {m.name} are not patches; expected a position from 0 to {n_queries - 1:,}, or "
                 f"a token, got {quoted(wanted)}"
             )
         row, column = map(operator.index, query)

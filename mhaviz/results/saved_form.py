@@ -129,7 +129,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
     for name in _BEFORE:
         if description.get(name):
-            raise ValueError(f"{name}: maps of an earlier version, whose special tokens were left out in another way")
+            raise ValueError(f"{name}: maps of an earlier version, which left out special tokens in another way")
     saved = msgspec.convert(description, _Description)
     flags = msgspec.convert({q.key: description.get(q.key, False) for q in QUANTITIES}, dict[str, bool])
     quantity = next(q for q in QUANTITIES if q is WEIGHT or flags[q.key])
@@ -154,17 +154,17 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         pass_number=saved.pass_number,
     )
     if quantity.of_all_heads and len(m.heads) > 1:
-        raise ValueError(f"{quantity.key}: expected one matrix, of no head, got {len(m.heads)}")
+        raise ValueError(f"{quantity.key}: expected one matrix for all heads, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
-        raise ValueError(f"summary: expected {len(m.heads)} heads, one a head of the map, got {len(m.summary.heads)}")
+        raise ValueError(f"summary: expected {len(m.heads)} heads, as in the map, got {len(m.summary.heads)}")
     if m.summary and any(len(head.entropies) not in (0, len(m.rows)) for head in m.summary.heads):
-        raise ValueError(f"entropies: expected {len(m.rows)} for each head, one a row, or none")
+        raise ValueError(f"entropies: expected {len(m.rows)} for each head, one for each row, or none")
     return m
 
 
 def _rising(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
     if edges is not None and (len(edges) < 2 or min(np.diff(edges)) <= 0):
-        raise ValueError(f"edges: expected at least two positions that rise, got {edges!s:.60}")
+        raise ValueError(f"edges: expected at least two increasing positions, got {edges!s:.60}")
     return None if edges is None else np.array(edges, np.int64)
 
 

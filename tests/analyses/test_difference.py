@@ -296,5 +296,5 @@ def test_heads_can_be_chosen_afterwards(random_map):
     np.testing.assert_array_equal(m.change.weights, of_all.change.weights[[3, 1]])
     np.testing.assert_array_equal(m.divergence, of_all.divergence[[3, 1]])
     assert [(one.worst, one.largest) for one in m.heads] == [(one.worst, one.largest) for one in of_all.heads[3::-2]]
-    with pytest.raises(MhavizError, match="there is no head 4; what is in both has heads 0 to 3"):
+    with pytest.raises(MhavizError, match="there is no head 4; both have heads 0 to 3"):
         whole.select((4,))

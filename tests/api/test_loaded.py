@@ -369,7 +369,7 @@ def test_changes_need_a_head_in_common():
     first, second = attention.select([0, 1]), attention.select([2, 3])
     with pytest.raises(MhavizError, match="no head is in both: the first has heads 0, 1, the second 2, 3"):
         mhaviz.diff(first, second, head=0)
-    with pytest.raises(ArgumentError, match="`head`: there is no head 5; what is in both has head 1 only"):
+    with pytest.raises(ArgumentError, match="`head`: there is no head 5; both have head 1 only"):
         mhaviz.diff(first, attention.select([1, 5]), head=5)
     with pytest.raises(ArgumentError, match=r"`layer`: expected one layer, or a pair of them, got \(0,\)"):
         mhaviz.diff(first, first, layer=(0,))

@@ -151,8 +151,8 @@ def edited(random_map, path, edit):
 
 CELLS = {"query_edges": [0, 1, 2, 3], "key_edges": [0, 1, 2, 3], "reduction": "mass"}
 CONTRADICTIONS = [
-    (lambda d, m: m.update(queries=["a"]), "expected axis q_length to be 1, one a token, got 3"),
-    (lambda d, m: m.update(keys=["a"] * 4), "expected axis k_length to be 4, one a token, got 3"),
+    (lambda d, m: m.update(queries=["a"]), "expected axis q_length to be 1, one per token, got 3"),
+    (lambda d, m: m.update(keys=["a"] * 4), "expected axis k_length to be 4, one per token, got 3"),
     (lambda d, m: m.update(summary=[1, 2]), "Expected `object | null`, got `array` - at `$.summary`"),
     (lambda d, m: m.update(queries="abc"), "Expected `array`, got `str` - at `$.queries`"),
     (lambda d, m: m.update(queries=["a", None, "c"]), "Expected `str`, got `null` - at `$.queries[1]`"),
@@ -166,7 +166,7 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(layer="0"), "Expected `int`, got `str` - at `$.layer`"),
     (lambda d, m: m.update(layer=-1), "Expected `int` >= 0 - at `$.layer`"),
     (lambda d, m: m.update(sentence=True), "Expected `int | null`, got `bool` - at `$.sentence`"),
-    (lambda d, m: m.update({**CELLS, "key_edges": [0, 2, 2, 3]}), "edges: expected at least two positions that rise"),
+    (lambda d, m: m.update({**CELLS, "key_edges": [0, 2, 2, 3]}), "edges: expected at least two increasing positions"),
     (lambda d, m: m.update({**CELLS, "key_edges": [0, 1, 3]}), "expected axis columns to be 2, as in cells, got 3"),
     (lambda d, m: m.update({**CELLS, "key_edges": [0, 1, 2, 4]}), "expected columns of 3 tokens, got 4"),
     (lambda d, m: m.update({**CELLS, "query_edges": [[0]]}), "Expected `int`, got `array` - at `$.query_edges[0]`"),
@@ -189,7 +189,7 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(reach=1), "layer 0, self: expected no weight on hidden keys, got"),
     (lambda d, m: m.update(sink="yes"), "Expected `bool`, got `str` - at `$.sink`"),
     (lambda d, m: m.update(rollout=1), "Expected `bool`, got `int` - at `$[...]`"),
-    (lambda d, m: m.update(rollout=True), "rollout: expected one matrix, of no head, got 2"),
+    (lambda d, m: m.update(rollout=True), "rollout: expected one matrix for all heads, got 2"),
     (lambda d, m: d.update(maps=[]), "holds no attention maps"),
     (lambda d, m: d.update(maps=3), "holds no attention maps"),
     (lambda d, m: d.update(maps=["x"]), "holds no attention maps"),

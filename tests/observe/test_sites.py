@@ -481,7 +481,7 @@ def test_drafts_in_cells_with_others_are_not_drawn():
     with record(model, size=4) as recording:
         _draft(model, torch.randn(1, 10, 8))
     assert recording.is_empty
-    assert "rejected 2 tokens that are in cells with others, and its map is left out" in recording.notices[0]
+    assert "rejected 2 tokens that share cells with others, and its map is left out" in recording.notices[0]
 
 
 @torch.no_grad()

@@ -118,7 +118,7 @@ def test_no_grid_is_known_and_none_given():
 @pytest.mark.parametrize("grid", [(13, 13), (15, 15), (10**9, 10**9), (1, 1)])
 def test_a_grid_that_does_not_fit_says_which_would(grid):
     bare = attention_of(14, 14, 1, heads=1, layers=1, grid=False)
-    message = r"rows × columns = 197 tokens - k, .*\(14x14 would fit\), got"
+    message = r"rows × columns = 197 tokens, minus 0 to 16 .*\(14x14 would fit\), got"
     with pytest.raises(ArgumentError, match=f"grid`: expected {message}"):
         bare.over_image(PHOTO, grid=grid)
 
@@ -140,7 +140,7 @@ def test_maps_without_patches(attention):
     for m, message in (
         (pooled, "expected a column for each patch, got cells of up to 4 tokens"),
         (window, "expected all tokens of the image, got 2 to 4"),
-        (masked, "it is of a text, as queries see no later keys"),
+        (masked, "expected attention to an image, got masked attention of a text"),
         (changes, "got changes of weights"),
     ):
         with pytest.raises(ArgumentError, match=message):
@@ -160,7 +160,7 @@ def test_words_that_look_at_an_image():
     over = attention.over_image(PHOTO, "cat")
     assert (over.query, over.maps[0].patch) == ("cat", None)
     assert np.array_equal(over.maps[0].weights, weights[:, 2].reshape(1, 2, 2))
-    with pytest.raises(ArgumentError, match="queries of layer 0, cross are no patches"):
+    with pytest.raises(ArgumentError, match="queries of layer 0, cross are not patches"):
         attention.over_image(PHOTO, "0,0")
 
 

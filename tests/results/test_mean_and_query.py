@@ -58,7 +58,7 @@ def test_the_mean_of_largest_weights_is_refused():
     cells = Axis(Tokens(tuple(TOKENS)), np.array([0, 4, 8]))
     weights, by_max = np.ones((2, 2, 2), np.float32), AttentionMap.__dataclass_fields__["quantity"].default
     pooled = AttentionMap(weights, cells, cells, quantity=type(by_max)(reduction="max"))
-    with pytest.raises(ArgumentError, match="the mean of the largest weights of heads is not the largest mean"):
+    with pytest.raises(ArgumentError, match="the mean over heads is not defined for largest weights"):
         pooled.mean()
     with pytest.raises(ArgumentError, match=r"query 3 shares a cell with others; give `window` 3:4,:"):
         pooled.to_attention().of_query(3)
@@ -78,7 +78,7 @@ def test_weights_beside_an_even_share(kind, reach):
     assert ratios.name == f"layer 0, {kind}, uniform"
     even = (sees / sees.sum(axis=1, keepdims=True))[None].astype(np.float32)
     assert np.allclose(AttentionMap(even, axis, axis, kind, reach=reach).times_uniform().weights, sees)
-    with pytest.raises(ArgumentError, match="how many keys a query sees is known of weights of all tokens"):
+    with pytest.raises(ArgumentError, match="expected weights of all tokens, in self-, masked"):
         ratios.times_uniform()
 
 

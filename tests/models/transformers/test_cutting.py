@@ -197,7 +197,7 @@ def test_a_needle_needs_texts_that_are_read_at_once(short):
     model = short[2]._whole
     pieces = cut(model.read_unnamed([LONG])[0], 12, is_masked=True)
     study = HeadStudy(needle=[5, 6])
-    with pytest.raises(MhavizError, match="expected texts that the model reads at once, as the needle stands"):
+    with pytest.raises(MhavizError, match="expected texts that the model can read in one piece, as each has"):
         model.run(model.encode_unnamed([LONG], pieces[:1]), lambda seen: study.add(seen, [0]))
 
 

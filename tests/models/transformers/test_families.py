@@ -225,7 +225,7 @@ def test_tokens_of_the_text_keep_their_numbers_where_special_ones_are_left_out()
 
 def test_nothing_but_special_tokens():
     weights = np.full((1, 1, 2), 0.5, np.float32)
-    with pytest.raises(ArgumentError, match="got special ones alone"):
+    with pytest.raises(ArgumentError, match="got only special ones"):
         without_special(made_map("a", "ab", weights, "cross", special_queries=(0,)))
     assert without_special(made_map("a", "ab", weights, "cross", special_keys=(0,))).keys == ("b",)
 
