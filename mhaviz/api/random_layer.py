@@ -54,7 +54,7 @@ def compare_implementations(
 ) -> ImplementationComparison:
     """Measure five implementations of the same attention, from a loop over queries and keys to a fused kernel.
 
-    Each is measured in time, memory, and the difference of its output from the others'.
+    Each is measured in time, peak memory, and the difference of its output from a result in float64.
 
     Args:
         lengths: lengths of the inputs, in tokens.

@@ -1,4 +1,4 @@
-"""The command line. Little is loaded here, so that Ctrl-C finds ``run`` in place, and no traceback is seen."""
+"""The command line. Little is imported here, so that even an early Ctrl-C ends in ``run``, without a traceback."""
 
 import sys
 
@@ -10,7 +10,7 @@ __all__ = ["main", "run"]
 
 
 def run() -> int:
-    """The program as it is installed."""
+    """Entry point of the installed program: run it, and return its exit status."""
     try:
         from mhaviz.cli.surroundings import run_settled
 

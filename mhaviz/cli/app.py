@@ -1,4 +1,4 @@
-"""The program: its commands as data, and the message and exit status of each error.
+"""The program: its list of commands, and the message and exit status of each error.
 
 The module of a command is imported when the command is called, completed, or asked for its help.
 """
@@ -31,27 +31,27 @@ DONE, COULD_NOT, WRONG_COMMAND_LINE = 0, MhavizError.status, ArgumentError.statu
 COMMANDS = {
     "heatmap": "Draw the attention weights of every head.",
     "record": "Run a PyTorch program, and draw the attention weights that it computes.",
-    "embeddings": "Show what the first layer reads of a sentence: embeddings, positions, and X, which is made of them.",
-    "trace-shapes": "Show the shape of every tensor on the way through the layer.",
+    "embeddings": "Show what the first layer reads: the embeddings and positions of a sentence, and X, made of them.",
+    "trace-shapes": "Show the shape of every tensor of the layer, from the input to the output.",
     "explain": "Explain one query of one head, feature by feature and key by key.",
     "matrices": "Show the whole layer as matrices with their shapes: X → Q, K, V → S → A → H → O.",
-    "masks": "Show what a mask hides: scores before it and after it, weights, and what dropout drops.",
-    "heads": "Say what every head of a model looks at, averaged over many sentences.",
+    "masks": "Show what a mask hides: scores before and after it, weights, and the weights after dropout.",
+    "heads": "Show where each head of a model looks, averaged over many sentences.",
     "ablate": "Zero one head at a time, and rank the heads by how much predictions change.",
-    "merge": "Join the parts of a corpus that were read apart, by heads or by diff of two models.",
+    "merge": "Join parts of a corpus, which heads or diff of two models have read separately.",
     "compare-scaling": "Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.",
-    "compare-projections": "Show how one head comes about: no projection, one, two, three; then several heads.",
+    "compare-projections": "Build up multi-head attention: no projection, then one, two, three, then several heads.",
     "compare-implementations": "Compute the same attention in five ways, from a loop over queries and keys to a fused "
     "kernel.",
-    "complexity": "Count what attention costs, N²·d_model + N·d_model², and measure it.",
-    "train": "Train a small model of mhaviz's own layers, so that its maps mean something.",
-    "evaluate": "Say how many held-out sentences a trained model translates right.",
+    "complexity": "Count the cost of attention, N²·d_model + N·d_model², and measure it.",
+    "train": "Train a small model made of mhaviz's own layers, so that its maps have something to show.",
+    "evaluate": "Count the held-out sentences that a trained model translates correctly.",
     "report": "Put tokens, heads, shapes and scaling on one page.",
-    "show": "Draw attention weights that have been saved.",
+    "show": "Draw saved attention weights.",
     "diff": "Show what differs between two saved attentions, or between two models over a corpus.",
     "samples": "Write the sample files that the examples use to a folder.",
 }
-"""Each command with the first line of its help; its function stands in ``commands``, in a module of its name."""
+"""First line of the help of each command. Its function is in the module of the same name in ``commands``."""
 
 
 class _LazyGroup(TyperGroup):
@@ -62,7 +62,7 @@ class _LazyGroup(TyperGroup):
         super().__init__(**settings | {"commands": named})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that is called, with its options; typer asks here to run one, and to complete its options."""
+        """Return the command that is called, with its options. Typer calls this to run it, and to complete options."""
         name, named, rest = super().resolve_command(ctx, args)
         return name, named and load_command(str(name)), rest
 
@@ -73,7 +73,7 @@ def load_command(name: str) -> TyperCommand:
 
     function = name.replace("-", "_")
     module = import_module(f"mhaviz.cli.commands.{function}")
-    # What follows a program is its own.
+    # Options after the program's name are the program's.
     return command_of(getattr(module, function), name, allow_interspersed_args=name != "record")
 
 
@@ -93,7 +93,7 @@ def mhaviz(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """See what happens inside multi-head attention: weights, shapes, scaling."""
+    """Visualise multi-head attention: weights, matrices, shapes and heads."""
     if context.invoked_subcommand is None:
         with printing():
             typer.echo(context.get_help())
@@ -102,7 +102,7 @@ def mhaviz(
 
 @parameters_named(option_name)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status; errors become one line on standard error."""
+    """Run the program on these arguments and return its exit status. An error is one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     status = DONE
     try:
@@ -128,8 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> Any:
     """Run the program on these words, and return its exit status.
 
-    A command that is named first is run by itself, as typer imports pydantic for the options of a group, in 90 ms. The
-    group shows help, completes, and says that there is no such command.
+    If the first word is a command, the command is run without the group, for whose options typer imports pydantic in
+    90 ms. The group shows help, completes words, and reports commands that do not exist.
     """
     if words and words[0] in COMMANDS:
         return load_command(words[0])(words[1:], prog_name=f"mhaviz {words[0]}", standalone_mode=False)
@@ -139,7 +139,7 @@ def _run(words: list[str]) -> Any:
 
 
 def _require_folder() -> None:
-    """Raise MhavizError in a folder that has been deleted, where libraries end the process, or cannot be found."""
+    """Raise MhavizError if the current folder has been deleted: libraries would end the process, or not be found."""
     try:
         Path.cwd()
     except FileNotFoundError as error:
@@ -147,7 +147,7 @@ def _require_folder() -> None:
 
 
 def _usage_message(error: Any, words: Sequence[str]) -> str:
-    """What typer says of a command line that it cannot parse, and where help is."""
+    """Return typer's message on a command line that it cannot parse, with the command that shows help."""
     command = " ".join(["mhaviz", *(word for word in words[:1] if word in COMMANDS)])
     wrong = re.sub(r"'[^']*'|\"[^\"]*\"", lambda match: shortened(match[0]), error.format_message()).rstrip(".")
     wrong = re.sub(r"^Invalid value for '(--\S+)': (Value error, )?", r"\1: ", wrong)
@@ -155,6 +155,6 @@ def _usage_message(error: Any, words: Sequence[str]) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    """Say why it could not be done."""
+    """Print the message of an error, and return the exit status."""
     say(message)
     return status

@@ -1,4 +1,4 @@
-"""A command as typer takes it, made of a function that takes groups of options."""
+"""Typer commands, made from functions that take groups of options."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,10 +16,10 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 def command_of(function: Callable[..., None], name: str, **settings: Any) -> TyperCommand:
-    """The command of a function; its docstring is the help.
+    """Return the command of a function, whose docstring is the help.
 
-    A parameter that is a dataclass becomes an option for each of its fields. ``settings``: of typer's context. A number
-    that is too large for PyTorch, numpy and matplotlib alike is an ArgumentError.
+    A parameter that is a dataclass becomes one option for each of its fields. The command raises ArgumentError for a
+    number that is too large for PyTorch, NumPy and matplotlib. ``settings``: settings of typer's context.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {one: hint for one, hint in hints.items() if is_dataclass(hint)}
@@ -40,7 +40,7 @@ def command_of(function: Callable[..., None], name: str, **settings: Any) -> Typ
         made = {one: group(**{name: values.pop(name) for name in options[one]}) for one, group in groups.items()}
         try:
             function(**made, **values)
-        except KeyboardInterrupt:  # typer would make a status of it, as of a program that ends with 130
+        except KeyboardInterrupt:  # typer would turn it into exit status 130, which a recorded program may have, too
             raise StoppedError("interrupted") from None
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -53,7 +53,7 @@ def command_of(function: Callable[..., None], name: str, **settings: Any) -> Typ
 
 
 def with_plain_flags(command: Any) -> Any:
-    """The command, whose help shows no type for flags: they take no value."""
+    """Return the command with no type shown in its help for flags, as they take no value."""
     for option in (*command.params, command.get_help_option(typer.Context(command, help_option_names=HELP_OPTIONS))):
         if getattr(option, "is_flag", False):
             option.display_type_rich = lambda ctx: None
@@ -61,10 +61,10 @@ def with_plain_flags(command: Any) -> Any:
 
 
 def _help(text: str) -> str:
-    """A docstring with each paragraph on one line, as the terminal's width breaks them.
+    """Return a docstring with each paragraph on one line, so that lines are broken at the width of the terminal.
 
-    Names such as {MAP_SUFFIXES} stand for those of ``registry``. Examples, which begin with a backspace as typer wants
-    it, keep their lines.
+    Names in braces, such as {MAP_SUFFIXES}, are replaced by these suffixes of ``registry``. A paragraph that begins
+    with a backspace, as examples do for typer, keeps its lines.
     """
     for name, suffixes in vars(registry).items():
         if name.endswith("_SUFFIXES"):
@@ -90,28 +90,27 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 _All = Annotated[
     bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show every option and exit.")
 ]
-"""Of a command with options that are made with ``hidden=True``: those that few people need, for which --help has no
-room."""
+"""Option of commands that have rare options, made with ``hidden=True``, for which --help has no room."""
 
 
 def given(group: Any) -> list[str]:
-    """The names of a group's options that differ from what they are by default."""
+    """Return the names of a group's options that differ from their defaults."""
     return [option_name(one.name) for one in fields(group) if getattr(group, one.name) != one.default]
 
 
 def asked(group: Any) -> dict[str, Any]:
-    """A group's options as arguments, but for those that are None."""
+    """Return a group's options as arguments, without those that are None."""
     return {name: value for name, value in vars(group).items() if value is not None}
 
 
 def require_unread(groups: Iterable[Any], read: Collection[str], study: str) -> None:
-    """Raise ArgumentError if groups have options that a study does not read; ``read``: those that it does."""
+    """Raise ArgumentError if options are given that a study does not read. ``read``: the options that it reads."""
     if others := [name for group in groups for name in given(group) if name not in read]:
         raise ArgumentError(f"{study}; leave out {', '.join(others)}")
 
 
 def _require_small(values: Mapping[str, Any]) -> None:
-    """Raise ArgumentError for a number that no library below can hold."""
+    """Raise ArgumentError for a number that does not fit into 64 bits."""
     for name, value in values.items():
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, int) and abs(number) >= 2**63:

@@ -1,4 +1,4 @@
-"""What is set up before a command runs, streams, signals, matplotlib, and put back for a program of the user's."""
+"""Set up streams, signals and matplotlib before a command runs, and restore them for a recorded program."""
 
 import atexit
 import gc
@@ -14,17 +14,17 @@ from mhaviz.views.text import PLAIN
 
 _KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 _SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg", _KERNELS: "64"}
-"""matplotlib reads no matplotlibrc, broken or not, and opens no window. PyTorch keeps few kernels of sizes of batches,
-which over a corpus would be a thousand, of up to 40 KiB each; so many are more than a batch has.
+"""matplotlib reads no matplotlibrc, which may be broken, and opens no window. PyTorch caches at most 64 kernels, more
+than one batch uses: over a corpus it would cache a thousand, one for each size of batches, of up to 40 KiB each.
 """
 _users = ExitStack()
-"""Puts in place what a program of the user's own would find without us; empty where somebody calls ``main``."""
+"""Restores what a recorded program would find without us; empty if ``main`` is called from Python."""
 
 _is_ours = False
 
 
 def run_settled() -> int:
-    """Run the program, and return its exit status."""
+    """Set up the surroundings, run the program, and return its exit status."""
     global _is_ours
     _is_ours = True
     settle_surroundings()
@@ -38,17 +38,18 @@ def run_settled() -> int:
 
 
 def _leave_group() -> None:
-    """Tell PyTorch that this process is done, if it is one of several, or it would warn of it."""
+    """End the process group of PyTorch, if there is one, as PyTorch warns otherwise."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def settle_surroundings() -> None:
-    """Set streams, signals and matplotlib for the command line: a Python program that imports mhaviz has its own.
+    """Set up streams, signals and matplotlib for the command line, not for programs that import mhaviz.
 
-    What a narrow encoding lacks is written in ASCII. A signal that ends the program removes half-written files. The
-    garbage collector runs more rarely: a short run mostly imports torch and matplotlib, whose objects stay.
+    Characters that a stream's encoding lacks are written in ASCII. A signal that ends the program removes half-written
+    files. The garbage collector runs more rarely, as a short run mostly imports torch and matplotlib, whose objects
+    stay.
     """
     from mhaviz.files.writing import clean_up_on
 
@@ -71,7 +72,7 @@ def settle_surroundings() -> None:
     logger = logging.getLogger("matplotlib")
     _users.callback(logger.setLevel, logger.level)
     logger.setLevel(logging.CRITICAL)
-    if Path("matplotlibrc").is_file():  # here it comes before all others: matplotlib is imported from elsewhere
+    if Path("matplotlibrc").is_file():  # it would be read in this folder, so matplotlib is imported in another
         folder = Path.cwd()
         os.chdir(folder.anchor)
         try:
@@ -82,12 +83,11 @@ def settle_surroundings() -> None:
 
 @contextmanager
 def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
-    """Give a program what Python would: the user's own settings, and standard output.
-
-    Whatever it makes of the standard streams, they are ours again when it has ended.
+    """Restore the user's own settings and streams for a recorded program, and set ours up again when it has ended.
 
     Args:
-        keeps_stdout: keep that for us; what the program and its processes write there goes to standard error.
+        keeps_stdout: keep standard output for mhaviz; the program's output, and that of its processes, goes to standard
+            error.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -102,10 +102,10 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
             yield
         finally:
             _flush_streams()
-            if os.getpid() == process:  # one that the program has forked has nothing of ours to write
+            if os.getpid() == process:  # a process that the program has forked writes nothing of ours
                 for number, (copy, before) in kept.items():
                     with suppress(OSError):  # the program has closed all descriptors, as a daemon does
-                        if os.path.samestat(os.fstat(copy), before):  # else it is a file of the program's by now
+                        if os.path.samestat(os.fstat(copy), before):  # else the program has opened another file there
                             os.dup2(copy, number)
                             os.close(copy)
                 if keeps_stdout and _is_ours:
@@ -115,7 +115,7 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """For Python, for libraries in C, and for the processes that are started."""
+    """Send standard output to standard error: of Python, of libraries in C, and of processes that are started."""
     os.dup2(2, 1)
     stream = os.fdopen(os.dup(2), "w", 1, sys.stderr.encoding, sys.stderr.errors)
     try:
@@ -127,21 +127,21 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 
 def _end_stdout() -> None:
-    """Let what the program's own functions write at exit, which run after this one, go to standard error too."""
+    """Send the output of the program's own exit handlers, which run after this one, to standard error, too."""
     sys.stdout.flush()
     os.dup2(2, 1)
 
 
 def _flush_streams() -> None:
-    """Let what the program has written come before what we write."""
+    """Flush the program's output, so that it comes before ours."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
-            with suppress(OSError):  # a pipe that nobody reads: who writes next will find out
+            with suppress(OSError):  # a closed pipe: the next write will report it
                 stream.flush()
 
 
 def _reopen_streams() -> None:
-    """Stand in for streams that the program has closed."""
+    """Open the null device in place of streams that the program has closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None or stream.closed:

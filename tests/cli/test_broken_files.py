@@ -183,7 +183,7 @@ def test_more_maps_than_anybody_looks_at(mhaviz, tmp_path, monkeypatch):
     for arguments in (["show", str(path)], ["diff", str(path), str(path)]):
         result = mhaviz(*arguments, "-qo", f"{path}.png")
         assert result.status == 1
-        assert "expected at most 7 maps to draw, got 8; draw fewer sentences, or a layer alone" in said(result)
+        assert "expected at most 7 maps to draw, got 8; draw fewer sentences, or one --layer" in said(result)
         assert mhaviz(*arguments, "-qo", f"{tmp_path}/all.json").status == 0
         result = mhaviz(*arguments, "--json")
         assert (result.status, result.err) == (0, "")
@@ -200,7 +200,7 @@ def test_more_sentences_than_a_picture_has_room_for(mhaviz, tmp_path, monkeypatc
     assert len(json.loads((tmp_path / "h.json").read_text())["maps"]) == 4
     monkeypatch.setattr("mhaviz.models.single_layer.RandomLayer.run", None)  # the work, which must not begin
     result = mhaviz("heatmap", "-", "-qo", f"{tmp_path}/h.png", stdin=text)
-    assert (result.status, "got 4; draw fewer sentences, or a layer alone" in said(result)) == (1, True)
+    assert (result.status, "got 4; draw fewer sentences, or one --layer" in said(result)) == (1, True)
 
 
 @pytest.mark.parametrize(

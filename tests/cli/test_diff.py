@@ -361,11 +361,15 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     assert [head["above"] for head in json.loads(result.out)["ranking"]] == [True, True] + [False] * 6
     assert mhaviz("diff", shaken_folder, shaken_folder, "--file", "t.txt", "--fail-above-row", "0", "-q").status == 0
 
+    on_disk = json.loads(mhaviz(*command[:-1], "cpu=12KiB", "--json").out)
+    assert all("disk" in str(on_disk["source"][side]["device"]) for side in ("first", "second"))
+    assert on_disk["kinds"] == data["kinds"]
+
 
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("{0}", "shaken"), 2, "is a folder: to compare models, name a file of sentences by --file"),
+        (("{0}", "shaken"), 2, "got a folder; to compare models, add --file with a file of sentences"),
         (
             ("{0}", "shaken", "--file", "t.txt", "--name", "x"),
             2,
@@ -377,7 +381,7 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
             2,
             "expected a name ending in .png, .svg, .pdf, .json, .html",
         ),
-        (("t.txt", "t.txt", "--device", "cpu"), 2, "--device: for models, which read sentences; name a file of them"),
+        (("t.txt", "t.txt", "--device", "cpu"), 2, "--device: for models, which read sentences; add --file"),
         (("{0}", "shaken", "--file", "t.txt", "--layer", "7"), 2, "--layer: "),
         (("{0}", "nowhere/at-all", "--file", "t.txt"), 1, "nowhere/at-all"),
         (

@@ -78,8 +78,8 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a b", "--length", "3"], "--length is for positions without a sentence; leave out one of them"),
-        (["--seed", "3"], "of no model; leave out --seed"),
+        (["a b", "--length", "3"], "--length is the number of positions without a sentence; leave out one"),
+        (["--seed", "3"], "which need no model; leave out --seed"),
         (["--length", "3", "--model", "translation"], "no sentence: give one in quotes"),
         (["--model", "translation"], "no sentence: give one in quotes"),
         (["--target", "x"], "no sentence: give one in quotes"),

@@ -214,7 +214,7 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
     shown = " ".join(mhaviz("heatmap", "--help").out.replace("│", "").split())
     for default in (
         "mass",
-        "auto: most lies below",
+        "auto, above most weights",
         "ink",
         "linear",
     ):
@@ -231,7 +231,7 @@ def test_whole_needs_something_to_read(mhaviz, book):
 
 def test_many_lines_come_with_a_hint(mhaviz, book):
     (book / "lines.txt").write_text("a b\n" * 21)
-    assert "drew 21 sentences, one a line; --whole reads" in mhaviz("heatmap", "--file", "lines.txt", *SMALL).err
+    assert "drew 21 sentences, one per line; --whole reads" in mhaviz("heatmap", "--file", "lines.txt", *SMALL).err
     assert not mhaviz("heatmap", "--file", "lines.txt", "--whole", *SMALL).err
 
 

@@ -249,7 +249,7 @@ def test_a_choice_that_fits_nothing_is_named(record, options, why):
 
 def test_an_output_that_is_the_programs_is_pointed_out(record):
     result = record(PROGRAM, words=("-o", "run.html"))
-    assert "mhaviz: -o run.html comes after the program, and is the program's; ours come before it" in result.err
+    assert "mhaviz: -o run.html comes after the program and goes to it; put options of mhaviz before it" in result.err
 
 
 @pytest.mark.parametrize(
@@ -259,11 +259,11 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
         (("--show", "heads", "-o", "run.npz"), "cannot tell the format of run.npz"),
         (
             ("--show", "heads", "--passes", "0-", "--width", "3in"),
-            "--show heads averages all passes and examples, and draws no maps; leave out --passes, --width",
+            "--show heads averages over all passes and examples, and draws no maps; leave out --passes, --width",
         ),
         (
             ("--show", "rollout", "--pool", "max"),
-            "a rollout goes through single tokens, and --pool makes cells",
+            "a rollout needs single tokens, and --pool joins them to cells",
         ),
         (("--show", "rollout", "--head", "0"), "a rollout goes through all modules and all heads; leave out --head"),
         (

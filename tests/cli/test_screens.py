@@ -85,7 +85,8 @@ def test_a_long_one_is_not(mhaviz, weights, file):
     saved = mhaviz("show", weights(9, 9, 5), "-o", file)
     assert lines(saved) == 0
     assert saved.err == (
-        f"mhaviz: saved {file}\nmhaviz: what takes more than 2 screens of the terminal is not shown; without -o it is\n"
+        f"mhaviz: saved {file}\n"
+        "mhaviz: pictures of more than 2 screens are not shown in the terminal; without -o they are\n"
     )
     assert mhaviz("show", "w.npy", "-qo", file).err == ""
 
@@ -96,7 +97,7 @@ def test_of_a_long_difference_the_table_stays(mhaviz, weights):
     assert "divergence" in saved.out
     assert "self-attention" not in saved.out
     assert lines(saved) <= SCREEN
-    assert "without -o it is" in saved.err
+    assert "without -o they are" in saved.err
     alone = mhaviz("diff", one, other)
     assert saved.out.split("no weight differs")[1] == alone.out.split("no weight differs")[1]
     assert "self-attention" in alone.out

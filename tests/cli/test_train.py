@@ -136,7 +136,7 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
     ("words", "status", "message"),
     [
         ((), 2, "Missing argument 'CORPUS'"),
-        (("translation",), 2, "expected a file for what is learnt, such as -o translation.safetensors, got none"),
+        (("translation",), 2, "expected a file for the checkpoint, such as -o translation.safetensors, got none"),
         (("translation", "-o", "a.safetensors", "-o", "b.safetensors"), 2, "got 2"),
         (("translation", "-o", "a.pth"), 2, "expected a name ending in"),
         (("nothing.tsv", "-o", "a.safetensors"), 1, "cannot read nothing.tsv: No such file"),
@@ -212,7 +212,7 @@ def test_ctrl_c_keeps_the_last_checkpoint(mhaviz, pairs, tmp_path):
     kept = load_checkpoint(str(path)).step
     assert kept % 100 == 0
     assert 100 <= kept < 2000
-    message = f"mhaviz: interrupted; {path} holds step {kept:,}, go on with --resume"
+    message = f"mhaviz: interrupted; {path} holds step {kept:,}, continue with --resume"
     assert message in seen
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c.safetensors", "pairs.tsv"]
     result = mhaviz("train", str(pairs), "-o", str(path), "--resume", "--steps", str(kept + 1))
@@ -242,14 +242,14 @@ def test_ctrl_c_while_the_checkpoint_is_written(mhaviz, pairs, tmp_path, monkeyp
     monkeypatch.setattr(Checkpoint, "save", stop)
     path = tmp_path / "c.safetensors"
     result = mhaviz("train", str(pairs), "-o", str(path), *SMALL)
-    assert result.err == f"mhaviz: interrupted; {path} holds step 1, go on with --resume\n"
+    assert result.err == f"mhaviz: interrupted; {path} holds step 1, continue with --resume\n"
     assert load_checkpoint(str(path)).step == 1
 
 
 def test_what_is_replaced_is_said(mhaviz, pairs, checkpoint):
     result = mhaviz("train", str(pairs), "-o", str(checkpoint), *SMALL)
     assert result.err.splitlines() == [
-        f"mhaviz: {checkpoint} will be replaced; --resume would go on from it",
+        f"mhaviz: {checkpoint} will be replaced; --resume would continue from it",
         f"mhaviz: saved {checkpoint}",
         result.err.splitlines()[-1],
     ]
@@ -324,7 +324,7 @@ def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
         (("heatmap", "a cat", "--model", "translation", "--head", "4"), 2, "there is no head 4"),
         (("heatmap", "an elephant", "--model", "translation"), 2, '"an"'),
         (("trace-shapes", "--seq-length", "3", "--model", "translation"), 2, "--model"),
-        (("compare-scaling", "a cat", "--sweep", "--model", "translation"), 2, "--sweep goes through d_key"),
+        (("compare-scaling", "a cat", "--sweep", "--model", "translation"), 2, "--sweep varies d_key"),
     ],
 )
 def test_what_a_checkpoint_cannot_do(mhaviz, words, status, message):

@@ -311,7 +311,7 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
     for number in range(1, 10):
         status, said, _ = run(mhaviz, *reads, "--shard", f"{number}/9", "-o", f"part-{number}.safetensors")
         assert (status, said[0]) == (0, f"mhaviz: saved part-{number}.safetensors")
-    assert said[1:] == ["mhaviz: shard 9/9 has no sentence of this text"]
+    assert said[1:] == ["mhaviz: shard 9/9 has no sentence of this corpus"]
     parts = [f"part-{number}.safetensors" for number in range(9, 0, -1)]
     status, said, merged = run(mhaviz, "merge", *parts, "--json", "-o", "all.safetensors", "-o", "heads.csv")
     assert (status, said) == (0, ["mhaviz: saved all.safetensors", "mhaviz: saved heads.csv"])
@@ -328,9 +328,13 @@ def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
     for words, status, message in (
         ((*reads, "--shard", "0/4"), 2, "--shard: expected a shard from 1"),
         ((*reads, "--shard", "3"), 2, "--shard: expected a part and the number of parts, such as 3/64, got '3'"),
-        ((*reads, "--resume"), 2, "--resume goes on from what is kept beside the output; add -o"),
+        ((*reads, "--resume"), 2, "--resume continues from sums that are kept beside the output; add -o"),
         ((*reads, "-o", "a.safetensors", "-o", "b.safetensors"), 2, "expected one .safetensors file among the outputs"),
-        ((*reads, "--shard", "9/9", "-o", "x.json"), 1, "shard 9/9 has no sentence of this text, and nothing to draw"),
+        (
+            (*reads, "--shard", "9/9", "-o", "x.json"),
+            1,
+            "shard 9/9 has no sentence of this corpus, so there is nothing to draw",
+        ),
         (("merge", *parts, "--fail-above", "0.1"), 2, "--fail-above: not for parts of heads"),
         (("merge", *parts[1:]), 1, "shard 9/9 is missing"),
         (("merge", *parts, "-o", parts[0]), 2, "is read, and cannot be written at the same time"),
@@ -386,7 +390,7 @@ def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, comm
         patch.setattr(corpora, "_SHARE", 0)
         patch.setattr(study, "read", count_and_stop)
         result = mhaviz(command, *words)
-        message = "mhaviz: interrupted; what was read is kept in k.part.safetensors: go on with --resume\n"
+        message = "mhaviz: interrupted; the sums so far are kept in k.part.safetensors: continue with --resume\n"
         assert (result.status, result.err, Path("k.json").exists()) == (130, message, False)
         kept.replace("once.safetensors")
         result = mhaviz(command, *words)
@@ -415,7 +419,10 @@ def test_what_is_kept_is_told_after_an_error_and_no_run_fails_for_it(mhaviz, mod
     Path("corpus.txt").write_bytes("\n".join(TEXTS).encode() + b"\n\xff\n")
     result = mhaviz(*words)
     kept, error = result.err.splitlines()
-    assert (result.status, kept) == (1, "mhaviz: what was read is kept in k.part.safetensors: go on with --resume")
+    assert (result.status, kept) == (
+        1,
+        "mhaviz: the sums so far are kept in k.part.safetensors: continue with --resume",
+    )
     assert "UTF-8" in error
     Path("k.part.safetensors").unlink()
 

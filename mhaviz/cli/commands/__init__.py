@@ -1,1 +1,1 @@
-"""The commands, one a file: each reads its options, calls what Python could call too, and shows the result."""
+"""The commands, one per file: each reads its options, calls a function of ``mhaviz.api``, and shows the result."""

@@ -36,8 +36,8 @@ def ablate(
     mhaviz ablate --model path/to/bert "Paris is the capital of France." --sort loss --top 5
     mhaviz ablate --model path/to/gpt2 --random-repeat 50 -o induction.png
 
-    What changes is the distribution of the next token or of a masked token, in bits; of models that predict none,
-    1 − cosine of the mean of the last layer. A text that is too long for the model is left out.
+    The change is that of the distribution of the next token, or of masked tokens, in bits. For models that predict no
+    tokens, it is 1 − cosine of the mean of the last layer. Texts that are too long for the model are left out.
 
     Output: a {ABLATION_SUFFIXES} file.
     """

@@ -20,7 +20,8 @@ def compare_implementations(
     mhaviz compare-implementations -o implementations.png
     mhaviz compare-implementations --lengths 16,64,256 --most-seconds 1
 
-    Same weights, same input, one sentence. Each way's time, peak memory and difference from a result in float64.
+    All have the same weights and read the same sentence. Each is measured in time, peak memory, and difference from a
+    result in float64.
 
     Output: a {RESULT_SUFFIXES} file.
     """

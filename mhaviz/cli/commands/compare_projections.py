@@ -23,17 +23,17 @@ def compare_projections(
     texts: OneSentence,
     random: LayerOptions,
 ) -> None:
-    """Show how one head comes about: no projection, one, two, three; then several heads.
+    """Build up multi-head attention: no projection, then one, two, three, then several heads.
 
     \b
     mhaviz compare-projections -o projections.png
     mhaviz compare-projections "I deposit money" --include-self
 
-    Without a sentence: "I am going to deposit my money at the bank". The four stages use the layer's whole matrices
-    as one head. Scores are symmetric until queries and keys have a projection each; outputs are weighted averages of
-    the inputs until values have one too. A word is most like itself, which would hide the rest: it is left out of its
-    own sum. Split, the same matrices are heads, with --include-self those that mhaviz heatmap draws; how unlike two
-    heads are is the mean Jensen–Shannon divergence of their rows, in bits, from 0 to 1.
+    Four stages use the layer's whole matrices as one head. Scores are symmetric until queries and keys have a
+    projection each; outputs are weighted averages of the inputs until values have one, too. Each word is left out of
+    its own sum, as it is most similar to itself, and its weight would hide the others. Then the matrices are split into
+    heads; with --include-self, these are the heads of mhaviz heatmap. Heads are compared by the mean Jensen–Shannon
+    divergence of their rows, from 0 to 1 bit. The default sentence is "I am going to deposit my money at the bank".
 
     Output: a {RESULT_SUFFIXES} file.
     """

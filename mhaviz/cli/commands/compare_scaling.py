@@ -12,7 +12,7 @@ from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.texts import OneSentence, Target, given_to
 from mhaviz.errors import ArgumentError
 
-_SWEEPS = "--sweep goes through d_key with random weights, in curves of one head"
+_SWEEPS = "--sweep varies d_key with random weights of one head, and draws curves"
 
 
 def compare_scaling(
@@ -22,7 +22,7 @@ def compare_scaling(
     delivery: Delivery,
     picture: PictureOptions,
     head: Annotated[Any, typer.Option(metavar="N,N-N|all", parser=several("heads"), help="Heads to compare.")] = 0,
-    sweep: Annotated[bool, typer.Option("--sweep", help="Measure at every d_key from 2 to 1024 instead.")] = False,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Compare for d_key = 2, 4, …, 1024 instead.")] = False,
     cmap: Cmap = "ink",
     texts: OneSentence,
     target: Target = None,
@@ -34,9 +34,9 @@ def compare_scaling(
     mhaviz compare-scaling --sweep -o sweep.png
     mhaviz compare-scaling --model path/to/bert "The animal didn't cross the street." --layer 3
 
-    Without a sentence: the first of the worked example. Of a translator it is source-target attention that is
-    compared, or another --kind. Unscaled scores spread as √d_key, so that the softmax saturates as d_key grows, and
-    its Jacobian, through which gradients pass, vanishes.
+    The standard deviation of unscaled scores grows as √d_key. So the softmax saturates as d_key grows, and its
+    Jacobian, through which gradients pass, vanishes. Without a sentence, the first one of the worked example is read.
+    A translator's source-target attention is compared, unless --kind names another.
 
     Output: a {RESULT_SUFFIXES} file.
     """

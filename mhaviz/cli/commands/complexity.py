@@ -14,14 +14,14 @@ def complexity(
     picture: PictureOptions,
     lengths: Lengths = "64,128,256,512,1024,2048,4096",
 ) -> None:
-    """Count what attention costs, N²·d_model + N·d_model², and measure it.
+    """Count the cost of attention, N²·d_model + N·d_model², and measure it.
 
     \b
     mhaviz complexity -o complexity.png
     mhaviz complexity --lengths 64,256,1024 --d-model 768 --n-heads 12
 
-    Operations and bytes step by step, with measured times; where attention overtakes the projections; and the longest
-    input whose weights fit into memory.
+    The result has the operations, bytes and measured time of each step, the length from which attention costs more than
+    the projections, and the longest input whose weights fit into memory.
 
     Output: a {RESULT_SUFFIXES} file.
     """

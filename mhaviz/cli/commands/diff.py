@@ -13,7 +13,7 @@ from mhaviz.cli.shared.change_limits import LimitOptions, flaw_notices, require_
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import ArrayKind, Dtype, Heads, PlainDevice, array_option, load_model, model_option
+from mhaviz.cli.shared.models import ArrayKind, Device, Dtype, Heads, array_option, load_model, model_option
 from mhaviz.cli.shared.parsing import number_or_auto, parsed
 from mhaviz.cli.shared.texts import Languages
 from mhaviz.errors import ArgumentError
@@ -33,23 +33,22 @@ _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TwoArrayOptions:
-    """An array of each of two files."""
+    """Options for arrays of other tools in either of two files."""
 
     name: Annotated[
         list[str] | None,
         array_option(
             metavar="NAME",
-            help='Name of the array, if a file holds several; given twice for two files, "" for one that holds one.',
+            help='Name of the array, if a file holds several; give it twice for two names, "" for a file with one.',
         ),
     ] = None
     kind: ArrayKind = None
 
     def read(self, paths: tuple[Path, Path], delivery: Delivery) -> "list[SavedMaps]":
-        """The maps of both files; ``delivery`` tells what should be known of them.
+        """Read the maps of both files, and print remarks on them.
 
         Raises:
-            ArgumentError: what does not suit an array; there is nothing that the options could be about, as mhaviz's
-                own files say it themselves.
+            ArgumentError: an option does not fit an array, or both files were saved by mhaviz and need no options.
             MhavizError: a file cannot be read.
         """
         from mhaviz.files.maps import About, read_maps
@@ -66,7 +65,7 @@ class TwoArrayOptions:
 
 
 def _of_each(option: str, values: Sequence[_T] | None) -> tuple[_T | None, _T | None]:
-    """The value of an option for each of two files; given once, it is that of both."""
+    """Return the value of an option for each of two files. If it is given once, it is the value for both."""
     if not values:
         return None, None
     if len(values) > 2:
@@ -76,20 +75,20 @@ def _of_each(option: str, values: Sequence[_T] | None) -> tuple[_T | None, _T | 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairOptions:
-    """The corpus that two models read, and how they are loaded."""
+    """Options for two models: the corpus that they read, and how they are loaded."""
 
     file: Annotated[
         Path | None,
-        model_option(help="A UTF-8 file of sentences on which two models are compared; - is standard input."),
+        model_option(help="UTF-8 file of sentences on which two models are compared; - is standard input."),
     ] = None
-    device: PlainDevice = "auto"
+    device: Device = "auto"
     dtype: Dtype = None
     languages: Languages = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChangeOptions(PictureOptions):
-    """How changes look."""
+    """Options for how changes are drawn."""
 
     cmap: Annotated[str, look_option(help="ink, blue to red for changes, or one of matplotlib's.")] = "ink"
     vmax: Annotated[
@@ -97,14 +96,14 @@ class ChangeOptions(PictureOptions):
         look_option(
             metavar="CHANGE|auto",
             parser=parsed(number_or_auto, "a change such as 0.5, or auto"),
-            help="Change of the last colour. \\[default: auto: the largest, or nearly so of long maps]",
+            help="Change of the strongest colour. \\[default: auto, about the largest]",
         ),
     ] = None
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A file with maps; a model's folder or hub id.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="Another, with maps of the same tokens.")],
+    before: Annotated[Path, typer.Argument(metavar="A", help="File with maps; or folder or hub id of a model.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The other one, for the same tokens.")],
     array: TwoArrayOptions,
     pair: PairOptions,
     corpus: CorpusOptions,
@@ -114,7 +113,7 @@ def diff(
     head: Heads = None,
     layer: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Maps of this layer alone; given twice: that of A with that of B."),
+        typer.Option(metavar="N", help="Compare this layer; given twice: a layer of A with one of B."),
     ] = None,
 ) -> None:
     """Show what differs between two saved attentions, or between two models over a corpus.
@@ -126,15 +125,15 @@ def diff(
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
     mhaviz diff path/to/A path/to/B --file corpus.txt --shard 3/64 -o part-3.safetensors
 
-    A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word of as many
-    tokens: those of the same sentence, layer and kind are compared, B − A. With --file they are models of one
-    tokenizer. The heads are ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if
-    they have no key in common. --name and --kind are about arrays of other tools.
+    A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word with as
+    many tokens. Maps of the same sentence, layer and kind are compared, B − A. With --file, A and B are models with the
+    same tokenizer, and limits of --device hold for each of them. Heads are ranked by the mean Jensen–Shannon divergence
+    of their rows, in bits: 0 for equal rows, 1 if they have no key in common.
 
     Output: a {PAGE_SUFFIXES} file; .safetensors: sums of two models, for mhaviz merge.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
-    or --fail-above-row allows. Under torchrun every failure is 1: save a part, and run mhaviz merge.
+    or --fail-above-row allows. Under torchrun, it is 1 for every failure: save a part, and run mhaviz merge.
     """
     reads = pair.file is not None
     delivery.check(
@@ -144,7 +143,7 @@ def diff(
     style, limits = style_of(looks), allowed.limits
     if not reads:
         if loading := [*given(pair), *given(corpus)]:
-            raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; name a file of them")
+            raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; add --file sentences.txt")
         _diff_of_files((before, after), array, delivery, style, layer, head, limits)
         return
     of_maps = [
@@ -178,7 +177,7 @@ def diff(
                 on_progress=on_progress,
             )
         corpus.deliver(difference, delivery, style)
-    if this_process().is_first:  # it alone has the whole
+    if this_process().is_first:  # only it has the whole result
         require_models_alike(difference)
 
 
@@ -191,19 +190,19 @@ def _diff_of_files(
     heads: tuple[int, ...] | None,
     limits: "Limits",
 ) -> None:
-    """Compare the maps of two files; heads that are not drawn are checked, too.
+    """Compare the maps of two files. Limits apply to all heads, also to those that are not drawn.
 
     Raises:
-        ChangedError: they differ by more than the limits allow.
-        ArgumentError, MhavizError: they cannot be read or compared.
+        ChangedError: the maps differ by more than the limits allow.
+        ArgumentError, MhavizError: the files cannot be read or compared.
     """
     from mhaviz.analyses.difference import compare
 
     for path in paths:
         if path.is_dir():
             raise ArgumentError(
-                f"{path} is a folder: to compare models, name a file of sentences by --file; else expected a file with "
-                f"attention maps"
+                f"{path}: expected a file with attention maps, got a folder; to compare models, add --file with a file "
+                f"of sentences"
             )
     before, after = paths
     first_layer, second_layer = _of_each("--layer", layer)

@@ -16,14 +16,14 @@ from mhaviz.inputs.given import Given
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EmbeddingOptions(ModelOptions):
-    """A model, or the sizes of random embeddings."""
+    """Options for a model, or for the sizes of random embeddings."""
 
     d_model: DModel = None
     seed: Seed = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of ``mhaviz.load``: one head, as any number of features can be split into that."""
+        """Further arguments of ``mhaviz.load``. A random layer has one head, which any number of features allows."""
         has_heads = "n_heads" in self.takes
         return {"d_model": self.d_model, "seed": self.seed, "n_heads": 1 if has_heads else None}
 
@@ -33,35 +33,33 @@ def embeddings(
     model: EmbeddingOptions,
     delivery: Delivery,
     picture: PictureOptions,
-    cmap: Annotated[str, look_option(help="A matplotlib colormap, 0 in its middle.")] = "RdBu_r",
+    cmap: Annotated[str, look_option(help="A matplotlib colormap, with 0 in its middle.")] = "RdBu_r",
     length: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Without a sentence: the sinusoids of so many positions. \\[default: 100]"),
+        typer.Option(metavar="N", help="Number of positions, without a sentence. \\[default: 100]"),
     ] = None,
     texts: OneSentence,
-    target: Annotated[
-        str | None, typer.Option(help="Of a translator: what its decoder reads of this, in place of SENTENCE.")
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="Show what a translator's decoder reads of this sentence.")] = None,
     instead: Instead,
 ) -> None:
-    """Show what the first layer reads of a sentence: embeddings, positions, and X, which is made of them.
+    """Show what the first layer reads: the embeddings and positions of a sentence, and X, made of them.
 
     \b
     mhaviz embeddings "the cat sat on the mat because the mat was warm"
     mhaviz embeddings --model path/to/bert "The animal didn't cross the street." -o embeddings.png
     mhaviz embeddings --length 200 --d-model 128 -o positions.png
 
-    E has a row of a table for each token's id, times √d_model, PE the sines and cosines of each position; X = E + PE.
-    Below, the cosine of every two rows: of E it says how alike tokens are, of PE positions, of X both. What the first
-    layer of a transformers model reads is found out by running it, and so is whether that is the sum. Without a
-    sentence: the sinusoids alone. See --help-all for --pair, --chat and --ids.
+    E has the embedding of each token, times √d_model; PE the sines and cosines of its position; X = E + PE. Below them
+    are the cosines of every two rows: of E, they compare tokens; of PE, positions; of X, both. A transformers model is
+    run to find what its first layer reads, and whether that is the sum. Without a sentence, the sinusoids alone are
+    shown. See --help-all for --pair, --chat and --ids.
 
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead, has_example=True)
     style = style_of(picture, cmap=cmap)
     if given == Given():
-        require_unread((model,), ("--d-model",), "without a sentence it is the sinusoids that are shown, of no model")
+        require_unread((model,), ("--d-model",), "without a sentence, sinusoids are shown, which need no model")
 
         from mhaviz.api.studies import sinusoids
 
@@ -69,5 +67,5 @@ def embeddings(
         delivery.deliver(sinusoids(**{name: size for name, size in asked.items() if size is not None}), style)
         return
     if length is not None:
-        raise ArgumentError("--length is for positions without a sentence; leave out one of them")
+        raise ArgumentError("--length is the number of positions without a sentence; leave out one of them")
     delivery.deliver(model.load(delivery, given).embeddings(given), style)

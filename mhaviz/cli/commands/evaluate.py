@@ -11,25 +11,25 @@ from mhaviz.cli.shared.models import PlainDevice
 
 def evaluate(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="CHECKPOINT", help="translation, which is bundled, or a file of mhaviz train.")
+        str, typer.Argument(metavar="CHECKPOINT", help="translation (bundled), or a file saved by mhaviz train.")
     ],
     delivery: Delivery,
     corpus: Annotated[
         str | None,
         typer.Argument(
-            metavar="CORPUS", help="A file of pairs. \\[default: what it has learnt from]", show_default=False
+            metavar="CORPUS", help="File of pairs. \\[default: the bundled corpus of translation]", show_default=False
         ),
     ] = None,
     device: PlainDevice = "auto",
 ) -> None:
-    """Say how many held-out sentences a trained model translates right.
+    """Count the held-out sentences that a trained model translates correctly.
 
     \b
     mhaviz evaluate translation
     mhaviz evaluate pairs.safetensors pairs.tsv -o evaluation.png
 
-    What is held out of the corpus that the checkpoint has learnt from is evaluated, or all of another. Of pairs with a
-    gold alignment it says as well how well each head of source-target attention is aligned (AER).
+    Of the corpus that the checkpoint was trained on, only the held-out part is evaluated; of another corpus, all. If
+    the pairs have gold alignments, the alignment error rate (AER) of each head of source-target attention is computed.
 
     Output: a {RESULT_SUFFIXES} file.
     """

@@ -21,11 +21,11 @@ def explain(
         str | None,
         typer.Option(
             metavar="WORD|POSITION",
-            help="The query: a word of the sentence (of the target, if there is one) or its position, from 0. A number "
-            "that is also a word is the word; #3 is always a position.",
+            help="The query: a token of the sentence (of the target, if there is one), or its position, from 0. A "
+            "number that is also a token is the token; #3 is always a position.",
         ),
     ] = None,
-    head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="The head that is explained.")] = 0,
+    head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="Head to explain.")] = 0,
     generate: Generate = 0,
     texts: OneSentence,
     target: Target = None,
@@ -38,9 +38,9 @@ def explain(
     mhaviz explain --model translation "the small black cat" --token le -o explain.png
     mhaviz explain --model path/to/bert "The animal didn't cross the street." --layer 2 --token street
 
-    Each score is the sum of d_key products of a query's and a key's features; divided by √d_key, the softmax makes
-    weights of the scores; the output is the sum of the value rows, each times its weight. Of a translator it is the
-    source-target attention that is explained, or another --kind. See --help-all for --pair, --chat and --ids.
+    A score is the sum of the d_key products of the features of query and key. The softmax turns the scores, divided by
+    √d_key, into weights. The output is the sum of the values, each times its weight. A translator's source-target
+    attention is explained, unless --kind names another. See --help-all for --pair, --chat and --ids.
 
     Output: a {RESULT_SUFFIXES} file.
     """

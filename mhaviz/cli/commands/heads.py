@@ -35,21 +35,21 @@ def heads(
     file: CorpusFile = None,
     show: Annotated[
         Literal["weights", "norms"],
-        typer.Option(metavar="weights|norms", hidden=True, help="norms: weight times the norm of v W_O, as shares."),
+        typer.Option(metavar="weights|norms", hidden=True, help="norms: weight × norm of v W_O, as shares of the sum."),
     ] = "weights",
     without: Annotated[
         Any,
         typer.Option(
             metavar="LAYER.HEAD,…",
             parser=parsed(_heads_of_layers, "heads such as 0.3,1.2"),
-            help="Zero these heads all the while, such as 0.3,1.2: what do the others look at then?",
+            help="Zero the output of these heads, such as 0.3,1.2, to see where the others look then.",
             hidden=True,
         ),
     ] = None,
     languages: Languages = None,
     cmap: Cmap = "ink",
 ) -> None:
-    """Say what every head of a model looks at, averaged over many sentences.
+    """Show where each head of a model looks, averaged over many sentences.
 
     \b
     mhaviz heads --model path/to/bert --file sentences.txt -o heads.png
@@ -59,14 +59,14 @@ def heads(
     mhaviz heads --model path/to/bert --file corpus.txt --shard 3/64 -o part-3.safetensors
     torchrun --nproc-per-node 8 -m mhaviz heads --model path/to/bert --file corpus.txt -o heads.png
 
-    For each head: entropy, attention distance, and mean weight on the query itself, on the previous, next and first
-    token, on separators such as [SEP], on earlier copies of the query's token and on what followed them (induction);
-    the share of sentences in which it is a sink; with --needle its retrieval score. Each has its mean over the
-    sentences, 95 % interval, chance (equal weights), standard deviation and distribution.
+    For each head: entropy; attention distance; mean weight on the query itself, on the previous, next and first token,
+    on separators such as [SEP], on earlier copies of the query's token, and on the tokens that followed them
+    (induction); the share of sentences in which it is a sink; with --needle, its retrieval score. Each number has its
+    mean over sentences, 95 % interval, chance level (equal weights), standard deviation and distribution.
 
     Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 
-    Output: a {HEAD_SUFFIXES} file; .safetensors: all that is added up, for mhaviz merge and --resume.
+    Output: a {HEAD_SUFFIXES} file; .safetensors: sums, for mhaviz merge and --resume.
     """
     delivery.check([file] if file else [], (*HEAD_SUFFIXES, SUFFIX))
     style = style_of(picture, cmap=cmap)

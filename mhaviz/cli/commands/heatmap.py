@@ -16,7 +16,7 @@ from mhaviz.pages.registry import MAP_SUFFIXES
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LongOptions(PoolOptions):
-    """Long inputs, whole or in part."""
+    """Options for long inputs, whole or in part."""
 
     whole: Annotated[bool, long_option("--whole", help="Read all of --file, or of -, as one input.")] = False
     window: Annotated[
@@ -24,7 +24,7 @@ class LongOptions(PoolOptions):
         long_option(
             metavar="Q0:Q1,K0:K1",
             parser=parsed(parse_window, "queries and keys such as 0:512,1000:1512 or 0:512,:"),
-            help="These queries and keys alone.",
+            help="Show only these queries and keys.",
         ),
     ] = None
 
@@ -43,18 +43,18 @@ def heatmap(
         model_option(
             metavar="NUMBERS",
             show_default=False,
-            help="weights, the default; norms: weight × norm of v W_O; uniform: weight × number of keys that the query "
-            "sees; rollout: attention rollout up to each layer.",
+            help="weights (the default); norms: weight × norm of v W_O; uniform: weight × number of keys that the "
+            "query sees; rollout: attention rollout up to each layer.",
         ),
     ] = "weights",
     layer: Layers = None,
     head: Heads = None,
     kind: Kind = None,
-    query: Annotated[str | None, typer.Option(metavar="TOKEN", help="What it gives, a row a head: it, or #10.")] = None,
+    query: Annotated[str | None, typer.Option(metavar="TOKEN", help="One query, such as #10; a row per head.")] = None,
     mean: Mean = False,
     generate: Generate = 0,
     hide_special: Annotated[
-        bool, model_option("--hide-special", help="Crop [CLS] and its like; weights stay as they are.")
+        bool, model_option("--hide-special", help="Crop tokens such as [CLS]; weights stay as they are.")
     ] = False,
     verify: Annotated[
         bool, model_option("--verify", help="Recompute the outputs; exit with 1 if they differ.")
@@ -69,9 +69,9 @@ def heatmap(
     mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
-    A row is a query, a column a key, a cell the weight that the query gives to the key. Maps of more than --size
-    tokens are pooled, exactly. A token that occurs more than once has its position, from 0 on, beside it, such as
-    the₂, or w12#2 after a digit. See --help-all for --chat and --ids.
+    Rows are queries, columns are keys, and a cell is the weight that its query gives to its key. Maps of more than
+    --size tokens are pooled exactly. A repeated token has its position beside it, counted from 0, such as the₂, or
+    w12#2 after a digit. See --help-all for --chat and --ids.
 
     Output: a {MAP_SUFFIXES} file.
     """

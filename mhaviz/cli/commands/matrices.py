@@ -22,14 +22,14 @@ def matrices(
         typer.Option(
             metavar="N,N-N|all",
             parser=several("heads", "all"),
-            help="Heads whose S, A and H are drawn. \\[default: all of up to 4]",
+            help="Heads whose S, A and H are drawn. \\[default: all if at most 4, else the first]",
         ),
     ] = None,
     token: Annotated[
         str | None,
         typer.Option(
             metavar="WORD|POSITION",
-            help="The query that is marked, by its word or its position, #3. \\[default: that of the largest weight]",
+            help="Query to mark, by its token or its position, #3. \\[default: the one with the largest weight]",
         ),
     ] = None,
     cmap: Cmap = "ink",
@@ -43,10 +43,10 @@ def matrices(
     mhaviz matrices "the cat sat on the mat" --d-model 8 --n-heads 2 --token cat
     mhaviz matrices --model translation "the small black cat" --head 0 --token le
 
-    Without a sentence: the first of the worked example, with d_model 8 and 4 heads. Each product stands between its
-    factors: S has Q on its left and Kᵀ above it, so that a row and a column meet in one cell; H has A on its left and V
-    above it, so that a row of A weighs the rows of V. One query and one key are marked in all matrices. Of more than 4
-    heads it is the first whose S, A and H are drawn. Small matrices have their numbers.
+    Each product stands between its factors: S has Q on its left and Kᵀ above it, so that a row and a column meet in one
+    cell; H has A on its left and V above it, so that a row of A weighs the rows of V. One query and one key are marked
+    in all matrices. Small matrices show their numbers. Without a sentence, the first one of the worked example is read,
+    with d_model 8 and 4 heads.
 
     Output: a {RESULT_SUFFIXES} file.
     """

@@ -17,25 +17,25 @@ from mhaviz.results.corpus_part import SUFFIX
 
 
 def merge(
-    parts: Annotated[list[Path], typer.Argument(metavar="PART…", help="The files of all shards, in any order.")],
+    parts: Annotated[list[Path], typer.Argument(metavar="PART…", help="Files of all shards, in any order.")],
     delivery: Delivery,
     picture: PictureOptions,
     ranking: RankingOptions,
     limits: LimitOptions,
     cmap: Cmap = "ink",
 ) -> None:
-    """Join the parts of a corpus that were read apart, by heads or by diff of two models.
+    """Join parts of a corpus, which heads or diff of two models have read separately.
 
     \b
     mhaviz merge part-*.safetensors -o heads.png
     mhaviz merge part-*.safetensors --fail-above 0.1 -o result.json
 
-    The result is that of the whole corpus, as the command that made the parts shows it. --sort and --top are
-    for parts of heads, --fail-above and --fail-above-row for those of diff.
+    The result is that of the whole corpus, shown as by the command that wrote the parts. --sort and --top are for parts
+    from heads, --fail-above and --fail-above-row for parts from diff.
 
-    Output: a {HEAD_SUFFIXES} file; .safetensors: one part of the whole.
+    Output: a {HEAD_SUFFIXES} file; .safetensors: the sums of the whole, as one part.
 
-    Exit status: as that of mhaviz diff, where limits are given.
+    Exit status: as for mhaviz diff, if limits are given.
     """
     delivery.check(parts, (*HEAD_SUFFIXES, SUFFIX))
     style, allowed, path = style_of(picture, cmap=cmap), limits.limits, part_among(delivery)

@@ -30,11 +30,11 @@ _MOST_HEADS = 16  # rows of the table of --show heads
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recorded:
-    """What of a program is recorded."""
+    """Options for what is recorded of a program."""
 
     module: Annotated[
         list[str] | None,
-        typer.Option(metavar="GLOB", help="Attentions of these names, such as 'blocks.*.attn'. Repeatable."),
+        typer.Option(metavar="GLOB", help="Record attentions with such names, as 'blocks.*.attn'. Repeatable."),
     ] = None
     layer: Layers = None
     head: Heads = None
@@ -43,28 +43,28 @@ class Recorded:
         typer.Option(metavar="N,N-N,N-,last", help="Forward passes, such as 0,100,last. \\[default: the first]"),
     ] = None
     examples: Annotated[
-        Any, typer.Option(metavar="N,N|all", parser=several("examples", "all"), help="Which of a batch.")
+        Any, typer.Option(metavar="N,N|all", parser=several("examples", "all"), help="Examples of a batch.")
     ] = 0
     tokens: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Names of the tokens, one a line, in UTF-8. \\[default: those that the program's only tokenizer has "
-            "for numbers looked up in a table of its size, be they words or not; else positions]",
+            help="UTF-8 file with names of the tokens, one per line. \\[default: from the program's only tokenizer, if "
+            "numbers were looked up in a table of its size, even if they are no words; else positions]",
         ),
     ] = None
 
     def parse(self) -> dict[str, Any]:
-        """The arguments of ``mhaviz.record``. Raises ArgumentError and MhavizError."""
+        """Return these options as arguments of ``mhaviz.record``. Raises MhavizError if names cannot be read."""
         return asked(self) | {"tokens": None if self.tokens is None else read_labels(self.tokens)}
 
 
 def record(
     *,
-    script: Annotated[str, typer.Argument(metavar="SCRIPT|MODULE", help="The program.", show_default=False)],
+    script: Annotated[str, typer.Argument(metavar="SCRIPT|MODULE", help="Program to run.", show_default=False)],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGS", help="All that follows is the program's own.", show_default=False),
+        typer.Argument(metavar="ARGS", help="Arguments and options of the program.", show_default=False),
     ] = None,
     is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")] = False,
     recorded: Recorded,
@@ -76,7 +76,7 @@ def record(
         Literal["weights", "rollout", "heads"],
         typer.Option(
             metavar="weights|rollout|heads",
-            help="rollout: attention rollout up to each layer; heads: what each looks at, averaged over all passes.",
+            help="rollout: attention rollout up to each layer; heads: where each looks, averaged over all passes.",
         ),
     ] = "weights",
 ) -> None:
@@ -89,11 +89,11 @@ def record(
     mhaviz record --show heads -o heads.png evaluate.py
     mhaviz record --image photo.png -o over.png classify.py photo.png
 
-    The program runs as it is, as python runs it: it gets what follows its name, and ends with its own exit status. What
-    was recorded by then is saved, unless os._exit, SIGKILL or a crash such as SIGSEGV ends it. Options of mhaviz come
-    before it.
+    The program runs unchanged, as python runs it: it gets the arguments after its name, and its exit status is that of
+    mhaviz. Options of mhaviz come before its name. When it ends, what was recorded is saved, unless it ends by
+    os._exit, SIGKILL or a crash such as SIGSEGV.
 
-    Drawn is the first forward pass that reaches each attention, or those of --passes.
+    The first forward pass of each attention is drawn, unless --passes chooses others.
 
     Output: a {MAP_SUFFIXES} file.
     """
@@ -103,10 +103,10 @@ def record(
         require_unread(
             (recorded, pooled, images, looks),
             ("--module", "--layer", "--grid", "--dpi", "--title", "--footnote", "--cmap"),
-            "--show heads averages all passes and examples, and draws no maps",
+            "--show heads averages over all passes and examples, and draws no maps",
         )
     if show == "rollout" and pooled.pool is not None:
-        raise ArgumentError("a rollout goes through single tokens, and --pool makes cells of several; leave it out")
+        raise ArgumentError("a rollout needs single tokens, and --pool joins them to cells; leave it out")
     options, style = recorded.parse(), style_of(looks)
     style.require_vmax()
     images.check(looks, needs_image=())
@@ -132,7 +132,7 @@ def record(
     if ending.is_fork:
         raise typer.Exit(ending.status)
 
-    with suppress(FileNotFoundError):  # what is saved elsewhere shall not be lost with the folder
+    with suppress(FileNotFoundError):  # if the folder is gone, files elsewhere can still be saved
         os.chdir(folder)
     try:
         _deliver(recording, ending, delivery, style, images, show)
@@ -145,7 +145,7 @@ def record(
 
 
 def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
-    """The program; the message of one that cannot be parsed is Python's own."""
+    """Return the program. If it cannot be parsed, show Python's own message and exit."""
     from mhaviz.observe.program import Program, show_error
 
     try:
@@ -184,7 +184,7 @@ def _deliver(
 
 
 def _warn_of_output(delivery: Delivery, arguments: list[str]) -> None:
-    """Say so if what seems to be meant for us is the program's."""
+    """Print a notice if -o, which seems meant for mhaviz, comes after the program and goes to it."""
     for option, value in pairwise(arguments):
         if not delivery.paths and option in ("-o", "--output") and Path(value).suffix.lower() in MAP_SUFFIXES:
-            delivery.tell(f"{option} {value} comes after the program, and is the program's; ours come before it")
+            delivery.tell(f"{option} {value} comes after the program and goes to it; put options of mhaviz before it")

@@ -19,7 +19,7 @@ def report(
     delivery: Delivery,
     picture: PictureOptions,
     cmap: Cmap = "ink",
-    head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="The head whose scaling is compared.")] = 0,
+    head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="Head whose scaling is compared.")] = 0,
     texts: OneSentence,
     target: Target = None,
 ) -> None:
@@ -29,7 +29,7 @@ def report(
     mhaviz report "I wonder what will come next!" -o report.pdf
     mhaviz report --model translation "the big cows follow this boy" -o report.png
 
-    Of a translator it is about source-target attention, or another --kind.
+    A translator's source-target attention is shown, unless --kind names another.
 
     Output: a {PAGE_SUFFIXES} file.
     """

@@ -14,10 +14,8 @@ FILES = ("bottles.txt", "induction.py", "pairs.tsv", "reverse.py", "scripts.txt"
 
 
 def samples(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Created where it does not exist.")] = Path(
-        "samples"
-    ),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Created if it does not exist.")] = Path("samples"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Write the sample files that the examples use to a folder.
 
@@ -28,7 +26,7 @@ def samples(
     Files that exist are left as they are.
     """
     package = Path(__file__).parents[2]
-    # A wheel has them within the package, a checkout beside it.
+    # A wheel has the samples inside the package, a checkout beside it.
     source = next(place for place in (package / "samples", package.parent / "samples") if place.is_dir())
     new = [name for name in FILES if not (folder / name).exists()]
     try:

@@ -16,7 +16,7 @@ from mhaviz.pages.registry import MAP_SUFFIXES
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrayOptions:
-    """An array of a file."""
+    """Options for an array of another tool."""
 
     name: Annotated[str | None, array_option(metavar="NAME", help="Name of the array, if the file holds several.")] = (
         None
@@ -25,15 +25,15 @@ class ArrayOptions:
         Path | None,
         array_option(
             metavar="LABELS.txt",
-            help="Labels of the rows, one a line; alone, of both sides of a square map. \\[default: positions]",
+            help="Labels of the rows, one per line; alone, of both sides of a square map. \\[default: positions]",
         ),
     ] = None
-    keys: Annotated[Path | None, array_option(metavar="LABELS.txt", help="Labels of the columns, one a line.")] = None
+    keys: Annotated[Path | None, array_option(metavar="LABELS.txt", help="Labels of the columns, one per line.")] = None
     kind: ArrayKind = None
 
     @property
     def files(self) -> list[Path]:
-        """Those that are read."""
+        """Files that are read for these options."""
         return [path for path in (self.queries, self.keys) if path is not None]
 
 
@@ -44,10 +44,10 @@ def show(
     looks: MapOptions,
     images: ImageOptions,
     head: Heads = None,
-    layer: Annotated[int | None, typer.Option(help="Maps of this layer alone.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Draw only this layer.")] = None,
     mean: Mean = False,
 ) -> None:
-    """Draw attention weights that have been saved.
+    """Draw saved attention weights.
 
     \b
     mhaviz show maps.safetensors --head 0-3 -o heads.png
@@ -55,13 +55,13 @@ def show(
     mhaviz show weights.npz --name layer_0 --kind masked
     mhaviz show maps.safetensors --image photo.png --query 5,7 -o over.png
 
-    FILE is what mhaviz heatmap -o has saved as .safetensors or .json: the picture is the same again. Or it is an array
-    of weights of another tool: (q_length, k_length), (n_heads, q_length, k_length) or
-    (n_layers, n_heads, q_length, k_length); several arrays layer_0, layer_1, … are a layer each, and so are the tensors
+    FILE is a .safetensors or .json file of mhaviz heatmap -o, which gives the same picture again; or an array of
+    weights from another tool, of shape (q_length, k_length), (n_heads, q_length, k_length) or
+    (n_layers, n_heads, q_length, k_length). Arrays named layer_0, layer_1, … hold one layer each, and so do the tensors
     of a list in a .pt file, such as the attentions of a Hugging Face model. The first of four axes is always taken for
-    layers: of a batch, save one sequence, such as array[0].
+    layers: save only one sequence of a batch, such as array[0].
 
-    Output: a {MAP_SUFFIXES} file. With --image pictures and JSON are of the attention over it.
+    Output: a {MAP_SUFFIXES} file. With --image, pictures and JSON show the attention over the image.
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = style_of(looks)

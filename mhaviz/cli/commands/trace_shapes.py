@@ -13,7 +13,7 @@ from mhaviz.cli.shared.texts import Several, Target, given_to, quotes_notice
 from mhaviz.errors import ArgumentError
 
 _OF_SIZES = ("--d-model", "--n-heads", "--mask")
-_SIZES_ALONE = "--batch-size and --seq-length trace sizes alone"
+_SIZES_ALONE = "--batch-size and --seq-length trace sizes without sentences"
 
 
 def _element(text: str) -> tuple[int, ...]:
@@ -32,28 +32,28 @@ def trace_shapes(
         typer.Option(
             metavar="B,P,F",
             parser=parsed(_element, "three coordinates such as 0,2,5 (batch, position, feature)"),
-            help="Follow element (batch, position, feature) of Q through every reshape.",
+            help="Follow the element (batch, position, feature) of Q through every reshape.",
         ),
     ] = None,
     values: Annotated[
         bool, typer.Option("--values", help="Print the numbers of small tensors, for the first sentence.")
     ] = False,
-    batch_size: Annotated[int | None, typer.Option(help="Trace this many sentences of --seq-length.")] = None,
-    seq_length: Annotated[int | None, typer.Option(help="Trace a length without a sentence.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Number of sentences of --seq-length tokens.")] = None,
+    seq_length: Annotated[int | None, typer.Option(help="Number of tokens, without a sentence.")] = None,
     texts: Several,
     target: Target = None,
 ) -> None:
-    """Show the shape of every tensor on the way through the layer.
+    """Show the shape of every tensor of the layer, from the input to the output.
 
     \b
     mhaviz trace-shapes --follow 0,2,5
     mhaviz trace-shapes "one two three" --d-model 4 --n-heads 2 --values
     mhaviz trace-shapes --batch-size 32 --seq-length 100000 --n-heads 32
 
-    Without a sentence: the worked example, three sentences with d_model 8 and 4 heads. Shapes alone are traced without
-    computing anything, so any size will do. The bytes are those that a step adds: none for a view. A product and a sum
-    count one operation each, a softmax five a weight. Of a translator it is the way through source-target attention
-    that is traced, or another --kind.
+    Without a sentence, the worked example is read: three sentences, with d_model 8 and 4 heads. With --seq-length,
+    shapes are traced without computing anything, so any size is possible. Bytes are those that a step adds, none for a
+    view. A product and a sum count one operation each, a softmax five for each weight. A translator's source-target
+    attention is traced, unless --kind names another.
 
     Output: a {RESULT_SUFFIXES} file.
     """
@@ -66,7 +66,7 @@ def trace_shapes(
     style, loaded = style_of(picture), model.load(delivery, given)
     if is_of_sizes:
         if seq_length is None:
-            raise ArgumentError("--batch-size needs a length; add --seq-length")
+            raise ArgumentError("--batch-size needs the number of tokens; add --seq-length")
         trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
     else:
         trace = loaded.trace_shapes(given, values=values, **vars(attention))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mhaviz.training.corpus import Corpus, Pair
     from mhaviz.training.trainer import Trainer
 
-# Of an animation: what a class can read on a wall.
+# Words of a sentence, and dots per inch, that a class can read on a wall.
 _WORDS = 10
 _DPI = 80
 
@@ -34,23 +34,23 @@ _training_option = partial(typer.Option, rich_help_panel="The training")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlanOptions:
-    """How a model is trained. None: as ``Plan`` has it, or the checkpoint to go on from."""
+    """Options for how a model is trained. None: the default of ``Plan``, or as in the checkpoint that is resumed."""
 
-    batch_size: Annotated[int | None, _training_option(min=1, help="Sentences a step. \\[default: 64]")] = None
-    learning_rate: Annotated[float | None, _training_option(min=0, help="At its highest. \\[default: 0.003]")] = None
+    batch_size: Annotated[int | None, _training_option(min=1, help="Sentences per step. \\[default: 64]")] = None
+    learning_rate: Annotated[float | None, _training_option(min=0, help="Its highest value. \\[default: 0.003]")] = None
     seed: Annotated[
-        int | None, _training_option(help="Of the weights, the batches and what is held out. \\[default: 0]")
+        int | None, _training_option(help="Seed of weights, batches and held-out sentences. \\[default: 0]")
     ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SizeOptions:
-    """What a model is built from. None: as ``Sizes`` has it, or the checkpoint to go on from."""
+    """Options for the sizes of a model. None: the default of ``Sizes``, or as in the checkpoint that is resumed."""
 
     d_model: Annotated[int | None, model_option(min=1, help="Features of each word. \\[default: 64]")] = None
-    n_heads: Annotated[int | None, model_option(min=1, help="Number of heads of each attention. \\[default: 4]")] = None
+    n_heads: Annotated[int | None, model_option(min=1, help="Heads of each attention. \\[default: 4]")] = None
     d_ff: Annotated[int | None, model_option(min=1, help="Hidden features, feed-forward. \\[default: 128]")] = None
-    dropout: Annotated[float | None, model_option(min=0, max=1, help="Share dropped. \\[default: 0.1]")] = None
+    dropout: Annotated[float | None, model_option(min=0, max=1, help="Dropout probability. \\[default: 0.1]")] = None
 
 
 def train(
@@ -60,30 +60,30 @@ def train(
         str,
         typer.Argument(
             metavar="CORPUS",
-            help="translation (the built-in grammar), or a file of source⇥target lines.",
+            help="translation (sentences of a built-in grammar), or a file of source⇥target lines.",
         ),
     ],
     delivery: Delivery,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of Adam. \\[default: 1500]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint that -o names.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint that -o names.")] = False,
     animate: Annotated[
         Path | None, typer.Option(metavar="GIF", help="Film the maps of a held-out sentence as training goes on.")
     ] = None,
     device: PlainDevice = "auto",
 ) -> None:
-    """Train a small model of mhaviz's own layers, so that its maps mean something.
+    """Train a small model made of mhaviz's own layers, so that its maps have something to show.
 
     \b
     mhaviz train translation -o t.safetensors
     mhaviz heatmap --model t.safetensors "the small black cat sees my car"
     mhaviz train pairs.tsv -o pairs.safetensors --steps 3000 --animate film.gif
 
-    The first learns to translate the sentences of a built-in grammar in about half a minute. Your own pairs: lines of
-    source, tab, target; a third column of i-j links (words between blanks, from 0, source first) is the gold alignment
-    for mhaviz evaluate. A tenth of the sentences, 500 at most, is held out.
+    The first example learns to translate the sentences of a built-in grammar in about half a minute. For your own
+    pairs, each line has a source, a tab and a target. A third column of links i-j (words are counted from 0, and the
+    source's comes first) is the gold alignment for mhaviz evaluate. A tenth of the sentences, at most 500, is held out.
 
-    A checkpoint is written at every twentieth of the way, and every 250 steps at the latest. Ctrl-C stops and keeps
-    the last; --resume goes on from there, and ends as if it had never stopped, unless it asks for other --steps.
+    A checkpoint is written after every twentieth of the steps, and at least every 250 steps. Ctrl-C stops, and keeps
+    the last one; --resume continues from it, with the same result as without a stop, unless --steps differs.
 
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
@@ -92,7 +92,7 @@ def train(
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
     if (path := part_among(delivery)) is None:
-        raise ArgumentError(f"expected a file for what is learnt, such as -o {Path(corpus).stem}{SUFFIX}, got none")
+        raise ArgumentError(f"expected a file for the checkpoint, such as -o {Path(corpus).stem}{SUFFIX}, got none")
 
     from mhaviz.api.evaluation import read_corpus
     from mhaviz.devices import resolve_device
@@ -105,7 +105,7 @@ def train(
     more = {} if steps is None else {"steps": steps}
     if resume:
         if settled := given(plan) + given(sizes):
-            raise ArgumentError(f"--resume goes on as the training began; leave out {', '.join(settled)}")
+            raise ArgumentError(f"--resume takes these from the checkpoint; leave out {', '.join(settled)}")
         checkpoint = load_checkpoint(str(path.absolute()))
         checkpoint.plan = replace(checkpoint.plan, **more)
         learnt_from = read_corpus(corpus, checkpoint.plan.seed)
@@ -116,7 +116,7 @@ def train(
     trainer = Trainer(checkpoint, learnt_from, chosen_device)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None
     if not resume and path.exists():
-        delivery.tell(f"{path} will be replaced; --resume would go on from it")
+        delivery.tell(f"{path} will be replaced; --resume would continue from it")
     _train(trainer, path, film, delivery.quiet)
     if animate is not None and film is not None:
         film.save(animate)
@@ -127,13 +127,13 @@ def train(
 
 
 def _next_command(path: Path, sentence: str) -> str:
-    """What to type to see what has been learnt; a path that begins with a dash would be an option."""
+    """Return a command that shows maps of the checkpoint. A path that begins with a dash gets ./ before it."""
     shown = f"./{path}" if str(path).startswith("-") else str(path)
     return f"to see its maps: {shlex.join(['mhaviz', 'heatmap', '--model', shown, sentence])}"
 
 
 def _train(trainer: "Trainer", path: Path, film: "Film | None", quiet: bool) -> None:
-    """Take all steps, save at every milestone, and say what is left where that does not come to its end."""
+    """Take all steps, and save at every milestone. If that is stopped, the error says what has been saved."""
     from mhaviz.training.checkpoint import SCORE
 
     checkpoint, saved = trainer.checkpoint, 0
@@ -152,11 +152,11 @@ def _train(trainer: "Trainer", path: Path, film: "Film | None", quiet: bool) -> 
         kept = f"{path} holds step {saved:,}" if saved else "nothing new was saved"
         if isinstance(error, MhavizError):
             raise MhavizError(f"{error}; {kept}") from error
-        raise StoppedError(f"interrupted; {kept}{', go on with --resume' if saved else ''}") from None
+        raise StoppedError(f"interrupted; {kept}{', continue with --resume' if saved else ''}") from None
 
 
 class Film:
-    """The maps of one held-out sentence, from before the training on."""
+    """Maps of one held-out sentence, before the training and at each milestone."""
 
     def __init__(self, model: "TrainedModel", corpus: "Corpus") -> None:
         self._model, self._pair = model, filmed_pair(corpus)
@@ -178,7 +178,7 @@ class Film:
 
 
 def filmed_pair(corpus: "Corpus") -> "Pair":
-    """The longest held-out pair of those that are short enough to be read on a wall, or the shortest of all."""
+    """Return the longest held-out pair that is short enough to be read on a wall; if none is, the shortest of all."""
 
     def length(pair: "Pair") -> int:
         return max(len(pair.source), len(pair.target))

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 look_option = partial(typer.Option, rich_help_panel="Appearance")
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
 
-Cmap = Annotated[str, look_option(help="ink, bone or one of matplotlib's.")]
+Cmap = Annotated[str, look_option(help="ink, bone or a matplotlib colormap.")]
 Vmax = Annotated[
     Any,
     look_option(
         metavar="WEIGHT|auto",
         parser=parsed(number_or_auto, "a weight such as 0.5, or auto"),
-        help="Weight of the darkest colour. \\[default: auto: most lies below]",
+        help="Weight of the darkest colour. \\[default: auto, above most weights]",
     ),
 ]
-Dpi = Annotated[int, look_option(help="Pixels an inch.")]
+Dpi = Annotated[int, look_option(help="Pixels per inch.")]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PictureOptions:
-    """How a picture looks that stands in a paper."""
+    """Options for how a picture is drawn."""
 
     dpi: Dpi = 150
     width: Annotated[
@@ -37,37 +37,37 @@ class PictureOptions:
         look_option(
             metavar="LENGTH",
             parser=parsed(parse_length, "a length such as 3.3in or 8.4cm"),
-            help="Of the picture: 3.3in, 8.4cm.",
+            help="Width of the picture: 3.3in or 8.4cm.",
         ),
     ] = None
-    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Of labels. \\[default: 8]")] = None
-    title: Annotated[str | None, look_option(metavar="TEXT", help='In place of its own; "" for none.')] = None
-    footnote: Annotated[str | None, look_option(metavar="TEXT", help="In place of all small print.")] = None
+    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Size of labels. \\[default: 8]")] = None
+    title: Annotated[str | None, look_option(metavar="TEXT", help='Title of the picture; "" for none.')] = None
+    footnote: Annotated[str | None, look_option(metavar="TEXT", help="Replaces all small print.")] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MapOptions(PictureOptions):
-    """How maps look."""
+    """Options for how maps are drawn."""
 
     cmap: Cmap = "ink"
     vmax: Vmax = None
     scale: Annotated[
         Literal["linear", "log"],
-        look_option(metavar="linear|log", help="log: equal factors, equal steps."),
+        look_option(metavar="linear|log", help="log: logarithmic colours."),
     ] = "linear"
     columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
     numbers: Annotated[
-        bool | None, look_option("--numbers/--no-numbers", help="Write them into the cells. \\[default: if few]")
+        bool | None, look_option("--numbers/--no-numbers", help="Write weights into cells. \\[default: if few]")
     ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PoolOptions:
-    """How maps are pooled."""
+    """Options for how maps are pooled."""
 
     pool: Annotated[
         Literal["mass", "max", "both"] | None,
-        long_option(metavar="mass|max|both", help="What a cell shows. \\[default: mass]"),
+        long_option(metavar="mass|max|both", help="How weights become a cell. \\[default: mass]"),
     ] = None
     size: Annotated[
         int | None,
@@ -76,7 +76,7 @@ class PoolOptions:
 
 
 def style_of(*groups: PictureOptions, **looks: Any) -> "Style":
-    """The style that groups of options and single ones make. Raises ArgumentError for one that cannot be."""
+    """Return the style that these options describe. Raises ArgumentError if it is invalid."""
     from mhaviz.views.style import Style
 
     for group in groups:

@@ -1,4 +1,4 @@
-"""--fail-above: an exit status for CI if attention has changed by more than a limit."""
+"""--fail-above and --fail-above-row: exit status 3 if attention has changed by more than a limit."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
     from mhaviz.results.difference import Difference, HeadDifference, Limits
 
 Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
-"""Both files, each with the layer that was asked for."""
+"""Both files, each with the layer that was asked for; None: all layers."""
 
 _Measured = tuple[float, str]
-"""A divergence in bits, and what it is of."""
+"""Divergence in bits, and the name of its head or row."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LimitOptions:
-    """The largest divergences that are allowed."""
+    """Options for the largest divergences that are allowed."""
 
     fail_above: Annotated[
         float | None,
-        typer.Option(metavar="BITS", help="Exit with 3 if the mean divergence of a head is above this, 0 to 1."),
+        typer.Option(metavar="BITS", help="Exit with 3 if a head's mean divergence is larger, 0 to 1."),
     ] = None
     fail_above_row: Annotated[
         float | None,
-        typer.Option(metavar="BITS", help="Exit with 3 if the divergence of a row is above this, 0 to 1."),
+        typer.Option(metavar="BITS", help="Exit with 3 if a row's divergence is larger, 0 to 1."),
     ] = None
 
     @property
     def limits(self) -> "Limits":
-        """Raises ArgumentError for bits that are not from 0 to 1."""
+        """The limits. Raises ArgumentError if one is not from 0 to 1."""
         from mhaviz.results.difference import Limits
 
         return Limits(self.fail_above, self.fail_above_row)
 
 
 def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:
-    """Which heads have no divergence, and why."""
+    """Iterate over at most one message on heads that have no divergence, with the reason."""
     flawed = [head for head in difference.ranking if head.flaw]
     if flawed:
         more = f"; {len(flawed) - 1:,} more heads have none, either" if len(flawed) > 1 else ""
@@ -58,7 +58,7 @@ def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
 
 
 def require_at_most(difference: "Difference", sides: Sides) -> None:
-    """Raise ChangedError if a head is above a limit, MhavizError if something has no divergence that could be."""
+    """Raise ChangedError if a head is above a limit, MhavizError if something without a divergence might be."""
     known = [head for head in difference.ranking if head.divergence is not None]
     means = [(head.divergence or 0.0, f"head {head.head} of {head.map.name}") for head in known]
     rows = [
@@ -82,7 +82,7 @@ def require_models_alike(difference: "CorpusDifference") -> None:
 
 
 def _require_below(limits: "Limits", means: Sequence[_Measured], rows: Sequence[_Measured]) -> None:
-    """Raise ChangedError if the mean or a row of a head is above what is allowed of it."""
+    """Raise ChangedError if the mean or a row of a head is above its limit."""
     for most, measured, of in ((limits.mean, means, ""), (limits.row, rows, " in every row")):
         if most is not None and (above := sorted((one for one in measured if one[0] > most), reverse=True)):
             got, where = above[0]
@@ -91,13 +91,13 @@ def _require_below(limits: "Limits", means: Sequence[_Measured], rows: Sequence[
 
 
 def _expected(most: float, got: float, of: str) -> str:
-    """What was expected and what came, in as many digits as it takes to be above the limit."""
+    """Return a message with the expected and the actual divergence, in enough digits to be above the limit."""
     digits = next(text for digits in range(4, 18) if float(text := f"{got:.{digits}g}") > most)
     return f"expected a divergence of at most {most} bits{of}, got {digits}"
 
 
 def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
-    """What has no divergence, and what to do about it."""
+    """Iterate over messages on what has no divergence, and what to do about it."""
     for (path, _), names in zip(sides, (difference.only_before, difference.only_after), strict=True):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-_LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: of a path, and of what anybody reads
+_LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: room for a path; more than anybody reads
 
 
 _OTHER_NAMES = {
@@ -32,12 +32,12 @@ _OTHER_NAMES = {
 
 
 def option_name(name: str) -> str:
-    """What a parameter of Python is called on the command line: "d_model" → "--d-model"."""
+    """Return the option for a parameter of Python: "d_model" → "--d-model"."""
     return _OTHER_NAMES.get(name) or f"--{name.replace('_', '-')}"
 
 
 def say(line: str) -> None:
-    """Print a notice or an error, which may name files and quote what is in them, or what an option was given."""
+    """Print a notice or an error, with long words cut and control characters visible, as it may quote any input."""
     words = (cut(word, _LONGEST_WORD) for word in line.split(" "))
     try:
         print(f"mhaviz: {visible(cut(' '.join(words), _LONGEST_LINE))}", file=sys.stderr)  # noqa: T201
@@ -47,32 +47,32 @@ def say(line: str) -> None:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Print results inside this block. Once nobody reads them the rest is dropped; the exit status stays the same.
+    """Print results inside this block. If a pipe is closed, the rest is dropped, and the exit status stays the same.
 
     Raises:
-        MhavizError: it cannot be written for another reason.
+        MhavizError: standard output cannot be written for another reason.
     """
     try:
         yield
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit) as end:  # rich and typer end the program when nobody reads it
+    except (BrokenPipeError, SystemExit) as end:  # rich and typer end the program at a closed pipe
         if not isinstance(end, BrokenPipeError) and not isinstance(end.__context__, BrokenPipeError):
             raise
         _silence(sys.stdout)
     except OSError as error:
-        if error.filename is not None:  # it is of a file
+        if error.filename is not None:  # the error is of a file
             raise
         _silence(sys.stdout)
         raise MhavizError(f"cannot write the result: {error.strerror or error}") from error
 
 
 def _silence(stream: TextIO) -> None:
-    """Let what is left to write, now and at exit, go nowhere."""
+    """Drop what is left to write, now and at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_view(view: "RenderableType", screens: int | None = None) -> bool:
-    """Print a view, as wide as the terminal; with ``screens`` if it takes no more of them. Whether it is printed."""
+    """Print a view as wide as the terminal, unless it takes more than ``screens``. Return whether it was printed."""
     from mhaviz.views.terminal.safe_console import SafeConsole
     from mhaviz.views.terminal.screen import SCREENS, screen_lines
 
@@ -89,13 +89,13 @@ def print_view(view: "RenderableType", screens: int | None = None) -> bool:
 def progress(
     quiet: bool, what: str, time_left: bool = False, is_counted: bool = True
 ) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar that goes away at the end; yield its callback, which takes the share of the work done and a text.
+    """Show a progress bar, which disappears at the end; yield a callback for the share of the work done and a text.
 
     Args:
         quiet: show nothing.
-        what: the text before the first call.
-        time_left: show how long the rest will take, for work that is even.
-        is_counted: whether the callback is called at all; if not, show how long the work has taken already.
+        what: text before the first call.
+        time_left: show an estimate of the time left, for work that proceeds evenly.
+        is_counted: whether the callback will be called; if not, show the time since the start.
     """
     if quiet or not sys.stderr.isatty() or not this_process().is_first:
         yield lambda done, what: None
@@ -113,7 +113,7 @@ def progress(
 
     from mhaviz.views.terminal.safe_console import SafeConsole
 
-    # What is too long for the terminal is cut at the end of the words, not everywhere.
+    # Text that is too long for the terminal is cut at its end only.
     rest = Column(no_wrap=True, overflow="crop", ratio=1)
     left = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
     columns = [BarColumn(20), *([TaskProgressColumn(), *left] if is_counted else [TimeElapsedColumn()])]
@@ -125,6 +125,6 @@ def progress(
 
 @contextmanager
 def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
-    """Show a bar of a corpus; its callback takes the share of the work done and the number of sentences read."""
+    """Show a progress bar for a corpus; its callback takes the share of the work done and the number of sentences."""
     with progress(quiet, "reading sentences", time_left=True) as on_progress:
         yield lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")

@@ -1,4 +1,4 @@
-"""Options of commands that read a corpus: in parts, on several machines, and on after a run was killed."""
+"""Options of commands that read a corpus: sharding over several machines, and resuming a run that was killed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,41 +32,48 @@ def _shard(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CorpusOptions:
-    """Which part of a corpus is read, and what becomes of it."""
+    """Options for the shard of a corpus that is read, and for resuming."""
 
     shard: Annotated[
         Any,
         corpus_option(
             metavar="K/N",
             parser=parsed(_shard, "a part and the number of parts, such as 3/64"),
-            help="Read part K of N alone, 1/4 to 4/4; save its sums with -o part.safetensors.",
+            help="Read only part K of N, as 1/4 to 4/4; save its sums with -o part.safetensors.",
         ),
     ] = None
     resume: Annotated[
         bool,
-        corpus_option("--resume", help="Go on from NAME.part.safetensors, which a killed run leaves beside -o."),
+        corpus_option("--resume", help="Continue from NAME.part.safetensors, left beside -o by a killed run."),
     ] = False
 
     def corpus(
         self, delivery: Delivery, sentences: Sequence[str] | None, file: Path | None, has_texts: bool = True
     ) -> "Corpus":
-        """The texts, as these options divide them; ``has_texts``: of a probe there are none.
+        """Return the corpus with these options.
 
-        What is added up is kept in the .safetensors file among the outputs, or in a file beside the first.
+        Its sums are kept in the .safetensors file among the outputs, or else in a file beside the first output.
+
+        Args:
+            delivery: the outputs.
+            sentences: sentences of the command line.
+            file: file of further sentences.
+            has_texts: whether there are texts; not for a probe that takes their place.
 
         Raises:
-            ArgumentError: two such files; --resume without an output; what several processes cannot share.
+            ArgumentError: there are two .safetensors outputs, --resume without an output, or options that several
+                processes cannot share.
         """
         if not this_process().is_alone:
             if "-" in (sentences or ()) or file == STANDARD_INPUT:
                 raise ArgumentError(
-                    "several processes cannot read standard input, which is there once; name a file by --file"
+                    "several processes cannot share standard input; add --file with a file of sentences"
                 )
             if self.shard is not None:
                 raise ArgumentError("--shard: torchrun gives each process its shard; leave out --shard")
         if self.resume and not delivery.paths:
             raise ArgumentError(
-                f"--resume goes on from what is kept beside the output; add -o, such as -o part{SUFFIX}"
+                f"--resume continues from sums that are kept beside the output; add -o, such as -o part{SUFFIX}"
             )
         part = part_among(delivery) or (part_beside(delivery.paths[0]) if delivery.paths else None)
         texts = stream_sentences(sentences, file) if has_texts else ()
@@ -80,17 +87,17 @@ class CorpusOptions:
 
     @contextmanager
     def keeping(self, corpus: "Corpus", delivery: Delivery) -> Iterator[None]:
-        """Say where a run that is stopped has kept its sums; remove those of a run that ends well.
+        """Say where a run that stops inside this block has kept its sums; remove them if it ends well.
 
-        Files that options name stay, and so do files of other runs.
+        Files that options name are not removed, nor files of other runs.
 
         Raises:
-            StoppedError: Ctrl-C, after something has been kept.
-            ArgumentError: an earlier run has left something, and this one is not to go on from it.
+            StoppedError: Ctrl-C, after sums have been kept.
+            ArgumentError: an earlier run has left sums, and --resume is not given.
         """
         corpus.require_nothing_kept()
         own, before = corpus.own_part, _file_at(corpus.own_part)
-        kept = f"what was read is kept in {own}: go on with --resume"
+        kept = f"the sums so far are kept in {own}: continue with --resume"
         try:
             yield
         except KeyboardInterrupt:
@@ -102,25 +109,25 @@ class CorpusOptions:
                 delivery.tell(kept)
             raise
         if corpus.is_shared:
-            wait_for_others()  # until the first has saved all: before that nothing may be lost
+            wait_for_others()  # until the first process has saved the result; no part may be removed before
         if own is not None and own not in delivery.paths:
             own.unlink(missing_ok=True)
 
     def deliver(self, result: Any, delivery: Delivery, style: "Style", **details: Any) -> None:
-        """As ``deliver_beside_part``, in the first of several processes. A shard may have no sentence."""
+        """Run ``deliver_beside_part`` in the first of several processes. A shard without sentences has no result."""
         if not this_process().is_first:
             return
         if getattr(result, "kinds", True):
             deliver_beside_part(result, delivery, style, **details)
             return
-        part, empty = part_among(delivery), "shard {}/{} has no sentence of this text".format(*self.shard)
+        part, empty = part_among(delivery), "shard {}/{} has no sentence of this corpus".format(*self.shard)
         if [path for path in delivery.paths if path != part]:
-            raise MhavizError(f"{empty}, and nothing to draw")
+            raise MhavizError(f"{empty}, so there is nothing to draw")
         delivery.tell(*([f"saved {part}"] if part else []), empty)
 
 
 def part_among(delivery: Delivery) -> Path | None:
-    """The .safetensors file among the outputs. Raises ArgumentError for two of them."""
+    """Return the .safetensors file among the outputs; None: there is none. Raises ArgumentError if there are two."""
     parts = [path for path in delivery.paths if path.suffix.lower() == SUFFIX]
     if len(parts) > 1:
         raise ArgumentError(f"expected one {SUFFIX} file among the outputs, got {len(parts)}; name one")
@@ -128,7 +135,7 @@ def part_among(delivery: Delivery) -> Path | None:
 
 
 def deliver_beside_part(result: Any, delivery: Delivery, style: "Style | None" = None, **details: Any) -> None:
-    """Save and show a result, beside the part that has been written of it. Raises as ``Delivery.deliver``."""
+    """Save and show a result whose .safetensors part is already written. Raises as ``Delivery.deliver``."""
     part = part_among(delivery)
     if part is not None:
         delivery.tell(f"saved {part}")
@@ -136,5 +143,5 @@ def deliver_beside_part(result: Any, delivery: Delivery, style: "Style | None" =
 
 
 def _file_at(path: Path | None) -> int | None:
-    """What tells a file from another in its place, and from none."""
+    """Return the time when a file was last written; None: there is no file."""
     return path.stat().st_mtime_ns if path is not None and path.exists() else None

@@ -1,4 +1,4 @@
-"""What becomes of a result: files first, then the terminal or JSON."""
+"""Delivery of a result: to files, and then to the terminal, as a view or JSON."""
 
 import sys
 from collections.abc import Sequence
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
     from mhaviz.views.style import Style
 
 MOST_MAPS = 4_000
-"""No more of them are drawn; a picture has room for fewer, and says so."""
+"""Most maps that are drawn. A picture has room for fewer, and raises an error of its own."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Delivery:
-    """Where the user wants a result."""
+    """Options for where a result goes."""
 
     output: Annotated[
-        list[Path] | None, typer.Option("-o", "--output", help="Save; the suffix picks the format. Repeatable.")
+        list[Path] | None, typer.Option("-o", "--output", help="File to save; its suffix sets the format. Repeatable.")
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing in the terminal but errors.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False
 
     @property
     def paths(self) -> list[Path]:
-        """Files to write."""
+        """Files to save."""
         return self.output or []
 
     @property
     def suffixes(self) -> set[str]:
-        """Of these files, by which their formats are told."""
+        """Suffixes of these files, in lower case."""
         return {path.suffix.lower() for path in self.paths}
 
     def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RESULT_SUFFIXES) -> None:
-        """Find out before the work starts whether its results can be written; see ``check_outputs``.
+        """Check before the work starts that results can be written; see ``check_outputs``.
 
-        ``inputs``: files that are read, and must not be written over.
+        ``inputs``: files that are read, and must not be overwritten.
         """
-        this_process()  # whose environment may contradict itself
+        this_process()  # raises an error if the environment of torchrun contradicts itself
         check_outputs(self.paths, suffixes, inputs)
 
     def tell(self, *lines: str) -> None:
-        """Print what the user should be told, unless nothing is to be shown."""
+        """Print notices, unless --quiet is given, in the first of several processes."""
         if not self.quiet and this_process().is_first:
             for line in lines:
                 say(line)
 
     def working(self, what: str) -> AbstractContextManager[object]:
-        """Say on a terminal what is being done, if it takes long."""
+        """Show a progress bar with this text on a terminal."""
         return progress(self.quiet, what, is_counted=False)
 
     def deliver(
@@ -69,18 +69,18 @@ class Delivery:
         notice: str | None = None,
         **details: Any,
     ) -> None:
-        """Save what is to be saved, then print the result: as JSON, or as its view in the terminal.
+        """Save the result, then print it as JSON or as a view for the terminal.
 
-        Of several processes that ``torchrun`` has started the first alone does so.
+        Of several processes that ``torchrun`` has started, only the first does so.
 
         Args:
-            result: what was found.
-            style: of its picture; None: the usual one.
-            details: what its page takes beside it.
-            notice: what the user should be told.
+            result: the result.
+            style: style of its picture; None: the default.
+            notice: notice to print.
+            details: further arguments of the function that makes its page.
 
         Raises:
-            MhavizError: as ``save_all``; more maps than can be drawn.
+            MhavizError: as ``save_all``; there are more maps than can be drawn.
         """
         if not this_process().is_first:
             return
@@ -102,7 +102,7 @@ class Delivery:
             self._show(view_of(result, style, **details))
 
     def _show(self, view: "RenderableType") -> None:
-        """Print a view: the first screens of its pictures, or none where they are long and have been saved."""
+        """Print a view; if it has been saved and takes more than a few screens, print it without its pictures."""
         from mhaviz.views.terminal.page import PageView
         from mhaviz.views.terminal.screen import SCREENS_BESIDE_FILES as MOST
 
@@ -111,14 +111,14 @@ class Delivery:
         elif not print_view(view, MOST):
             words = view.without_pictures() if isinstance(view, PageView) else None
             if words != view:
-                self.tell(f"what takes more than {MOST} screens of the terminal is not shown; without -o it is")
+                self.tell(f"pictures of more than {MOST} screens are not shown in the terminal; without -o they are")
             if words:
                 print_view(words)
 
     def require_drawable(self, n_maps: int) -> None:
-        """Raise MhavizError if a picture is to be drawn of more maps than can be; data may be of any number."""
+        """Raise MhavizError if a picture would have more than ``MOST_MAPS`` maps. Data may have any number."""
         if n_maps > MOST_MAPS and not self.suffixes.isdisjoint(FIGURE_SUFFIXES):
             raise MhavizError(
-                f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences, or a layer alone, "
-                f"with --layer, or take all as data, in a .json file or with --json"
+                f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences, or one "
+                f"--layer, or save all as data, in a .json file or with --json"
             )

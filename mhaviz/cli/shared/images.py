@@ -1,4 +1,4 @@
-"""Options of commands that lay attention over an image."""
+"""Options of commands that draw attention over an image."""
 
 import re
 from collections.abc import Sequence
@@ -31,14 +31,15 @@ def _grid(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageOptions:
-    """An image whose patches are the keys of the attention."""
+    """Options for an image whose patches are the keys of the attention."""
 
-    image: Annotated[Path | None, image_option(metavar="FILE", help="Lay a query's attention over this image.")] = None
+    image: Annotated[Path | None, image_option(metavar="FILE", help="Draw a query's attention over this image.")] = None
     query: Annotated[
         str | None,
         image_option(
             metavar="TOKEN",
-            help="What it gives: a token, its position, or a patch 5,7; of an image, a class token or the mean of all.",
+            help="Show only this query: a token, its position, or a patch 5,7. \\[default with --image: the class "
+            "token, else the mean]",
         ),
     ] = None
     grid: Annotated[
@@ -46,30 +47,30 @@ class ImageOptions:
         image_option(
             metavar="14x14",
             parser=parsed(_grid, "rows and columns of patches such as 14x14"),
-            help="Rows and columns of patches, where the maps do not know them.",
+            help="Rows and columns of patches, if the maps do not have them.",
         ),
     ] = None
 
     @property
     def files(self) -> list[Path]:
-        """Those that are read."""
+        """Files that are read for these options."""
         return [self.image] if self.image else []
 
     def check(self, looks: MapOptions, needs_image: Sequence[str] = ("grid",)) -> None:
-        """Find out before the work starts whether its options go together.
+        """Check the options before the work starts.
 
-        ``needs_image``: those that are about an image alone.
+        ``needs_image``: options that need an image.
 
         Raises:
-            ArgumentError: they do not, or cannot be read.
-            MhavizError: there is no such image.
+            ArgumentError: an option needs an image, or does not go with one.
+            MhavizError: the image cannot be read.
         """
         if self.image is None:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
             return
         if looks.numbers is not None:
-            raise ArgumentError("--numbers is for maps, not for pictures over an image; leave it out")
+            raise ArgumentError("--numbers is for maps, and not for attention over an image; leave it out")
         from mhaviz.files.images import read_image
 
         try:
@@ -78,9 +79,9 @@ class ImageOptions:
             raise MhavizError(f"--image: {error}") from error
 
     def deliver(self, attention: "Attention", delivery: Delivery, style: "Style") -> None:
-        """Save maps and show them, or show them over the image: pictures and JSON are then of this.
+        """Save and show maps; with an image, pictures and JSON show the attention over it.
 
-        Files of maps are saved first, so that they are there whatever is wrong with the image.
+        Files of maps are saved first, so that they exist even if something is wrong with the image.
 
         Raises:
             ArgumentError: as ``Attention.over_image``.

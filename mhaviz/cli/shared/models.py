@@ -1,4 +1,4 @@
-"""Options for which model is looked at, where it runs, and which of its attentions are shown."""
+"""Options for the model, the device it runs on, and which of its attentions are shown."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ weights_option = partial(typer.Option, rich_help_panel="Random weights, or a fil
 
 
 def split_model(text: str) -> tuple[str, dict[str, Any]]:
-    """ "gpt2@main" → "gpt2" of a revision; "w.pt#attn" → "w.pt" of a prefix; a path that is there → itself."""
+    """Split a revision or prefix off the name of a model: "gpt2@main", "w.pt#attn". Paths that exist are not split."""
     for mark, option in (("#", "prefix"), ("@", "revision")):
         name, there, part = text.rpartition(mark)
         if there and name and not Path(text).exists() and (option == "revision" or is_file(name)):
@@ -33,14 +33,14 @@ def split_model(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def parse_device(text: str) -> dict[str, Any]:
-    """What ``mhaviz.load`` takes: "cuda:1" → device, "spread" → device_map, "cpu=2GiB" → device_map with max_memory."""
+    """Return arguments of ``mhaviz.load``: device, or device_map for "spread", with max_memory for "cpu=2GiB"."""
     if text == "spread":
         return {"device_map": "auto"}
     return {"device_map": "auto", "max_memory": text} if "=" in text else {"device": text}
 
 
 def load_model(text: str, delivery: Delivery, device: str, **options: Any) -> "LoadedModel":
-    """The model of this name, on the device of this process. Raises as ``mhaviz.load`` does."""
+    """Load the model of this name on the device of this process. Raises as ``mhaviz.load``."""
     from mhaviz.api.loaded import load
 
     (name, part), where = split_model(text), parse_device(device)
@@ -51,7 +51,7 @@ def load_model(text: str, delivery: Delivery, device: str, **options: Any) -> "L
 
 
 def _input(text: str) -> tuple[Path, str | None]:
-    """ "x.npz#query" → x.npz and "query"; a file that is there is none with a tensor."""
+    """Split the name of a tensor off a file: "x.npz#query" → x.npz and "query". Files that exist are not split."""
     path, mark, tensor = text.rpartition("#")
     return (Path(path), tensor) if mark and path and not is_file(text) else (Path(text), None)
 
@@ -60,18 +60,18 @@ AnyKind = Literal["self", "masked", "cross"]
 
 Layers = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("layers"), help="Layers: 0,3-5. \\[default: all]")]
 Heads = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("heads"), help="Heads: 0,3-5. \\[default: all]")]
-Mean = Annotated[bool, typer.Option("--mean", help="Over the heads of each layer.")]
-Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="This kind of attention alone.")]
+Mean = Annotated[bool, typer.Option("--mean", help="Show the mean over the heads of each layer.")]
+Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="Show only this kind of attention.")]
 ArrayKind = Annotated[
     AnyKind | None,
-    array_option(help="What the array is. \\[default: cross if the labels differ or the map is no square, else self]"),
+    array_option(help="Kind of attention. \\[default: cross if labels differ or the map is not square, else self]"),
 ]
 Generate = Annotated[
-    int, model_option(metavar="N", min=0, help="Let a decoder write so many tokens more, greedily.", show_default=False)
+    int, model_option(metavar="N", min=0, help="Let a decoder write N more tokens, greedily.", show_default=False)
 ]
 Device = Annotated[
     str,
-    model_option(metavar="NAME|LIMITS", help="auto, cpu, cuda:1, mps; spread, over all; cpu=2GiB,0=10GiB, at most."),
+    model_option(metavar="NAME|LIMITS", help="auto, cpu, cuda:1, mps; spread: all devices; cpu=2GiB,0=10GiB: limits."),
 ]
 PlainDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")]
@@ -82,15 +82,14 @@ Seed = Annotated[int | None, weights_option(help="Seed of random weights and emb
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelOptions:
-    """Which model, and where it runs."""
+    """Options for the model and the device it runs on."""
 
     model: Annotated[
         str,
         typer.Option(
             metavar="NAME|FILE",
-            help="random, the default; translation, which is bundled; a file of mhaviz train; a file with parameters, "
-            "FILE#NAME if it has several attentions; a folder of transformers, or a hub id, such as gpt2 or "
-            "gpt2@REVISION.",
+            help="random (the default); translation (bundled); a file saved by mhaviz train; a file with parameters, "
+            "FILE#NAME if it has several attentions; a transformers folder or hub id, such as gpt2 or gpt2@REVISION.",
             show_default=False,
         ),
     ] = RANDOM
@@ -99,22 +98,22 @@ class ModelOptions:
 
     @property
     def files(self) -> list[Path]:
-        """Those that are read: none of them may be written over."""
+        """Files that are read, which must not be overwritten."""
         path = self.options.get("input")
         return [Path(split_model(self.model)[0]), *([path] if path else [])]
 
     @property
     def options(self) -> dict[str, Any]:
-        """More arguments of ``mhaviz.load``."""
+        """Further arguments of ``mhaviz.load``."""
         return {}
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """What may be asked of a model of its kind."""
+        """Names of the options that this kind of model takes."""
         return kind_of(split_model(self.model)[0]).options
 
     def load(self, delivery: Delivery, given: Given, **options: Any) -> "LoadedModel":
-        """The model that is to read what is given. Raises as ``mhaviz.load`` does."""
+        """Load the model for reading ``given``. Raises as ``mhaviz.load``."""
         shares = not this_process().is_alone and "tensor_parallel" in self.takes
         return load_model(
             self.model,
@@ -129,28 +128,28 @@ class ModelOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnyModelOptions(ModelOptions):
-    """The same, with the options of models that have no sizes, or no inputs, of their own."""
+    """Options for any model: with sizes of random weights, and the input of saved parameters."""
 
     n_heads: NHeads = None
     d_model: DModel = None
     seed: Seed = None
     mask: Annotated[
         Literal["none", "causal"] | None,
-        weights_option(help="causal: a query sees no later key."),
+        weights_option(help="causal: queries do not see later keys."),
     ] = None
     input: Annotated[
         Any,
         weights_option(
             metavar="FILE|FILE#TENSOR",
             parser=_input,
-            help="Input of the attention, (length, d_model), one or several; SENTENCE labels it. With tensors query "
-            "and key: source-target attention.",
+            help="File with one input or several, (length, d_model), which SENTENCE labels. Tensors query and key: "
+            "source-target attention.",
         ),
     ] = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of ``mhaviz.load``."""
+        """Further arguments of ``mhaviz.load``."""
         path, tensor = self.input or (None, None)
         return {
             "d_model": self.d_model,
@@ -164,10 +163,10 @@ class AnyModelOptions(ModelOptions):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckpointOptions:
-    """The checkpoint of transformers, the layers and the kind that are looked at, and where it runs."""
+    """Options for a transformers checkpoint, its device, and the attentions that are shown."""
 
     model: Annotated[
-        str, typer.Option(metavar="FOLDER|ID", help="A folder of transformers, or a hub id, such as gpt2@REVISION.")
+        str, typer.Option(metavar="FOLDER|ID", help="A transformers folder or hub id, such as gpt2@REVISION.")
     ]
     layer: Layers = None
     kind: Kind = None
@@ -175,7 +174,7 @@ class CheckpointOptions:
     dtype: Dtype = None
 
     def load(self, delivery: Delivery, predicts: bool = False) -> "LoadedModel":
-        """The model, on the device of this process. Raises as ``mhaviz.load`` does."""
+        """Load the model on the device of this process, and print its notices. Raises as ``mhaviz.load``."""
         loaded = load_model(self.model, delivery, self.device, dtype=self.dtype, predicts=predicts)
         delivery.tell(*loaded.notices)
         return loaded
@@ -183,11 +182,11 @@ class CheckpointOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneAttention:
-    """Which attention is looked into."""
+    """Options for a command that shows one attention."""
 
     layer: Annotated[
         Any,
-        typer.Option(metavar="N", parser=one("layer"), help="The layer that is looked into. \\[default: the first]"),
+        typer.Option(metavar="N", parser=one("layer"), help="Layer to show. \\[default: the first]"),
     ] = None
     kind: Kind = None
 
@@ -204,7 +203,7 @@ Lengths = Annotated[
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerOptions:
-    """The sizes of the layer."""
+    """Options for the sizes of a layer with random weights."""
 
     d_model: DModel = None
     n_heads: NHeads = None
@@ -213,9 +212,9 @@ class LayerOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BenchOptions:
-    """Where time and memory are measured, and what takes too long."""
+    """Options for measurements of time and memory."""
 
     device: PlainDevice = "auto"
     most_seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Skip what would take longer than this, once.")
+        float, typer.Option(metavar="SECONDS", help="Skip computations that would take longer than this.")
     ] = 5.0

@@ -1,4 +1,4 @@
-"""Parsers of options: each turns the text of an option into its value, where the option is declared."""
+"""Parsers of options: each turns the text of an option into its value."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 from mhaviz.errors import quoted
 
 _LARGEST = 9_999
-"""No model has so many heads, no batch so many examples that anybody draws."""
+"""Largest number of a head, layer or example that is read, so that ranges stay small."""
 
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72}
 
 
 def parsed(parse: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """The parser of an option; ``parse`` raises ValueError for a text that is not what is ``expected``."""
+    """Return a parser whose errors name what is ``expected``. ``parse`` raises ValueError for any other text."""
 
     def parser(text: Any) -> Any:
         try:
-            return parse(text) if isinstance(text, str) else text  # what it is by default
+            return parse(text) if isinstance(text, str) else text  # the default
         except ValueError:
             raise ValueError(f"expected {expected}, got {quoted(text)}") from None
 
@@ -24,7 +24,7 @@ def parsed(parse: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
 
 
 def several(things: str, everything: str | None = None) -> Callable[[str], Any]:
-    """The parser of numbers from 0 on: "0,3-5" → (0, 3, 4, 5), "all" → ``everything``."""
+    """Return a parser of numbers from 0 on: "0,3-5" → (0, 3, 4, 5), "all" → ``everything``."""
     return parsed(
         lambda text: _numbers(text) or everything,
         f"{things} such as 0, 3-5 (the smaller first, at most {_LARGEST:,}) or all",
@@ -32,19 +32,19 @@ def several(things: str, everything: str | None = None) -> Callable[[str], Any]:
 
 
 def one(thing: str) -> Callable[[str], Any]:
-    """The parser of a single number from 0 on."""
+    """Return a parser of a single number from 0 on."""
     return parsed(whole, f"one {thing}, such as 3")
 
 
 def whole(text: str) -> int:
-    """ "12" → 12. Raises ValueError for all but digits."""
+    """Parse a number of digits only. Raises ValueError for any other text."""
     if not text.strip().isdecimal():
         raise ValueError
     return int(text)
 
 
 def wholes(text: str) -> tuple[int, ...]:
-    """ "16,64,256" → (16, 64, 256)."""
+    """Parse numbers: "16,64,256" → (16, 64, 256)."""
     return tuple(map(whole, text.split(",")))
 
 
@@ -62,14 +62,14 @@ def _numbers(text: str) -> tuple[int, ...] | None:
 
 
 def parse_window(text: str) -> tuple[int | None, ...]:
-    """ "0:512,1000:" → (0, 512, 1000, None)."""
+    """Parse a window: "0:512,1000:" → (0, 512, 1000, None)."""
     queries, keys = (side.split(":") for side in text.split(","))
     (q0, q1), (k0, k1) = queries, keys
     return tuple(whole(end) if end.strip() else None for end in (q0, q1, k0, k1))
 
 
 def parse_length(text: str) -> float:
-    """ "8.4cm" → inches; also "3.3in", "84 mm", "240pt"."""
+    """Parse a length such as "8.4cm", "3.3in", "84 mm" or "240pt", and return inches."""
     stripped = text.strip().lower()
     inches = float(stripped[:-2]) * _INCHES.get(stripped[-2:], 0.0)
     if not 0 < inches < float("inf"):
@@ -78,5 +78,5 @@ def parse_length(text: str) -> float:
 
 
 def number_or_auto(text: str) -> float | None:
-    """ "0.5" → 0.5; "auto" → None."""
+    """Parse a number: "0.5" → 0.5; "auto" → None."""
     return None if text.strip().lower() == "auto" else float(text)

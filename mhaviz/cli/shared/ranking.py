@@ -1,4 +1,4 @@
-"""Options of tables of heads: texts that are made to find some, intervals, and which heads stand first."""
+"""Options of tables of heads: probes, intervals, and the ranking."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,22 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatOptions:
-    """Random tokens, repeated, in place of sentences; and the bootstrap of the intervals."""
+    """Options for repeated random tokens in place of sentences, and for the bootstrap of intervals."""
 
     random_repeat: Annotated[
         int | None,
         typer.Option(metavar="N", help="Instead of sentences: N random tokens, repeated, to find induction heads."),
     ] = None
-    seed: Annotated[
-        int, typer.Option(metavar="N", hidden=True, help="Of random tokens, and of the bootstrap's draws.")
-    ] = 0
+    seed: Annotated[int, typer.Option(metavar="N", hidden=True, help="Seed of random tokens and of the bootstrap.")] = 0
     replicates: Annotated[
         int,
-        typer.Option(metavar="N", hidden=True, help="Of the bootstrap that 95 % intervals are of; 0: no intervals."),
+        typer.Option(metavar="N", hidden=True, help="Bootstrap replicates for 95 % intervals; 0: no intervals."),
     ] = 1000
 
     def probe(self, sentences: list[str] | None, file: Path | None) -> Probe | None:
-        """What texts are made for, if they are. Raises ArgumentError for what does not go together."""
+        """Return the probe; None: the sentences are read. Raises ArgumentError if both are given."""
         if self.random_repeat is None:
             return None
         if sentences or file is not None:
@@ -41,19 +39,20 @@ class RepeatOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProbeOptions(RepeatOptions):
-    """The same, or a needle in the sentences."""
+    """Options for repeated random tokens, or for a needle in the sentences."""
 
     needle: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Text put into each sentence at several depths, to find the heads that retrieve it."
+            metavar="TEXT",
+            help="Insert a text into each sentence at several depths, to find heads that retrieve it.",
         ),
     ] = None
 
     def probe(self, sentences: list[str] | None, file: Path | None) -> Probe | None:
-        """As ``RepeatOptions.probe``."""
+        """Return the probe; None: the sentences are read. Raises ArgumentError if options contradict each other."""
         if self.random_repeat is not None and self.needle is not None:
-            raise ArgumentError("--random-repeat and --needle make two kinds of texts; leave out one")
+            raise ArgumentError("--random-repeat and --needle are two kinds of texts; leave out one")
         return super().probe(sentences, file) if self.needle is None else Needle(self.needle)
 
 
@@ -72,11 +71,11 @@ SortColumn = Literal[
     "needle",
     "layer",
 ]
-"""What heads can be ranked by; "layer" is the order of the model."""
+"""Numbers by which heads can be ranked; "layer" keeps the order of the model."""
 
 
 def _top(text: str) -> int | None:
-    """ "20" → 20; "all" → None."""
+    """Parse a number of rows: "20" → 20; "all" → None."""
     if text.strip().lower() == "all":
         return None
     if (most := whole(text)) < 1:
@@ -96,7 +95,7 @@ Top = Annotated[
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankingOptions:
-    """Which heads stand first in a table of what they look at, and how many."""
+    """Options for the ranking of heads in a table, and for its length."""
 
     sort: Annotated[
         SortColumn | None,
@@ -108,10 +107,10 @@ class RankingOptions:
     top: Top = 16
 
     def order(self, probe: Probe | None) -> "Order":
-        """How the table is ordered: unasked, by the number that the texts were made for.
+        """Return the order of the table, by default by the number that the probe measures.
 
         Raises:
-            ArgumentError: what heads read of a needle is asked for, and there is none.
+            ArgumentError: heads are to be ranked by what they read of a needle, and there is none.
         """
         from mhaviz.pages.head_numbers import Order
         from mhaviz.results.head_statistics import OF_A_NEEDLE

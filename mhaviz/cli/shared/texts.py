@@ -1,4 +1,4 @@
-"""What a model is to read: sentences, from arguments, a file or standard input, or what stands in their place."""
+"""Options for what a model reads: sentences from arguments, a file or standard input, or a pair, a chat or ids."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,22 +23,22 @@ from mhaviz.models.load import RANDOM
 from mhaviz.models.transformers.folder import is_file
 from mhaviz.pages.registry import RESULT_SUFFIXES
 
-_MANY = 20  # sentences; few people want a picture of each
+_MANY = 20  # sentences of a file up to which no notice explains --whole
 
 Sentences = Annotated[
-    list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences, in quotes; - reads them from standard input.")
+    list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences in quotes; - reads them from standard input.")
 ]
 CorpusFile = Annotated[
     Path | None,
-    typer.Option(help="Read sentences from a UTF-8 file of any size, one a line; - is standard input."),
+    typer.Option(help="Read sentences from a UTF-8 file of any size, one per line; - is standard input."),
 ]
-Target = Annotated[str | None, typer.Option(help="Queries come from this sentence; a translator writes it.")]
+Target = Annotated[str | None, typer.Option(help="Sentence of the queries; for a translator, the translation.")]
 
-instead_option = partial(typer.Option, rich_help_panel="What a model of transformers reads", hidden=True)
+instead_option = partial(typer.Option, rich_help_panel="Inputs of transformers models", hidden=True)
 
 
 def _languages(text: str) -> dict[str, str | None]:
-    """ "eng_Latn,fra_Latn" → the arguments of Python's functions; either may be left out."""
+    """Parse "eng_Latn,fra_Latn" to arguments of ``mhaviz.api``. Either code may be left out."""
     source, target = (part.strip() for part in text.split(","))
     return {"source_language": source or None, "target_language": target or None}
 
@@ -48,18 +48,18 @@ Languages = Annotated[
     instead_option(
         metavar="SOURCE,TARGET",
         parser=parsed(_languages, "two codes such as eng_Latn,fra_Latn"),
-        help="Of the texts and of what the decoder writes, of a model of many: eng_Latn,fra_Latn.",
+        help="For multilingual models: languages of the texts and of what the decoder writes.",
     ),
 ]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneSentence:
-    """A single sentence."""
+    """Option for a single sentence."""
 
     sentences: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SENTENCE", help="One sentence, in quotes; - reads it from standard input."),
+        typer.Argument(metavar="SENTENCE", help="One sentence in quotes; - reads it from standard input."),
     ] = None
 
     file: ClassVar[Path | None] = None
@@ -67,15 +67,15 @@ class OneSentence:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Several:
-    """Several sentences."""
+    """Options for several sentences."""
 
     sentences: Sentences = None
-    file: Annotated[Path | None, typer.Option(help="Read sentences from a UTF-8 file, one a line.")] = None
+    file: Annotated[Path | None, typer.Option(help="Read sentences from a UTF-8 file, one per line.")] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Instead:
-    """What a model of transformers can read beside a sentence, or in its place; few people need it."""
+    """Rare options for what transformers models read beside a sentence, or in its place."""
 
     pair: Annotated[
         str | None,
@@ -85,25 +85,25 @@ class Instead:
         Path | None,
         instead_option(
             metavar="FILE",
-            help='In place of SENTENCE: messages, \\[{"role": "user", "content": "Hello"}, …], in JSON, through the '
-            "chat template of the model; - is standard input.",
+            help='In place of SENTENCE: JSON file of messages, \\[{"role": "user", "content": "Hello"}, …], for the '
+            "model's chat template; - is standard input.",
         ),
     ] = None
     ids: Annotated[
         str | None,
         instead_option(
-            metavar="N,N,…|FILE", help="In place of SENTENCE: exactly these tokens; of a file a sequence a line."
+            metavar="N,N,…|FILE", help="In place of SENTENCE: exactly these token ids; in a file, a sequence per line."
         ),
     ] = None
     languages: Languages = None
 
     @property
     def files(self) -> list[Path]:
-        """Those that are read."""
+        """Files that are read for these options."""
         return [Path(name) for name in (self.chat, self.ids) if name is not None and is_file(name)]
 
     def read(self) -> dict[str, Any]:
-        """The arguments of ``Given``. Raises MhavizError for a file that holds no chat, or no ids."""
+        """Return arguments of ``Given``. Raises MhavizError if a file holds no chat or no ids."""
         ids = None
         if self.ids is not None:
             in_file = self.ids == "-" or is_file(self.ids)
@@ -124,19 +124,20 @@ def given_to(
     whole: bool = False,
     has_example: bool = False,
 ) -> Given:
-    """All that a model is to read, after it has been found out whether results can be written.
+    """Check that results can be written, then return everything that a model reads.
 
     Args:
-        model: whose --input may take the place of a sentence.
-        delivery: where results are written, as files with one of these suffixes.
-        given, target, instead: what the user says.
-        generate: so many tokens are written after them.
+        model: the model, whose --input may take the place of a sentence.
+        delivery: where results are written.
+        given, target, instead: options for what is read.
+        suffixes: suffixes of the files that can be written.
+        generate: number of tokens that a decoder writes.
         whole: read all of a file as one text.
-        has_example: without a sentence a layer with random weights reads the worked example.
+        has_example: without a sentence, a layer with random weights reads the worked example.
 
     Raises:
-        ArgumentError: there is no sentence, or several where one is read; as ``Delivery.check``.
-        MhavizError: a file that cannot be read; as ``Delivery.check``.
+        ArgumentError: there is no sentence, or several where one is expected; as ``Delivery.check``.
+        MhavizError: a file cannot be read; as ``Delivery.check``.
     """
     delivery.check([*model.files, *([given.file] if given.file else []), *instead.files], suffixes)
 
@@ -148,11 +149,11 @@ def given_to(
 
 
 def read_sentences(given: OneSentence | Several, whole: bool = False) -> list[str]:
-    """All sentences, in the order of the arguments, then those of the file; ``whole``: all of the file as one.
+    """Read all sentences: those of the arguments, then those of the file. ``whole``: read the file as one sentence.
 
     Raises:
-        ArgumentError: several sentences where one is read, or ``whole`` without a file or standard input.
-        MhavizError: a file that cannot be read, is not UTF-8 or holds no sentence.
+        ArgumentError: there are several sentences where one is expected, or ``whole`` without a file or standard input.
+        MhavizError: a file cannot be read, is not UTF-8, or holds no sentence.
     """
     if whole and given.file is None and "-" not in (given.sentences or ()):
         raise ArgumentError("--whole reads a file as one input; add --file, or - for standard input")
@@ -179,11 +180,11 @@ def _whole(path: Path) -> str:
 
 
 def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iterator[Sentence]:
-    """All sentences, in the same order, one by one, as the file may be larger than memory.
+    """Iterate over all sentences: those of the arguments, then those of the file, which may be larger than memory.
 
     Raises:
-        ArgumentError: there are none.
-        MhavizError: a file that cannot be opened; when it comes to it, one that is not UTF-8 or holds no sentence.
+        ArgumentError: there is no sentence.
+        MhavizError: the file cannot be opened; when it is read, it is not UTF-8, or holds no sentence.
     """
     parts: list[Iterable[Sentence]] = []
     for one in _arguments(arguments, file):
@@ -196,7 +197,7 @@ def stream_sentences(arguments: Sequence[str] | None, file: Path | None) -> Iter
 
 
 def _arguments(sentences: Sequence[str] | None, file: Path | None) -> list[str | Path]:
-    """Sentences, and files to read them from. Raises ArgumentError for a sentence that is blank."""
+    """Return sentences, and files to read them from. Raises ArgumentError if a sentence is blank."""
     if blank := [one for one in sentences or () if not one.strip()]:
         raise ArgumentError(f"expected a sentence with at least one word, got {quoted(blank[0])}")
     given: list[str | Path] = [STANDARD_INPUT if one == "-" else one for one in sentences or ()]
@@ -211,17 +212,17 @@ def require_some(sentences: Sequence[object], has_file: bool = True) -> None:
 
 
 def quotes_notice(arguments: Sequence[str] | None) -> str | None:
-    """A hint for whoever left out the quotes, so that each word of a sentence came as a sentence."""
+    """Return a notice if each sentence is one word, as when the quotes were left out; None: no notice."""
     if not arguments or not _forgot_quotes(arguments):
         return None
     return f"drew {len(arguments)} sentences of one word each; if they are one sentence, put it in quotes"
 
 
 def lines_notice(file: Path | None, whole: bool, sentences: Sequence[str]) -> str | None:
-    """A hint for whoever wanted one picture of a text, and got one of each line."""
+    """Return a notice on --whole if a file gave many sentences, one per line; None: no notice."""
     if file is None or whole or len(sentences) <= _MANY:
         return None
-    return f"drew {len(sentences):,} sentences, one a line; --whole reads a file as one input"
+    return f"drew {len(sentences):,} sentences, one per line; --whole reads a file as one input"
 
 
 def _forgot_quotes(sentences: Sequence[str]) -> bool:
@@ -232,7 +233,7 @@ _BETWEEN = re.compile(r"[\s,]+")
 
 
 def parse_ids(text: str, of: str) -> tuple[int, ...]:
-    """ "101,2023 102" → (101, 2023, 102). Raises ArgumentError, which begins with ``of``, if they cannot be read."""
+    """Parse token ids: "101,2023 102" → (101, 2023, 102). Raises ArgumentError, beginning with ``of``, if it cannot."""
     parts = _BETWEEN.split(text.strip(" \t,[]"))
     for part in parts:
         if not part.isdecimal() or len(part) > 18:  # no vocabulary has more, and Python reads 4,300 digits at most
@@ -241,7 +242,7 @@ def parse_ids(text: str, of: str) -> tuple[int, ...]:
 
 
 def read_ids(path: Path) -> tuple[tuple[int, ...], ...]:
-    """Those of each line that is not blank; "-" is standard input. Raises MhavizError if a line holds another thing."""
+    """Read the token ids of each line that is not blank; "-" is standard input. Raises MhavizError if it cannot."""
     try:
         lines = read_lines(path, "the ids of one sequence a line")
         return tuple(parse_ids(line.text, f"{name_of(path)}, line {line.number}") for line in lines)
@@ -250,7 +251,7 @@ def read_ids(path: Path) -> tuple[tuple[int, ...], ...]:
 
 
 def read_chat(path: Path) -> tuple[Message, ...]:
-    """The messages of a file; "-" is standard input. Raises MhavizError if it cannot be read, or holds no chat."""
+    """Read the messages of a chat; "-" is standard input. Raises MhavizError if the file is unreadable or no chat."""
     document = read_json(path)
     if isinstance(document, dict) and "messages" in document:
         document = document["messages"]
