@@ -1,1 +1,1 @@
-"""Records as matplotlib figures. Each picture is laid out first, in inches, and drawn second."""
+"""Pages as matplotlib figures. Each picture is laid out first, in inches, and then drawn."""

@@ -1,7 +1,7 @@
-"""Cells and numbers, quick to draw as pixels, and what a reader expects in an SVG or a PDF: shapes and texts.
+"""Artists for the cells of heatmaps and the numbers in them, fast as pixels, and shapes and texts in SVG and PDF.
 
-A file of more cells gets so large that programs open it slowly, and more texts take a minute: then both stay as they
-are for pixels.
+Beyond ``MOST_CELLS`` cells an SVG or PDF would open slowly, and beyond ``MOST_NUMBERS`` texts it would take a minute to
+write. It then has images, and outlines of numbers, as a PNG has.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 MOST_CELLS, MOST_NUMBERS = 20_000, 10_000
 _ROUNDING = 1e-3  # pixels
-_OVERLAP = 1 / 360  # inches that a cell goes under the next ones, or paper would shine through between them
+_OVERLAP = 1 / 360  # inches that a cell extends below the next ones, as the background would show through between them
 
 
 class Cells(AxesImage):
-    """A matrix as coloured cells, its first row on top; NaN is paper."""
+    """A matrix as coloured cells, with its first row at the top; NaN is white."""
 
     def draw(self, renderer: RendererBase) -> None:
         """See ``Artist.draw``."""
@@ -38,7 +38,7 @@ class Cells(AxesImage):
                 super().draw(renderer)
                 return
             x, y, width, height = whole.round().astype(int)
-            # As matplotlib's own resampling would, in a tenth of its time: of many heads it takes half of all.
+            # The same as matplotlib's resampling in a tenth of its time, which is half of all time for many heads.
             renderer.draw_image(renderer.new_gc(), x, y, colours[::-1].repeat(height, axis=0).repeat(width, axis=1))
             return
         row, column = np.nonzero((colours[..., :3] < 255).any(axis=-1))
@@ -53,14 +53,13 @@ class Cells(AxesImage):
 
 
 class Numbers(PathCollection):
-    """The same number in many cells: on pixels as outlines, which are drawn four times as fast as texts.
+    """The same number in many cells. For pixels it is drawn as an outline, which is four times as fast as text.
 
     Args:
-        outline: of the number, its middle at (0, 0).
-        number, colour: of the text.
-        font: of the text.
-        places: (cells, 2), the middle of each.
-        options: of ``PathCollection``.
+        outline: outline of the number, with its middle at (0, 0).
+        number, colour, font: text, colour and font of the number.
+        places: middle of each cell, (cells, 2).
+        options: arguments of ``PathCollection``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Maps on plain matplotlib Axes, one a head, for whoever wants to go on working with them."""
+"""Maps on plain matplotlib Axes, one for each head, for users who go on with matplotlib."""
 
 import math
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from mhaviz.views.figure.sheet import mapped
 from mhaviz.views.scale import scales_of
 from mhaviz.views.style import Style
 
-_OF_PAGES = ("numbers", "width", "font_size", "title", "footnote")  # what of a style has no meaning for Axes
-_LABELLED = 40  # tokens that have names on an axis; more would run into one another
-_INCHES = 2.4  # of a head
-_NAME_CELLS = 36  # of what a program calls its attention
+_OF_PAGES = ("numbers", "width", "font_size", "title", "footnote")  # attributes of a style that Axes do not have
+_LABELLED = 40  # most tokens with labels on an axis; more would overlap
+_INCHES = 2.4  # width and height of a head
+_NAME_CELLS = 36  # most characters of the name of a module
 
 
 def axes_figure(attention: Attention, style: Style) -> Figure:
-    """Every head of every map on Axes of its own, which has its numbers, labels and title as any Axes has.
+    """Return a figure with plain Axes for every head of every map.
 
-    ``figure.axes`` are in the order of the maps and, in each, of the heads. Rows are queries, columns keys. Maps of one
-    quantity share a scale, with a bar. What goes to special tokens together is not drawn.
+    ``figure.axes`` are in the order of the maps and, in each, of the heads, then colour bars. Rows are queries, columns
+    keys. Maps of one quantity share a scale and a colour bar. The total weight on special tokens is not drawn.
     """
     if unread := [name for name in _OF_PAGES if getattr(style, name) is not None]:
         raise ArgumentError(f"{unread[0]} is for pictures that are saved; change this one by matplotlib")
@@ -51,7 +51,7 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
 
 
 def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figure:
-    """Draw a head on each Axes, and return the figure that they are of.
+    """Draw a head on each Axes, and return their figure.
 
     Raises:
         ArgumentError: there are not as many Axes as heads.
@@ -79,5 +79,5 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
         one.set_xlabel("key", fontsize=8)
         one.set_ylabel("query", fontsize=8)
     figure = axes[0].get_figure(root=True)
-    assert figure is not None, "Axes that can be drawn in are of a figure"
+    assert figure is not None, "Axes that can be drawn in belong to a figure"
     return figure

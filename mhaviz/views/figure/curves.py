@@ -1,4 +1,4 @@
-"""Plots of curves side by side, each with a legend, or all with one key."""
+"""Plots of curves side by side, each with a legend, or all with a shared one."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -26,17 +26,17 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.style import Style
 
-# Apart for eyes of every kind, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
+# Distinct with any colour blindness, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
 _COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
 _MARKERS = ("o", "s", "^", "D", "v")
 _LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
-_SAMPLE, _LEGEND_LINE, _LEGEND_GAP = 0.32, 0.135, 0.4  # inches: of a sample of a line; of a legend; over it
-_LEAST, _SHAPE, _LEAST_HIGH, _MOST_HIGH = 2.0, 0.8, 1.6, 2.4  # inches of axes, and their height by their width
-_AT_END = 0.15  # inches that a label may reach beyond the axes
+_SAMPLE, _LEGEND_LINE, _LEGEND_GAP = 0.32, 0.135, 0.4  # inches: a sample of a line, a line of a legend, above a legend
+_LEAST, _SHAPE, _LEAST_HIGH, _MOST_HIGH = 2.0, 0.8, 1.6, 2.4  # axes: least width, height / width, limits of the height
+_AT_END = 0.15  # inches that a label may extend beyond the axes
 _MOST_TICKS, _FEW_DECADES = 7, 3
 _BESIDE_TICK = 0.06  # inches between the labels of two ticks
-_TITLE, _OVER_KEYS = 0.21, 0.08  # inches over axes, and over the keys, which are below all plots
+_TITLE, _OVER_KEYS = 0.21, 0.08  # inches above axes, and above the shared legend, which is below all plots
 
 
 def _colour(number: int | None) -> str:
@@ -49,13 +49,14 @@ def _marker(series: Series) -> str:
 
 @dataclass(frozen=True)
 class CurvesPart:
-    """Where plots stand, in inches from the top left corner of all of them.
+    """Curves that have been laid out, in inches from the top left corner.
 
     Attributes:
-        size: width and height of the axes of each.
-        places: the top left corners of their axes.
-        plots_bottom: what is below the labels and the legends of the last row.
-        width: with labels.
+        curves: the block.
+        size: width and height of each plot's axes.
+        places: top left corner of each plot's axes.
+        plots_bottom: end of the last row of plots, with labels and legends.
+        width: width of all plots with labels.
     """
 
     curves: Curves
@@ -67,7 +68,7 @@ class CurvesPart:
     after = 0.08
 
     def _keys(self, room: float) -> list[list[str]]:
-        """The remark of each key as lines, beside the longest name."""
+        """Return the remark of each key as lines that fit beside the longest name."""
         return [wrap(key.remark, room - self._beside, SMALL) for key in self.curves.keys]
 
     @property
@@ -75,12 +76,12 @@ class CurvesPart:
         return _SAMPLE + max(text_width(key.name, SMALL) for key in self.curves.keys) * DRAWN_WIDER + 2 * _BESIDE_TICK
 
     def height(self, room: float) -> float:
-        """In inches."""
+        """Return the height in inches."""
         lines = sum(map(len, self._keys(room))) if self.curves.keys else 0
         return self.plots_bottom + (_OVER_KEYS + FOOT_LINE * lines) * bool(lines)
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
-        """With its top left corner at (x, y), in at most ``room`` inches."""
+        """Draw the plots with the top left corner at (x, y), in a width of ``room`` inches."""
         plots, keys = self.curves.plots, self.curves.keys
         for (left, top), plot in zip(self.places, plots, strict=True):
             draw_plot(sheet, (x + left, y + top, *self.size), plot, {key.name for key in keys})
@@ -97,9 +98,9 @@ class CurvesPart:
 
 
 def decide_curves(curves: Curves, style: Style) -> CurvesPart:
-    """Lay plots out in the width of the page, so many side by side that each keeps to a least width.
+    """Lay out plots in the width of the page, as many side by side as have their least width.
 
-    Below each is a legend of its curves that no key names.
+    Below each is a legend of the series that are not in the shared one.
     """
     room = (style.width or PAGE_WIDTH) - 2 * MARGIN
     keys = {key.name for key in curves.keys}
@@ -123,13 +124,13 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
 def draw_plot(
     sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, keys: Collection[str] = frozenset()
 ) -> None:
-    """One plot, its axes in a box of left, top, width and height, in inches; ``keys``: curves that need no legend.
+    """Draw a plot with its axes in a box, (left, top, width, height) in inches; ``keys``: names in the shared legend.
 
-    Logarithmic axes end a little beyond the points. If there are no points, that is said.
+    Logarithmic axes end a little beyond the points. Without points, the plot says that nothing was measured.
     """
     axes = sheet.plot_axes(*box, fit_text(plot.title, box[2] + _AT_END, BODY))
     axes.set_axisbelow(True)
-    axes.patch.set_visible(False)  # or it would hide what is drawn on the page: leaders and marks
+    axes.patch.set_visible(False)  # or it would hide the marks and their lines, which are drawn on the page
     points = [_points(series, plot.y) for series in plot.series]
     for series, there in zip(plot.series, points, strict=True):
         if there:
@@ -162,13 +163,13 @@ def draw_plot(
 
 
 def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
-    """Those that are there, and that the axis can show."""
+    """Return the points of a series that are known and that the axis can show."""
     points = zip(series.xs, series.ys, strict=True)
     return [(x, value) for x, value in points if value is not None and not (y.log and value <= 0)]
 
 
 def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Limits, ticks and their labels, of points with these coordinates."""
+    """Set limits, ticks and labels for points with these coordinates."""
     axes.set_xlabel(plot.x.label, size=SMALL, labelpad=2)
     axes.grid(True, color=_GRID, linewidth=0.6)
     axes.set_xlim(*plot.x.limits)
@@ -194,7 +195,7 @@ def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float], ys: Seque
 
 
 def _mark(sheet: Sheet, axes: Axes, x: float, y: float, text: str) -> None:
-    """A ring around a point, a thin line from it down to its x, and a remark beside that."""
+    """Draw a ring around a point, a thin line down to the x axis, and a remark beside it."""
     across, down = _place(sheet, axes.transData.transform((x, y)))
     right, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
     sheet.page.plot([across, across], [down, bottom], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
@@ -204,6 +205,6 @@ def _mark(sheet: Sheet, axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def _place(sheet: Sheet, pixels: NDArray[np.float64]) -> tuple[float, float]:
-    """Where on the sheet a pixel is, in inches."""
+    """Return the place of a pixel on the sheet, in inches."""
     x, y = sheet.page.transData.inverted().transform(pixels)
     return float(x), float(y)

@@ -1,4 +1,4 @@
-"""The figure for Python and notebooks, in place of the one from the article."""
+"""Heatmaps of weights that are given as arrays, for Python and notebooks."""
 
 import math
 import warnings
@@ -22,7 +22,7 @@ from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import house_style
 from mhaviz.views.style import Style
 
-_TOLERANCE, _HALF_TOLERANCE = 1e-3, 2e-2  # of a row's sum; half precision rounds each weight to 3 digits
+_TOLERANCE, _HALF_TOLERANCE = 1e-3, 2e-2  # deviation of a row's sum from 1; half precision has 3 digits
 
 
 def display_attention(
@@ -35,25 +35,25 @@ def display_attention(
     cmap: str = INK,
     ax: Axes | Sequence[Axes] | NDArray[Any] | None = None,
 ) -> Figure:
-    """Draw one heatmap a head.
+    """Draw a heatmap for each head.
 
     Args:
-        sentence: the tokens of the columns (keys).
-        translation: the tokens of the rows (queries).
-        attention: the weights, a tensor or array, (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length);
-            or a list of such, one a layer, as the ``attentions`` that a model of transformers gives.
-        n_heads: how many heads there must be; None: as many as there are.
-        n_rows, n_cols: the grid of heads; None: as it fits.
-        cmap: "ink", or a colormap of matplotlib; "bone" is that of the articles.
-        ax: Axes of yours to draw in, one a head: then no figure is made.
+        sentence: tokens of the columns (keys).
+        translation: tokens of the rows (queries).
+        attention: weights, a tensor or array, (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length); or a
+            list of these, one for each layer, as the ``attentions`` of a model of transformers.
+        n_heads: expected number of heads; None: any.
+        n_rows, n_cols: grid of heads; None: as it fits.
+        cmap: "ink", or a colormap of matplotlib, such as "bone".
+        ax: Axes to draw in, one for each head; None: a new figure.
 
     Returns:
-        The figure, or that of ``ax``; ``savefig`` saves it. A notebook shows each figure that is made, also where a
-        cell makes several.
+        The new figure, or that of ``ax``; ``savefig`` saves it. A notebook shows each new figure, also where a cell
+        makes several.
 
     Raises:
-        ArgumentError: an axis does not fit, a weight is NaN, infinite or negative, or a row does not sum to 1 (a row
-            of zeros, which sees no key, is allowed). The message names the axis, or the head and row.
+        ArgumentError: an axis has the wrong size, a weight is NaN, infinite or negative, or a row does not sum to 1.
+            Rows of zeros, of queries that see no key, are allowed. The message names the axis, or the head and row.
 
     Examples:
         >>> words = mhaviz.tokenize("the cat sat")
@@ -92,7 +92,7 @@ def display_attention(
 
 
 def _checked(attention: Any, n_heads: int | None, q_length: int, k_length: int, name: str) -> NDArray[np.float32]:
-    """The weights of one layer, (n_heads, q_length, k_length)."""
+    """Return the weights of one layer, (n_heads, q_length, k_length)."""
     weights, tolerance = _as_array(attention, name)
     if weights.ndim == 4:
         if weights.shape[0] != 1:
@@ -117,7 +117,7 @@ def _checked(attention: Any, n_heads: int | None, q_length: int, k_length: int, 
 
 
 def _as_array(attention: Any, name: str) -> tuple[NDArray[np.float32], float]:
-    """The weights in float32 without importing torch, and how far from 1 a row may sum."""
+    """Return the weights in float32, without importing torch, and how far from 1 a row may sum."""
     if hasattr(attention, "detach"):
         tensor = attention.detach().cpu()
         half = tensor.element_size() == 2
@@ -130,7 +130,7 @@ def _as_array(attention: Any, name: str) -> tuple[NDArray[np.float32], float]:
 
 def _check_weights(weights: NDArray[np.float32], tolerance: float, name: str) -> None:
     sums = weights.sum(axis=-1, dtype=np.float64)
-    outside = ~((weights >= 0) & (weights <= 1 + tolerance))  # NaN is neither
+    outside = ~((weights >= 0) & (weights <= 1 + tolerance))  # also NaN
     others = (np.abs(sums - 1) > tolerance) & (weights != 0).any(axis=-1)
     for wrong, numbers, what in ((outside, weights, "weights from 0 to 1"), (others, sums, "weights that sum to 1")):
         if wrong.any():

@@ -1,4 +1,4 @@
-"""Ranked numbers on a sheet: a dot a row, its interval as a whisker, chance as a grey line."""
+"""Dot plots of ranked numbers: a dot in each row, its interval as a whisker, and chance as a grey line."""
 
 import math
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from mhaviz.views.figure.sheet import (
     wrap,
 )
 
-_HEADING, _CHANCE, _ROW, _TICKS = 0.2, 0.14, 0.15, 0.2  # inches of a line over all, of "chance", of a row, of ticks
+_HEADING, _CHANCE, _ROW, _TICKS = 0.2, 0.14, 0.15, 0.2  # inches: a line of the title, "chance", a row, and ticks
 _BESIDE, _AT_ENDS = 0.09, 0.12  # inches: between a name, its number and the plot; beside the plot
-_LEAST = 0.8  # inches of a plot beside notes
-_TICK_APART, _NEAR = 0.5, 0.02  # inches, at least; the share of an axis that it may be longer for a tick at its end
+_LEAST = 0.8  # least inches of a plot beside notes
+_TICK_APART, _NEAR = 0.5, 0.02  # least inches between ticks; share that an axis may be lengthened by to end at a tick
 _GRID, _GREY = "#e6e6e6", "#8c8c8c"
 
 
 @dataclass(frozen=True)
 class DotsPart:
-    """Dots in all the room that there is."""
+    """A dot plot, which takes the whole width of its place."""
 
     dots: Dots
 
@@ -39,7 +39,7 @@ class DotsPart:
         return wrap(self.dots.title, room / DRAWN_WIDER, BODY, bold=True)
 
     def _below(self, room: float) -> list[tuple[str, str]]:
-        """Lines and their colours."""
+        """Return the lines below the plot and their colours."""
         texts = (self.dots.label, INK), (self.dots.notes, QUIET)
         return [(line, ink) for text, ink in texts if text for line in wrap(text, room / DRAWN_WIDER, SMALL)]
 
@@ -48,12 +48,12 @@ class DotsPart:
         return [dot.chance for dot in self.dots.dots if not math.isnan(dot.chance)]
 
     def height(self, room: float) -> float:
-        """In inches."""
+        """Return the height in inches."""
         plot = _CHANCE * bool(self._chance) + _ROW * len(self.dots.dots) + _TICKS
         return _HEADING * len(self._above(room)) + plot + FOOT_LINE * len(self._below(room))
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
-        """With its top left corner at (x, y)."""
+        """Draw the plot with its top left corner at (x, y)."""
         dots = self.dots.dots
         for line in self._above(room):
             sheet.write(x, y + _HEADING / 2, line, BODY, bold=True)
@@ -82,7 +82,7 @@ class DotsPart:
                 text = f"{tick:g}"
                 sheet.write(along(tick), bottom + 0.03, text, SMALL, align="center", vertical="top", colour=QUIET)
         thick = 1.2 * sheet.zoom
-        chances = [along(dot.chance) for dot in dots for _ in range(2)]  # at the top of a row and at its bottom
+        chances = [along(dot.chance) for dot in dots for _ in range(2)]  # at the top and bottom of each row
         tops = [y + (i + 1) // 2 * _ROW for i in range(2 * len(dots))]
         sheet.page.plot(chances, tops, color=_GREY, zorder=1.5, linewidth=thick)
         for i, (dot, number) in enumerate(zip(dots, numbers, strict=True)):

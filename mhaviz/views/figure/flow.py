@@ -1,4 +1,4 @@
-"""Steps on a sheet: a box for every tensor, in the order in which one is made from the other."""
+"""Flow charts of steps: a box for every tensor, with arrows from the tensors that it is computed from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from mhaviz.results.trace import TraceStep
 from mhaviz.views.figure.sheet import ACCENT, BODY, FOOT_LINE, QUIET, SMALL, Sheet, fit_text, text_width
 
 WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
-BESIDE, BELOW = 0.3, 0.22  # inches between two of them
-_KEY, _LANE = 0.32, 0.09  # inches above all, and from one arrow beside the boxes to the next
+BESIDE, BELOW = 0.3, 0.22  # inches between two boxes
+_KEY, _LANE = 0.32, 0.09  # inches: the legend above all boxes, and from one arrow beside the boxes to the next
 FILL = {"computed": "#e8eef7", "copy": "#fdf0d5", "view": "#ffffff"}
 DASHED = (0, (4, 2))
 MEMORY = {
@@ -26,14 +26,14 @@ MEMORY = {
 
 
 _Entry = tuple[str, Any, str]
-"""Of the key: a fill, a line and what they mean."""
+"""Entry of the legend: fill, line style and meaning."""
 
 Places = Mapping[str, tuple[float, int]]
-"""The middle of each box, in box widths from the left and in rows from the top."""
+"""Place of each box: columns from the left, which may be fractions, and rows from the top."""
 
 
 def decide_flow(steps: Sequence[TraceStep]) -> Places:
-    """A step stands one row below the lowest that it reads, in the middle between them."""
+    """Return the place of each step: one row below the lowest step that it reads, centred below those that it reads."""
     rows: dict[str, int] = {}
     for step in steps:
         rows[step.name] = 1 + max((rows[name] for name in step.inputs), default=-1)
@@ -52,9 +52,11 @@ def decide_flow(steps: Sequence[TraceStep]) -> Places:
 
 @dataclass(frozen=True)
 class FlowPart:
-    """The steps of a page; where an element is followed, its coordinates stand in the boxes that it passes.
+    """A flow chart of steps. The boxes that a followed element passes have its coordinates.
 
-    Where ``room``, in inches, is too narrow for what stands side by side, all stand one below the other.
+    Attributes:
+        block: the steps.
+        room: width in inches. Where it is too narrow for boxes side by side, all stand in one column.
     """
 
     block: Flow
@@ -64,7 +66,7 @@ class FlowPart:
 
     @cached_property
     def places(self) -> Places:
-        """Where its boxes are."""
+        """Places of the boxes."""
         places = decide_flow(self.block.steps)
         if max(column for column, _ in places.values()) * (WIDTH + BESIDE) + WIDTH <= self.room:
             return places
@@ -72,10 +74,10 @@ class FlowPart:
 
     @cached_property
     def _lanes(self) -> Mapping[tuple[str, str], int]:
-        """Of arrows past other boxes of a single column, how many others each has between itself and the boxes."""
+        """Lane of each arrow that passes other boxes of a single column, counted from the boxes."""
         if any(column for column, _ in self.places.values()):
             return {}
-        ends: list[int] = []  # of the last arrow of each lane, in rows
+        ends: list[int] = []  # row where the last arrow of each lane ends
         lanes: dict[tuple[str, str], int] = {}
         past = [
             (self.places[name][1], row, name, step.name)
@@ -91,7 +93,7 @@ class FlowPart:
 
     @cached_property
     def _key(self) -> list[list[_Entry]]:
-        """What the fill of a box and its outline mean, in lines."""
+        """Lines of the legend, which says what fills and outlines of boxes mean."""
         entries: list[_Entry] = [(FILL[memory], "-", MEMORY[memory]) for memory in FILL]
         lines: list[list[_Entry]] = [[]]
         for entry in [*entries, (FILL["view"], DASHED, "dashed: strided")]:
@@ -102,21 +104,21 @@ class FlowPart:
 
     @property
     def _over(self) -> float:
-        """Inches of the key."""
+        """Height of the legend in inches."""
         return _KEY + FOOT_LINE * (len(self._key) - 1)
 
     @property
     def width(self) -> float:
-        """In inches."""
+        """Width in inches."""
         lanes = _LANE * (1 + max(self._lanes.values())) if self._lanes else 0.0
         return max(column for column, _ in self.places.values()) * (WIDTH + BESIDE) + WIDTH + lanes
 
     def height(self, _: float) -> float:
-        """In inches."""
+        """Return the height in inches."""
         return self._over + max(row for _, row in self.places.values()) * (HEIGHT + BELOW) + HEIGHT
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
-        """With its top left corner at (x, y)."""
+        """Draw the chart with its top left corner at (x, y)."""
         block, places = self.block, self.places
         corners = {
             name: (x + column * (WIDTH + BESIDE), y + self._over + row * (HEIGHT + BELOW))
@@ -146,7 +148,7 @@ def _draw_box(sheet: Sheet, left: float, top: float, step: TraceStep, passed: bo
 
 
 def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, note: str, visit: str | None) -> None:
-    """Name and shape; equation and the followed element's coordinates; axes and costs."""
+    """Write a step's name and shape, equation and the followed element's coordinates, axes, and costs."""
     inset, size = 0.07, BODY
     left, right, room = left + inset, left + WIDTH - inset, WIDTH - 2 * inset
     ys = [top + HEIGHT * (line + 0.62) / 4.25 for line in range(4)]
@@ -214,7 +216,7 @@ def _entry_width(entry: _Entry) -> float:
 
 
 def _draw_key(sheet: Sheet, x: float, y: float, entries: Sequence[_Entry]) -> None:
-    """A line of it."""
+    """Draw one line of the legend."""
     for fill, line, text in entries:
         box = FancyBboxPatch((x, y - 0.05), 0.16, 0.1, boxstyle="round,pad=0,rounding_size=0.02", linewidth=0.7)
         box.set(facecolor=fill, edgecolor=QUIET, linestyle=line)

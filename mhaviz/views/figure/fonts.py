@@ -1,4 +1,4 @@
-"""Fonts that have what the tokens need, and escapes for what no font has."""
+"""Installed fonts that have the characters of the tokens, and escapes for characters that no font has."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
 _REGULAR = 400  # weight
-LABEL_CELLS = 24  # a longer token is cut in its middle
+LABEL_CELLS = 24  # most characters of a label; a longer token is shortened in its middle
 _VARIATION_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
-"""They choose a form of the character before them, and have none of their own."""
+"""Characters that choose a form of the character before them, and have no glyph."""
 
 
 @dataclass(frozen=True)
 class Fonts:
-    """The fonts for one figure.
+    """Fonts of one figure.
 
     Attributes:
-        families: font families, in the order in which a glyph is looked for.
+        families: font families, in the order in which glyphs are searched for.
         missing: characters that none of them has.
     """
 
@@ -31,7 +31,7 @@ class Fonts:
 
     @classmethod
     def covering(cls, texts: Iterable[str]) -> "Fonts":
-        """Find installed fonts for all characters of these texts, as far as there are any."""
+        """Return installed fonts that have the characters of these texts, as far as there are any."""
         characters = {c for text in texts for c in visible(text) if not c.isascii()}.difference(_VARIATION_SELECTORS)
         wanted = {c for c in characters if not _has_glyph(_default_font(), c)}
         if not wanted:
@@ -47,7 +47,7 @@ class Fonts:
         return cls(tuple(families), frozenset(wanted))
 
     def shown(self, text: str) -> str:
-        """The text with what acts, and what no font has, escaped; a joined emoji is its parts side by side."""
+        """Return the text with control characters, and those that no font has, escaped, and joined emoji split."""
         if not self.missing.intersection(text):
             text = JOINED_EMOJI.sub("", text)
         return "".join(
@@ -55,15 +55,15 @@ class Fonts:
         )
 
     def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
-        """One label a token: fit to be shown, cut where it is long, repeated ones told apart by their position.
+        """Return a label for each token: escaped, shortened, and with its position where it occurs more than once.
 
-        ``start``: the position of the first.
+        ``start``: position of the first token.
         """
         return _labels(self, tuple(tokens), start)
 
     @property
     def notice(self) -> str | None:
-        """One line that names the missing characters, or None."""
+        """Message that names the missing characters; None: there are none."""
         if not self.missing:
             return None
         some = sorted(self.missing)[:8]
@@ -74,7 +74,7 @@ class Fonts:
 
 @lru_cache(maxsize=4)
 def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
-    """See ``Fonts.labels``: a layout asks for the same again for every number of columns that it tries."""
+    """Return ``Fonts.labels``, cached, as a layout needs the same labels for every number of columns that it tries."""
     suffixes = position_suffixes(tokens, start=start)
     return tuple(
         cut(fonts.shown(bare(token)), LABEL_CELLS - len(suffix)) + suffix
@@ -84,7 +84,7 @@ def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...
 
 @cache
 def are_truetype(families: tuple[str, ...]) -> bool:
-    """Whether the outlines of all these fonts are of TrueType, which is what a PDF can take as it is."""
+    """Return whether all these fonts have TrueType outlines, which a PDF can embed unchanged."""
     from fontTools.ttLib import TTFont  # type: ignore[import-untyped]
     from matplotlib.font_manager import findfont
 
@@ -103,7 +103,7 @@ def _default_font() -> "FT2Font":
 
 
 def _has_glyph(font: "FT2Font", character: str) -> bool:
-    """Whether the font can draw it: fonts of coloured bitmaps know their characters but have no outlines."""
+    """Return whether the font can draw a character; fonts of coloured bitmaps list characters without outlines."""
     if not font.get_char_index(ord(character)):
         return False
     try:
@@ -125,9 +125,9 @@ def _glyphs(path: str, characters: frozenset[str]) -> set[str]:
 
 @cache
 def _installed_fonts() -> tuple[tuple[str, str], ...]:
-    """(family, path) of every installed family's plainest font, sans-serif families first.
+    """Return (family, path) of the plainest font of every installed family, sans-serif families first.
 
-    Of some families the plainest font is not of the regular weight, 400, but medium or light.
+    The plainest is the one whose weight is nearest to regular, 400, which some families lack.
     """
     from matplotlib.font_manager import findSystemFonts, fontManager
 
@@ -142,7 +142,7 @@ def _installed_fonts() -> tuple[tuple[str, str], ...]:
         entry
         for entry in fontManager.ttflist
         if entry.style == "normal"
-        and not entry.name.replace(" ", "").startswith("LastResort")  # it has a picture of a block for every character
+        and not entry.name.replace(" ", "").startswith("LastResort")  # whose glyphs are placeholders
     ]
 
     def plainness(entry: Any) -> tuple[bool, bool, str, int, str]:

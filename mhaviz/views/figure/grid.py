@@ -1,4 +1,4 @@
-"""Blocks in rows and columns on a sheet: the cells of pictures line up, and tokens that they share are written once."""
+"""Grids of blocks on a sheet: the cells of pictures are aligned, and labels that they share are written once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,34 +11,40 @@ from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE, bar_height, draw_scal
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.figure.table import TablePart
 
-_BETWEEN, _BELOW = 0.15, 0.1  # inches between two columns, and below a row of pictures
+_BETWEEN, _BELOW = 0.15, 0.1  # inches: between two columns, and below a row of pictures
 
 
 class Part(Protocol):
-    """A block that has been measured, in inches; ``after``: the gap below it."""
+    """A block that has been measured. All lengths are in inches."""
 
     @property
     def width(self) -> float:
-        """As much as it needs; 0: it is broken to fit."""
+        """Width that the block needs; 0: it is wrapped to any width."""
 
     @property
     def after(self) -> float:
-        """Above something else."""
+        """Gap between the block and the next one below."""
 
     def height(self, room: float, /) -> float:
-        """In so much room."""
+        """Return the height in a width of ``room``."""
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float, /) -> None:
-        """With its top left corner at (x, y)."""
+        """Draw the block with its top left corner at (x, y), in a width of ``room``."""
 
 
 Place = tuple[Part, float, float, float]
-"""A part, its top left corner and the room to the right of this; in inches."""
+"""A part, x and y of its top left corner, and the width that it has there; in inches."""
 
 
 @dataclass(frozen=True)
 class GridPart:
-    """Parts row by row, and the scales that stand at the right of all; ``is_narrow``: one below the other."""
+    """A grid of parts that has been laid out.
+
+    Attributes:
+        rows: the parts of each row; None: an empty place.
+        bars: scales at the right of all, and whether some values lie below and above each.
+        is_narrow: whether the colour bars stand one below the other.
+    """
 
     rows: tuple[tuple[Part | None, ...], ...]
     bars: Mapping[Scale, tuple[bool, bool]]
@@ -56,13 +62,13 @@ class GridPart:
 
     @property
     def width(self) -> float:
-        """In inches, the scales included."""
+        """Width in inches, with colour bars."""
         bars = max if self.is_narrow else sum
         return self._parts_width + (BESIDE + bars(map(scale_width, self.bars)) if self.bars else 0.0)
 
     @property
     def pictures(self) -> Iterator[MosaicPart]:
-        """Those of grids in it included."""
+        """All pictures, also those of grids inside this one."""
         for part in (part for row in self.rows for part in row):
             if isinstance(part, GridPart):
                 yield from part.pictures
@@ -70,7 +76,7 @@ class GridPart:
                 yield part
 
     def _places(self) -> tuple[list[Place], float]:
-        """Where the parts go, from the top left corner on; what is below all of them."""
+        """Return the places of the parts, from the top left corner on, and the height of all."""
         placed: list[Place] = []
         widths, y, end = self._widths, 0.0, 0.0
         for row in self.rows:
@@ -85,11 +91,11 @@ class GridPart:
         return placed, end
 
     def height(self, _: float) -> float:
-        """In inches."""
+        """Return the height in inches."""
         return self._places()[1]
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
-        """With its top left corner at (x, y)."""
+        """Draw the grid with its top left corner at (x, y)."""
         placed, bottom = self._places()
         for part, dx, dy, room in placed:
             part.draw(sheet, x + dx, y + dy, room)
@@ -104,14 +110,14 @@ class GridPart:
 
 
 def _last_cells(part: Part) -> float:
-    """Inches from the top to the end of the last row of cells, or of a table."""
+    """Return the inches from the top to the end of the last row of cells, or of a table."""
     if isinstance(part, MosaicPart):
         return part.height(0.0) - part.layout.keys.room
     return part.rows_height if isinstance(part, TablePart) else 0.0
 
 
 def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
-    """Parts of which the pictures of a column begin at the same place, with the labels that no neighbour has."""
+    """Return a grid in which the cells of each column begin at the same place, without labels that a neighbour has."""
     labelled = [[part and _in_line(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
     rooms = [
         max((part.layout.queries.room for part in column if isinstance(part, MosaicPart)), default=0.0)
@@ -121,8 +127,8 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bo
 
 
 def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:
-    """The same, a picture without labels of rows that one to the left has, and of columns that one below has; a table
-    with a row beside each of theirs."""
+    """Return a part without the labels that neighbours have: of rows, a picture at its left; of columns, one below it.
+    The rows of a table are aligned with those of a picture at its left."""
     before = [other for other in rows[row][:column] if isinstance(other, MosaicPart)]
     if isinstance(part, TablePart) and before:
         return part.beside(before[-1].layout.queries.cells, before[-1].layout.queries.cell)
@@ -138,7 +144,7 @@ def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column
 
 
 def _begun(part: Part | None, room: float) -> Part | None:
-    """The same, with so many inches to the left of its cells if it is a picture."""
+    """Return a part with ``room`` inches at the left of its cells, if it is a picture."""
     if not isinstance(part, MosaicPart):
         return part
     return replace(part, layout=replace(part.layout, queries=replace(part.layout.queries, room=room)))
