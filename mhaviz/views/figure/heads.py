@@ -1,4 +1,4 @@
-"""Heads, and other small matrices, on a sheet: a mosaic with its title, its scales, its table and its words."""
+"""Heads and other small matrices on a sheet: a mosaic with its title, colour bars, table and texts."""
 
 import math
 from collections import defaultdict
@@ -53,24 +53,24 @@ from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.scale import change_scale, scales_of
 from mhaviz.views.style import Style
 
-_TITLE, _SUBTITLE = 0.3, 0.16  # inches over a mosaic, and of a line under its title
-_BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a scale to a card, over a table, of words on cells
+_TITLE, _SUBTITLE = 0.3, 0.16  # inches for the title of a mosaic, and for the line below it
+_BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a bar to a card, above a table, of the text on cells
 _PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
-_LEAST_CELL = 0.12  # inches of a cell with a label
-_OF_HEADS, _LEAST_SCALE = 0.7, 0.85  # inches of a bar with its numbers, beside heads and where several may stand
+_LEAST_CELL = 0.12  # least inches of a cell with a label
+_OF_HEADS, _LEAST_SCALE = 0.7, 0.85  # inches of a colour bar with its numbers, beside heads and elsewhere
 _BESIDE_NAME = 0.12  # inches between two names
-_WIDE, _MOST_LARGER = 5.0, 2.0  # inches of a page that is not narrow; times as large as usual, to fill a width
+_WIDE, _MOST_LARGER = 5.0, 2.0  # inches of a page that is not narrow; most that cells are enlarged to fill a width
 _BESIDE_TABLE = 8.0  # inches of a page with room for a table beside a map
-_LEAST_WIDE = 1.0  # inches of a panel beside others, where the page has a width
-_WITH_MARGINS = 2.5  # inches of the least side of a map that has numbers along its sides
-_LEAST_ROOM = 0.5  # inches of a mosaic, however narrow the page is said to be
-_LEAST_NUMBER = 0.05  # the largest weight of a part of a map in which numbers are more than 0.00
-_WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.6}, 2.8, 4.6  # inches of a panel, of so many side by side
-_LEAST_FEATURE, _LEAST_PITCH, _LEAST_NUMBERED = 0.02, 0.1, 0.335  # inches, of a cell, of one with a label, a number
-_INTO_LINES = 1.1  # times as wide as its cell may a number be that stands alone
-_HIGHEST_FEATURES = 4.0  # inches of a panel of features
-_OF_FEATURES, _OF_NUMBERS = (0.14, 0.2), (0.27, 0.42)  # inches, the most of a cell of one; of one with a number
-# In a grid: inches, the most of features across and down, and of tokens; of a row with numbers; characters of a number
+_LEAST_WIDE = 1.0  # least inches of a panel beside others, where the page has a width
+_WITH_MARGINS = 2.5  # least inches of each side of a map that has numbers along its sides
+_LEAST_ROOM = 0.5  # least inches of a mosaic, however narrow the page is
+_LEAST_NUMBER = 0.05  # largest weight of a part of a map from which on its cells have numbers
+_WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.6}, 2.8, 4.6  # inches: most of a panel, by panels side by side
+_LEAST_FEATURE, _LEAST_PITCH, _LEAST_NUMBERED = 0.02, 0.1, 0.335  # least inches of a cell, with a label, with a number
+_INTO_LINES = 1.1  # most width of a number that stands alone / width of its cell
+_HIGHEST_FEATURES = 4.0  # most inches of a panel of features, down
+_OF_FEATURES, _OF_NUMBERS = (0.14, 0.2), (0.27, 0.42)  # most inches of a feature's cell, without and with a number
+# In a grid: most inches of features across and down, and of tokens; inches of a row with numbers; digits of a number
 _SIDE_BY_SIDE, _HIGH, _TOKENS, _ROW, _NUMBER = 10.4, 1.2, 2.8, 0.22, 5
 _AFTER_IDS = 0.12  # inches
 
@@ -80,14 +80,16 @@ class MosaicPart:
     """Heads, or other small matrices, that have been laid out.
 
     Attributes:
-        block: what is drawn.
-        title: stands over it; "": nothing does.
-        subtitle: under the title, what a program calls the attention.
-        panels: of all matrices, in the cells of the picture.
-        bars: the scales that stand beside it, and whether some numbers lie below and above each.
-        table: of what each head does; ``beside``: whether it stands at the right of a single head, not under all.
-        text: what a cell is, if that stands under the mosaic.
-        across: inches of the mosaic and its margin, or of the widest that it stands in line with.
+        block: the block.
+        title: title of the mosaic; "": none.
+        subtitle: line below the title: the name of the attention's module.
+        layout: places of tiles and labels.
+        panels: the matrices, pooled to the cells of the picture.
+        bars: scales with a colour bar beside the mosaic, and whether some numbers lie below and above each.
+        table: statistics of each head.
+        beside: whether the table stands at the right of a single head instead of below the mosaic.
+        text: what a cell shows, below the mosaic; "": not said here.
+        across: inches of the mosaic and its margin, or of the widest that it is aligned with.
         margins: numbers of the keys and of the queries along the sides of a single large map.
     """
 
@@ -107,39 +109,39 @@ class MosaicPart:
 
     @property
     def rows(self) -> Axis:
-        """Of each matrix."""
+        """Axis of the rows of each matrix."""
         return self.block.first.rows if isinstance(self.block, Heads) else self.block.rows
 
     @property
     def columns(self) -> Axis:
-        """Of each matrix."""
+        """Axis of the columns of each matrix."""
         return self.block.first.columns if isinstance(self.block, Heads) else self.block.columns
 
     @property
     def is_main(self) -> bool:
-        """Whether it is what the page is of."""
+        """Whether it is a main picture of the page, whose title a user may replace."""
         return isinstance(self.block, Heads) or self.block.is_main
 
     @property
     def title_height(self) -> float:
-        """Inches over the mosaic."""
+        """Inches above the mosaic."""
         sides = TILE_TITLE * (isinstance(self.block, Panels) and self.layout.title == 0)
         return sides + (_TITLE + _SUBTITLE * bool(self.subtitle) if self.title else 0.0)
 
     def title_width(self, fonts: Fonts) -> float:
-        """Inches that the lines over it would take if there were room for all of them."""
+        """Return the width in inches of the title and subtitle if they were not shortened."""
         subtitle = text_width(fonts.shown(self.subtitle), BODY, fonts.families) if self.subtitle else 0.0
         return max(title_width(self.title, fonts), subtitle * DRAWN_WIDER) if self.title else 0.0
 
     @property
     def _mosaic_width(self) -> float:
-        """In inches, with what stands over the last matrix, beside which there are bars."""
+        """Inches of the mosaic, with the title over the last matrix where bars stand beside it."""
         has_more = self.bars or (isinstance(self.block, Panels) and self.block.are_numbers)
         return max(self.layout.width + (self.layout.gap - GAP if has_more else 0.0), self.across)
 
     @property
     def width(self) -> float:
-        """In inches, the scales included."""
+        """Width in inches, with colour bars and table."""
         bars = max((sum(map(self._bar_width, row)) for row in self._bars_of_rows.values()), default=0.0)
         width = self._mosaic_width + BESIDE * bool(self.bars) + bars
         if self.table is None:
@@ -148,7 +150,7 @@ class MosaicPart:
 
     @property
     def _bars_of_rows(self) -> Mapping[int, Sequence[Scale]]:
-        """The scales that stand beside each row of matrices: the first that has them."""
+        """Scales whose colour bars stand beside each row of matrices: the first row that has the scale."""
         return _by_row(self.bars, self.panels, self.layout.columns)
 
     def _bar_width(self, scale: Scale) -> float:
@@ -160,7 +162,7 @@ class MosaicPart:
         return self.title_height + self.layout.tile(0)[1]
 
     def height(self, _: float) -> float:
-        """In inches."""
+        """Return the height in inches."""
         height = self.title_height + self.layout.height + (_CELL_LINE if self.text else 0.0)
         if self.table is None:
             return height
@@ -170,11 +172,11 @@ class MosaicPart:
 
     @property
     def layouts(self) -> tuple[MosaicLayout, ...]:
-        """Of all matrices."""
+        """Layouts of all matrices."""
         return (self.layout,)
 
     def draw_title(self, sheet: Sheet, y: float) -> None:
-        """Over the mosaic, y inches from the top."""
+        """Write the title and subtitle at ``y`` inches from the top."""
         if self.title:
             sheet.title(y + 0.1, self.title)
         if self.title and self.subtitle:
@@ -183,7 +185,7 @@ class MosaicPart:
             sheet.write(MARGIN, y + 0.12 + _SUBTITLE, subtitle, BODY, colour=QUIET)
 
     def draw_bars(self, sheet: Sheet, x: float, y: float, height: float) -> float:
-        """The scales at the right of a mosaic that begins at x; returns what is at the right of them."""
+        """Draw colour bars at the right of a mosaic that begins at ``x``, and return where they end."""
         right = begin = x + self._mosaic_width + BESIDE
         pitch = self.layout.title + self.layout.tile_height + self.layout.below
         for row, scales in self._bars_of_rows.items():
@@ -195,7 +197,7 @@ class MosaicPart:
         return right
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
-        """With its top left corner at (x, y)."""
+        """Draw the part with its top left corner at (x, y)."""
         self.draw_title(sheet, y)
         draw_mosaic(sheet, x, y + self.title_height, self.layout, self.panels)
         (of_keys, of_queries), corner = self.margins, (x + self.layout.queries.room, y + self.top)
@@ -224,7 +226,7 @@ class MosaicPart:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
 
     def _write_numbers(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
-        """Over the right end of each tile, beside its title, if there is room for all."""
+        """Write the number of each head at the right end of its title, if there is room for all."""
         layout, titles = self.layout, zip(block.tiles, block.numbers, strict=False)
         widths = (text_width(title, SMALL, bold=True) + text_width(number, SMALL) for title, number in titles)
         if max(widths, default=0.0) * DRAWN_WIDER + GAP > layout.tile_width:
@@ -235,7 +237,7 @@ class MosaicPart:
             sheet.write(right, y + top - 0.04, number, SMALL, vertical="bottom", align="right", colour=QUIET)
 
     def _write_ids(self, sheet: Sheet, block: Panels, x: float, y: float) -> None:
-        """Before the labels of the first matrix, whose cells begin at y, in a column of their own."""
+        """Write token ids in a column before the labels of the first matrix, whose cells begin at ``y``."""
         size, right = self.layout.label_size, x + _ids_width(block, self.layout.label_size)
         sheet.write(right, y - 0.06, "id", SMALL, align="right", vertical="bottom", colour=QUIET)
         side = self.layout.queries
@@ -243,7 +245,7 @@ class MosaicPart:
             sheet.write(right, y + place * side.cell, str(block.ids[i]), size, align="right", colour=QUIET)
 
     def aligned(self, others: Sequence["MosaicPart"]) -> "MosaicPart":
-        """The same, its matrices under those of ``others``, if they are as many."""
+        """Return the part with its matrices aligned below those of other parts with as many side by side."""
         alike = [one.layout for one in others if one.layout.columns == self.layout.columns]
         room = max(layout.queries.room for layout in alike)
         layout = replace(self.layout, queries=replace(self.layout.queries, room=room))
@@ -254,14 +256,15 @@ class MosaicPart:
 def decide_heads(
     block: Heads, fonts: Fonts, style: Style, stacked: int, text_length: int, like: Sequence[MosaicPart] = ()
 ) -> MosaicPart:
-    """Lay out heads, their cells on whole pixels.
+    """Lay out heads with cells of whole pixels.
 
     Args:
         block: the heads.
-        fonts, style: as everywhere; a width is that of the page.
-        stacked: how many such blocks share the page.
+        fonts: fonts of the figure.
+        style: style of the figure, with the width of the page.
+        stacked: number of such blocks on the page.
         text_length: characters of the longest number in a cell.
-        like: those that it stands in line with: of the same cells, columns and room for labels.
+        like: parts to align with: with the same size of cells, columns and room for labels.
     """
     m = block.first
     numbers = style.numbers
@@ -286,24 +289,24 @@ def decide_heads(
     margins: tuple[Margin | None, Margin | None] = (None, None)
     if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and room >= _WIDE:
         margins = key_margin(m), query_margin(m)
-    if style.width is not None:  # one that is narrow is rather high than full of tiny tiles
+    if style.width is not None:  # a narrow page grows in height, as tiles would be tiny
         page = min(max(style.width / _WIDE, 0.6), PAGE_SHAPE) * stacked
         around += AT_RIGHT * any(margins) + (_BETWEEN + table.full_width if table and beside else 0.0)
         space = replace(space, width=max(style.width - around, _LEAST_ROOM), page=page, larger=_MOST_LARGER)
-    elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # a page, as far as labels can be read
+    elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.tiles))))
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / stacked, least_tile=least)
     if like:
         cells = [min(part.layout.queries.cell, part.layout.keys.cell) for part in like]
         left = max(part.layout.queries.room for part in like)
         columns = max(part.layout.columns for part in like)
-        if style.width is not None:  # the longest fits beside the widest labels
+        if style.width is not None:  # the longest map fits beside the widest labels
             longest = max(part.layout.keys.cells for part in like)
             cells.append(((space.width - left + GAP) / columns - GAP) / longest)
         space = replace(space, cell=min(cells), left=left, columns=columns)
     layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
     across = 0.0
-    if like:  # heads of the same number stand above each other
+    if like:  # heads with the same number stand above each other
         gap, pitch = layout.gap, max(part.layout.keys.cells for part in like) * layout.keys.cell + layout.gap
         across = layout.queries.room + layout.columns * pitch - gap
         layout = layout.spread(pitch)
@@ -327,9 +330,9 @@ def decide_heads(
 
 
 def choose_scales(parts: Sequence[MosaicPart], style: Style) -> dict[int, MosaicPart]:
-    """The same heads by the places of their blocks, with their panels and the scale that all of their kind share.
+    """Return the parts by the ``place`` of their blocks, with their panels on the scales that they share.
 
-    A map of all tokens is pooled when it is drawn, head by head. The first of a kind has the bar.
+    The first part with a scale has its colour bar. Maps of all tokens are pooled head by head when they are drawn.
     """
     blocks = [part.block for part in parts if isinstance(part.block, Heads)]
     drawn = [
@@ -358,7 +361,7 @@ def choose_scales(parts: Sequence[MosaicPart], style: Style) -> dict[int, Mosaic
 
 
 def number_length(maps: list[AttentionMap], style: Style) -> int:
-    """Characters of the longest number in a cell of these maps, where they are so short that it has one."""
+    """Return the characters of the longest number in a cell of the maps that are short enough to have numbers."""
     changes = [m for m in maps if m.quantity.is_signed and max(m.weights.shape[1:]) <= VALUES_UP_TO]
     if not changes:
         return 4
@@ -367,7 +370,7 @@ def number_length(maps: list[AttentionMap], style: Style) -> int:
 
 
 def written_texts(block: Heads) -> Iterator[str]:
-    """The tokens that may stand in a picture: of a part, or of a pooled map, it is not all of them."""
+    """Yield the texts that may be written in a picture; of a part or a pooled map, not all tokens are."""
     m = block.first
     for side in (m.queries, m.keys):
         yield from (side[i] for i in (range(len(side)) if m.is_whole else title_places(len(side))))
@@ -376,7 +379,7 @@ def written_texts(block: Heads) -> Iterator[str]:
 
 
 def scale_width(scale: Scale, least: float = _LEAST_SCALE) -> float:
-    """Inches of a bar with its numbers and its name."""
+    """Return the inches of a colour bar with its numbers and name."""
     return max(text_width(scale.name, SMALL) * DRAWN_WIDER + _BESIDE_NAME, least)
 
 
@@ -388,10 +391,15 @@ def decide_panels(
     in_line: int = 0,
     of_patches: int = 0,
 ) -> MosaicPart:
-    """Lay out small matrices, far enough apart for what stands over each.
+    """Lay out small matrices, far enough apart for their titles.
 
-    ``in_line``: how many are side by side in a grid, where axes of one length are equally long; 0: it is in none.
-    ``of_patches``: blocks of patches that share the page.
+    Args:
+        block: the matrices.
+        fonts: fonts of the figure.
+        style: style of the figure, with the width of the page.
+        bars: scales with a colour bar, and whether some values lie below and above each.
+        in_line: number of matrices side by side in the grid of this block, with axes drawn to one measure; 0: none.
+        of_patches: number of blocks of image patches on the page.
     """
     if block.are_patches:
         layout = patch_layout(block, max(in_line, 1), max(of_patches, 1), style)
@@ -425,7 +433,7 @@ def decide_panels(
             _in_line(block.rows, _ROW, min(feature, _HIGH / len(block.rows))),
             _in_line(block.columns, _OF_NUMBERS[1], min(feature, widest / len(block.columns))),
         )
-        if style.width is not None:  # as wide as the page, without scales, where it stands alone
+        if style.width is not None:  # as wide as the page, without colour bars, where it stands alone
             room = max(room - _LEAST_SCALE, _LEAST_ROOM)
             shape = shape[0], min(shape[1], room / len(block.columns))
             across = min(block.across, max(int(room / (max(titles, shape[1] * len(block.columns)) + GAP)), 1))
@@ -446,7 +454,7 @@ def decide_panels(
 
 
 def _by_row(bars: Iterable[Scale], panels: Sequence[Panel], across: int) -> Mapping[int, list[Scale]]:
-    """The scales, each at the row of the first panel that has it, of so many side by side."""
+    """Return the scales by the row of the first panel that has each, with ``across`` panels in a row."""
     rows = defaultdict[int, list[Scale]](list)
     for scale in bars:
         rows[next((i for i, panel in enumerate(panels) if panel.scale == scale), 0) // across].append(scale)
@@ -454,12 +462,12 @@ def _by_row(bars: Iterable[Scale], panels: Sequence[Panel], across: int) -> Mapp
 
 
 def _in_line(axis: Axis, with_number: float, feature: float) -> float:
-    """Inches of a cell of an axis: of one with a number in it, of a feature, or of a token."""
+    """Return the inches of a cell along an axis in a grid: with a number, of a feature, or of a token."""
     if len(axis) <= VALUES_UP_TO:
         return with_number
     return feature if axis.are_positions else min(_OF_FEATURES[0], _TOKENS / len(axis))
 
 
 def _ids_width(block: Panels, size: float) -> float:
-    """Inches of the column of ids."""
+    """Return the inches of the column of token ids."""
     return max(text_width(str(number), size) for number in block.ids)

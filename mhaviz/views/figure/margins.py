@@ -1,4 +1,4 @@
-"""Numbers along the sides of a single large map: over it those of its keys, at its right those of its queries."""
+"""Bars along the sides of a single large map: numbers of its keys above it, numbers of its queries at its right."""
 
 import math
 from operator import itemgetter
@@ -11,13 +11,13 @@ from mhaviz.pages.margins import Margin
 from mhaviz.views.figure.mosaic import BESIDE_LABEL, MosaicLayout
 from mhaviz.views.figure.sheet import DRAWN_WIDER, QUIET, SMALL, Sheet, fit_text, text_width
 
-_DEPTH, _APART = 0.4, 0.06  # inches of the highest number, and between the numbers and their map
-_NAME, _LONGEST_NAME = 0.15, 0.8  # inches for the names of keys, and of one name
-OVER, AT_RIGHT = _DEPTH + _APART + _NAME, _DEPTH + _APART  # inches that they take
+_DEPTH, _APART = 0.4, 0.06  # inches of the longest bar, and between bars and map
+_NAME, _LONGEST_NAME = 0.15, 0.8  # inches for a line of names of keys, and of the longest name
+OVER, AT_RIGHT = _DEPTH + _APART + _NAME, _DEPTH + _APART  # inches above a map, and at its right
 
 
 def draw_key_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, margin: Margin) -> None:
-    """Over the map whose cells begin at (x, y)."""
+    """Draw the numbers of keys above the map whose cells begin at (x, y)."""
     base, right = y - _APART, x + layout.tile_width
     sheet.area(_steps(margin, layout.tile_width) * (1, -1) + (x, base))
     top, written = base - _DEPTH, -math.inf
@@ -35,7 +35,7 @@ def draw_key_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, marg
 
 
 def draw_query_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, margin: Margin) -> None:
-    """At the right of the map whose cells begin at (x, y)."""
+    """Draw the numbers of queries at the right of the map whose cells begin at (x, y)."""
     base, under = x + layout.tile_width + _APART, y + layout.tile_height + 0.05
     sheet.area(_steps(margin, layout.tile_height)[:, ::-1] + (base, y))
     sheet.write(base, under, "0", SMALL, vertical="top")
@@ -44,7 +44,7 @@ def draw_query_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, ma
 
 
 def _steps(margin: Margin, length: float) -> NDArray[np.float64]:
-    """The outline of a bar a cell, (points, 2): along the side, and away from it."""
+    """Return the outline of the bars, one for each cell, (points, 2): place along the side, and distance from it."""
     shares = np.nan_to_num(margin.values) / (np.nanmax(margin.values, initial=0.0) or 1.0)
     along = np.linspace(0, length, len(shares) + 1).repeat(2)
     return np.stack([along, _DEPTH * np.concatenate([[0], shares.repeat(2), [0]])], axis=1)

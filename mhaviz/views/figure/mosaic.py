@@ -1,4 +1,4 @@
-"""Many heads as one picture: tiles on one sheet, one scale, labels or positions on the outer edges only."""
+"""Mosaic: many heads as tiles of one picture, with labels or positions on the outer edges only."""
 
 import math
 import re
@@ -31,28 +31,28 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.scale import colours, needs_dark_text, over_image
 
-VALUES_UP_TO = 12  # tokens; above, numbers in the cells are smaller than anybody reads
-LABELS_UP_TO = 60  # tokens of an axis; more have no room for their labels
+VALUES_UP_TO = 12  # most tokens with numbers in the cells; with more they would be too small to read
+LABELS_UP_TO = 60  # most tokens of an axis with a label each
 MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
-BESIDE = 0.15  # inches between a mosaic and its scale
+BESIDE = 0.15  # inches between a mosaic and its colour bar
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
-LEAST_LABEL, MOST_LABEL = 6.0, 8.0  # font sizes in points; what has no room for the least is left out or cut
+LEAST_LABEL, MOST_LABEL = 6.0, 8.0  # font sizes in points; labels without room for the least are left out or cut
 _LINE = 0.22  # inches from one position to the next, down
-_MOST_POSITIONS = 20  # along a side; more are clutter
-BESIDE_LABEL = 0.06  # inches that a label is apart from its cells or from the next one
-_MOST_VALUE, _OF_HEIGHT = 9.0, 0.5  # font size of numbers, and the share of a cell's height
-_LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches, the height of a scale
-_LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile of more cells than have labels,
-_LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # of so many tiles on a page
+_MOST_POSITIONS = 20  # most positions along a side
+BESIDE_LABEL = 0.06  # inches between a label and its cells or the next label
+_MOST_VALUE, _OF_HEIGHT = 9.0, 0.5  # largest font size of numbers; their height / that of their cell
+_LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches: height of a colour bar
+_LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile with more cells than have labels
+_LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # most tiles of a page that are large, and that are small
 _LEAST_SIDE = 1.2  # inches of a tile, unless its cells would be larger than those of a short text
 MOST_HEIGHT = 48.0  # inches of a page, before cells share pixels
 _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
 NAME = 0.2  # inches for the name of a side
-PAGE_SHAPE = 1.5  # width by height
-_EMPTY = 4.0  # how much worse a page would be if all its places were empty
+PAGE_SHAPE = 1.5  # width / height
+_EMPTY = 4.0  # penalty of a page if all its places were empty
 _OF_NUMBERS = 0.36  # inches of a cell with a number
-_LEAST_MARK, _INSET = 0.05, 0.3  # inches of a cell that has room for a mark; the share that a cross leaves free
-_OUTLINE, _HALO, _FINE = 1.4, 3.2, 0.6  # points: an outline, the paper around it, an outline of what is small
+_LEAST_MARK, _INSET = 0.05, 0.3  # least inches of a cell with a mark; share of it left free on each side of a cross
+_OUTLINE, _HALO, _FINE = 1.4, 3.2, 0.6  # points: an outline, the white around it, and an outline of small cells
 _OUTLINES = {"black": INK, "orange": ACCENT, "blue": SECOND}
 _HATCH = "#b4b4b4"
 
@@ -66,10 +66,10 @@ class Side:
     """One axis of a tile: the queries, from top to bottom, or the keys, from left to right.
 
     Attributes:
-        cells: how many are drawn; fewer than tokens where the map is pooled.
-        cell: inches of one.
-        room: inches for what is written along it.
-        marks: the labels, thinned until none meets another.
+        cells: number of cells; fewer than tokens where the map is pooled.
+        cell: inches of a cell.
+        room: inches for the labels and the name of the axis.
+        marks: labels, thinned out until none overlap.
     """
 
     cells: int
@@ -79,11 +79,11 @@ class Side:
 
     @property
     def length(self) -> float:
-        """Of all cells, in inches."""
+        """Length of all cells, in inches."""
         return self.cells * self.cell
 
     def span(self, tokens: range, length: int) -> tuple[float, float]:
-        """Where the cells of these of ``length`` tokens begin, and how long they are, in inches."""
+        """Return where the cells of these ``tokens``, of ``length``, begin, and their length, in inches."""
         (first, _), (last, _) = thinned_places(length, 1, self.cells, [tokens[0], tokens[-1]])
         return int(first) * self.cell, (int(last) + 1 - int(first)) * self.cell
 
@@ -95,18 +95,18 @@ class Side:
 
 @dataclass(frozen=True)
 class MosaicLayout:
-    """Where everything goes, in inches from the mosaic's top left corner.
+    """Places of tiles and labels, in inches from the mosaic's top left corner.
 
     Attributes:
-        columns, rows: of tiles.
-        queries, keys: the sides of a tile. Cells are square but for maps far from square.
+        columns, rows: number of tiles across and down.
+        queries, keys: the sides of a tile. Cells are square except in maps far from square.
         label_size: font size of the token labels, in points.
-        turned: whether the labels of the keys stand upright.
-        value_size: font size of the numbers in the cells; None for no numbers.
-        gap: between two tiles of a row.
-        names: of the sides, for each row of tiles and each column; "": none.
-        pooled: what a cell shows, if it stands for several tokens that have labels; else nothing.
-        title, below: inches over a tile for its title, and below it.
+        turned: whether the labels of the keys are rotated by 90 degrees.
+        value_size: font size of the numbers in the cells; None: no numbers.
+        gap: inches between two tiles of a row.
+        names: names of the sides; "": none.
+        pooled: what a cell shows where it stands for several tokens; "": a cell is one number.
+        title, below: inches above a tile for its title, and below it.
     """
 
     columns: int
@@ -124,62 +124,62 @@ class MosaicLayout:
 
     @property
     def cells(self) -> tuple[int, int]:
-        """Rows and columns of a tile."""
+        """Numbers of rows and columns of a tile."""
         return self.queries.cells, self.keys.cells
 
     @property
     def tile_width(self) -> float:
-        """Of the cells alone."""
+        """Width of a tile's cells."""
         return self.keys.length
 
     @property
     def tile_height(self) -> float:
-        """Of the cells alone, without the title above."""
+        """Height of a tile's cells, without its title."""
         return self.queries.length
 
     @property
     def width(self) -> float:
-        """Of all tiles and labels."""
+        """Width of all tiles and labels."""
         return self.queries.room + self.columns * (self.tile_width + self.gap) - self.gap
 
     @property
     def height(self) -> float:
-        """Of all tiles, titles and labels."""
+        """Height of all tiles, titles and labels."""
         return self.rows * (self.title + self.tile_height + self.below) - self.below + self.keys.room
 
     @property
     def bar(self) -> float:
-        """The height of a scale beside a tile."""
+        """Height of a colour bar beside a tile."""
         return bar_height(self.tile_height)
 
     def tile(self, number: int) -> tuple[float, float]:
-        """The top left corner of a tile's cells."""
+        """Return the top left corner of a tile's cells."""
         row, column = divmod(number, self.columns)
         x = self.queries.room + column * (self.tile_width + self.gap)
         return x, self.title + row * (self.title + self.tile_height + self.below)
 
     def spread(self, pitch: float) -> "MosaicLayout":
-        """The same, but with tiles that begin at least ``pitch`` inches apart in a row: room to write over them."""
+        """Return the layout with tiles that begin at least ``pitch`` inches apart in a row, as their titles need."""
         return replace(self, gap=max(self.gap, pitch - self.tile_width))
 
 
 @dataclass(frozen=True)
 class Space:
-    """What a mosaic may take.
+    """Room for a mosaic, and constraints of its layout.
 
     Attributes:
-        fonts: the fonts for its labels.
+        fonts: fonts of its labels.
         dpi: pixels an inch; cells are whole pixels.
-        columns: tiles side by side; None: as it fits.
-        width, height: inches, as long as tiles do not get too small for it.
-        page: width by height of the whole, where the columns are chosen.
-        least_tile: inches, from which on no side of a tile gets smaller.
-        larger: how many times as large as usual cells get to fill the width.
-        cell: inches that no side of a cell exceeds; None: as it comes.
-        shape: height and width of a cell, in inches; None: as it comes.
+        columns: number of tiles side by side; None: chosen.
+        width, height: most inches, unless tiles would be smaller than ``least_tile``.
+        page: width / height of the mosaic that the columns are chosen for.
+        least_tile: least inches of each side of a tile.
+        larger: most that cells are enlarged to fill the width.
+        cell: most inches of each side of a cell; None: chosen.
+        shape: height and width of a cell, in inches; None: chosen.
         left: least inches for the labels of the queries.
-        names: of the sides; "": none.
-        least_label: points, the least size of labels: there are fewer of them instead.
+        names: names of the sides; "": none.
+        least_label: smallest font size of labels, in points. Where it has no room, there are fewer labels.
     """
 
     fonts: Fonts
@@ -202,40 +202,39 @@ class Space:
         return NAME if any(self.names) else 0.0
 
     def label_size(self, pitch: float) -> float:
-        """The font size of labels that are so many inches apart."""
+        """Return the font size of labels that are ``pitch`` inches apart."""
         return label_size(pitch, self.least_label)
 
     def widest(self, labels: Sequence[str], size: float) -> float:
-        """Room for the widest of these labels, in inches."""
+        """Return the room for the widest of these labels, in inches."""
         return max(text_width(label, size, self.fonts.families) for label in labels) + BESIDE_LABEL
 
 
 def label_size(pitch: float, least: float) -> float:
-    """The font size, at least so many points, of labels that are so many inches apart."""
+    """Return the font size, at least ``least`` points, of labels that are ``pitch`` inches apart."""
     return min(max(pitch * POINTS * 0.8, least), MOST_LABEL)
 
 
 def number_size(width: float, height: float, text_length: int) -> float:
-    """The font size of numbers of so many characters in cells of so many inches."""
+    """Return the font size of numbers of ``text_length`` characters in cells of this width and height, in inches."""
     return min(width * POINTS * 1.08 / max(text_length, 4), height * POINTS * _OF_HEIGHT, _MOST_VALUE)
 
 
 def decide_mosaic(
     n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int = 4, numbers: bool | None = None
 ) -> MosaicLayout:
-    """Lay out ``n_tiles`` maps of these axes, their cells on whole pixels.
+    """Lay out ``n_tiles`` maps of these axes, with cells of whole pixels.
 
-    Cells get fewer pixels, down to one, as far as the mosaic would not keep to its space; then cells of the map share
-    one of the picture: always equally many, as unequal cells of mass would be stripes. All tokens of a whole map have
-    labels, thinned where there are many. So have those of a part that is not pooled, if it is short; along other parts,
-    and along cells of several tokens, positions stand instead.
+    Where space is short, cells get fewer pixels, down to one, and then cells of the map are pooled: always equally many
+    together, as unequal numbers would show as stripes. The tokens of a whole map, and of a short part that is not
+    pooled, have labels, thinned out where there are many. Other parts and pooled maps have positions.
 
     Args:
-        n_tiles: of all heads, and of all layers that are drawn together.
-        queries, keys: of one map.
-        space: what there is room for.
+        n_tiles: number of heads of all layers that are drawn together.
+        queries, keys: axes of one map.
+        space: room for the mosaic.
         text_length: characters of the longest number in a cell.
-        numbers: write them into the cells; None: where there are few tokens.
+        numbers: write numbers in the cells; None: where there are few tokens.
     """
     lengths, share = (len(queries), len(keys)), 1
     if space.shape is not None:
@@ -255,12 +254,12 @@ def decide_mosaic(
 
 
 def even_number(length: int, most: int) -> int:
-    """The number of cells, at most so many, of equally many tokens."""
+    """Return the largest number of cells, at most ``most``, that each have equally many of ``length`` tokens."""
     return -(-length // -(-length // max(most, 1)))
 
 
 def _has_labels(axis: Axis) -> bool:
-    """Whether its tokens have labels, and not positions."""
+    """Return whether an axis is labelled by its tokens rather than by positions."""
     is_short = len(axis.tokens) == len(axis) <= LABELS_UP_TO
     return (axis.cells is None or is_short) and not axis.are_positions
 
@@ -268,7 +267,7 @@ def _has_labels(axis: Axis) -> bool:
 def _lay_out(
     n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], space: Space, text_length: int, numbers: bool | None
 ) -> MosaicLayout:
-    """The mosaic of tiles of so many cells, down and across."""
+    """Lay out tiles of this many cells, down and across."""
     dpi, (q_cells, k_cells) = space.dpi, cells
     labelled = [axis for axis in sides if _has_labels(axis)]
     texts = [
@@ -277,7 +276,7 @@ def _lay_out(
     ]
     height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells, has_numbers=bool(numbers))
     height, width = (min(max(side, 1 / dpi), space.cell or side) for side in (height, width))
-    most = n_tiles if labelled else max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # of a pixel a cell
+    most = n_tiles if labelled else max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # with cells of one pixel
     tile = k_cells * width + GAP, q_cells * height + GAP + TILE_TITLE
     columns = min(space.columns or choose_columns(n_tiles, *tile, space.page, most), n_tiles)
     rows = -(-n_tiles // columns)
@@ -323,15 +322,15 @@ def _lay_out(
 
 
 def _marks(axis: Axis, cells: int, cell: float, size: float, fonts: Fonts, upright: bool) -> tuple[Mark, ...]:
-    """The labels along one side, every how many-th has room: tokens, or, of many cells of a part, round positions.
+    """Return the labels along one side, as many as there is room for: tokens or round positions.
 
     Args:
         axis: the tokens.
-        cells: how many are drawn.
-        cell: inches of one.
-        size: of the labels, in points.
-        fonts: for them.
-        upright: whether it is the side of the queries.
+        cells: number of cells drawn.
+        cell: inches of a cell.
+        size: font size of the labels, in points.
+        fonts: fonts of the labels.
+        upright: whether the side is that of the queries.
     """
     line = size * 1.05 / POINTS
     if not _has_labels(axis):
@@ -344,7 +343,7 @@ def _marks(axis: Axis, cells: int, cell: float, size: float, fonts: Fonts, uprig
 
 
 def _position_marks(edges: NDArray[np.int64], cell: float, size: float, upright: bool) -> tuple[Mark, ...]:
-    """Round positions, none of which reaches into the next tile."""
+    """Return round positions as labels, none of which extends into the next tile."""
     start, end, length = int(edges[0]), int(edges[-1]), (len(edges) - 1) * cell
     apart = _LINE if upright else text_width(f"{end - 1:,}", size) + BESIDE_LABEL
     step = every(end - start, min(int(length / apart), _MOST_POSITIONS))
@@ -390,7 +389,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
 
 
 def _fit_title(title: str, room: float) -> tuple[str, float]:
-    """The title and its size: smaller, or "12" for "head 12", "L3 H5" for "layer 3 · head 5", or cut, in less room."""
+    """Return a title and its font size that fit: smaller, or by ``short_title``, or shortened."""
     for text in (title, short_title(title)):
         size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
         if size >= LEAST_LABEL:
@@ -399,7 +398,7 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
 
 
 def short_title(title: str) -> str:
-    """ "12" for "head 12", "L3 H5" for "layer 3 · head 5"; a title that names no numbers is as short as it can be."""
+    """Return "12" for "head 12", "L3 H5" for "layer 3 · head 5"; other titles are unchanged."""
     names = re.findall(r"(?:^| · )(\w)\w* (\d+)(?= · |$)", title)
     if len(names) > 1:
         return " ".join(f"{name.upper()}{number}" for name, number in names)
@@ -407,7 +406,7 @@ def short_title(title: str) -> str:
 
 
 def bar_height(cells: float) -> float:
-    """The height of a scale beside cells that are so high, in inches."""
+    """Return the height of a colour bar beside cells of this height, in inches."""
     return min(max(cells, _LEAST_BAR), _MOST_BAR)
 
 
@@ -419,7 +418,7 @@ def draw_scale(
     scale: Scale,
     open_ends: tuple[bool, bool] = (False, False),
 ) -> None:
-    """An upright colour bar with its ends, its middle, or the powers of ten between them, and its name.
+    """Draw an upright colour bar with its name, its ends, and its middle or powers of ten between them.
 
     ``open_ends``: whether some values lie below, and above.
     """
@@ -437,7 +436,7 @@ def draw_scale(
 def _scale_labels(
     scale: Scale, height: float, open_ends: tuple[bool, bool]
 ) -> list[tuple[float, Literal["top", "center", "bottom"], str]]:
-    """The numbers beside a bar of so many inches: how far down each stands, from 0 to 1, and how it is aligned."""
+    """Return the numbers beside a bar of this height: place from the top, 0 to 1, vertical alignment, and text."""
     low, high = ("≤ " if open_ends[0] else ""), ("≥ " if open_ends[1] else "")
     return [
         (0, "top", f"{high}{scale.value(1):.3g}"),
@@ -447,26 +446,26 @@ def _scale_labels(
 
 
 def _between(scale: Scale, height: float) -> list[float]:
-    """Where along a scale of so many inches the numbers between its ends stand."""
+    """Return the places of the numbers between the ends of a bar of this height, as shares of the scale."""
     if not scale.log:
-        middle = float(f"{scale.value(0.5):.1g}")  # a round number, where it belongs
+        middle = float(f"{scale.value(0.5):.1g}")  # a round number
         return [0.5 if scale.low < 0 else (middle - scale.low) / (scale.high - scale.low)]
-    clear = 0.25 / height  # of the ends' own numbers
+    clear = 0.25 / height  # share of the bar beside the numbers of its ends
     powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
     shares = [float(share) for share in scale.shares(10.0**powers)]
     return [share for share in shares if clear < share < 1 - clear] or [0.5]
 
 
 def _tile_of(n_tiles: int) -> float:
-    """Inches of a tile of more cells than have labels."""
+    """Return the inches of a tile with more cells than have labels."""
     return _LARGE if n_tiles <= _LARGE_UP_TO else _SMALL if n_tiles <= _SMALL_UP_TO else _TINY
 
 
 def _ideal_cell(n_tiles: int, q_length: int, k_length: int, has_numbers: bool) -> tuple[float, float]:
-    """Height and width in inches: a square, unless one side of the tile would then be too short to see."""
+    """Return the height and width of a cell in inches: a square, unless one side of the tile would be too short."""
 
     def ideal(length: int) -> float:
-        """Room for a number up to 12 tokens, for a label up to 60."""
+        """Return inches with room for a number for up to 12 tokens, and for a label for up to 60."""
         if length <= VALUES_UP_TO:
             return min(max(2.4 / length, 0.36), 0.9)
         return max(2.8 / length, 0.1) if length <= LABELS_UP_TO else _tile_of(n_tiles) / length
@@ -477,7 +476,7 @@ def _ideal_cell(n_tiles: int, q_length: int, k_length: int, has_numbers: bool) -
 
 
 def choose_columns(n_tiles: int, width: float, height: float, page: float, most: int) -> int:
-    """The number of columns, up to ``most``, that makes the page most like ``page``, with few empty places."""
+    """Return the number of columns, up to ``most``, so that width / height is near ``page`` and few places are empty."""
 
     def distance(columns: int) -> float:
         rows = -(-n_tiles // columns)
@@ -494,7 +493,7 @@ def _write_values(
     panels: Sequence[Panel],
     size: float,
 ) -> None:
-    """The numbers of panels with these top left corners, in cells of so many inches, width and height."""
+    """Write the numbers of panels with these top left corners into their cells; ``cell``: width and height."""
     rows, columns = np.indices(panels[0].values.shape)
     offsets = np.stack([(columns + 0.5) * cell[0], (rows + 0.5) * cell[1]], axis=-1)
     places = np.array(corners)[:, None, None] + offsets  # n_tiles q_length k_length 2
@@ -511,7 +510,7 @@ def _write_values(
 def _draw_marks(
     sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]], panels: Sequence[Panel]
 ) -> None:
-    """A cross in a cell that is crossed, and a line through others that have a mark."""
+    """Draw a cross in dropped cells, and a line through cells with another mark."""
     width, height = layout.keys.cell, layout.queries.cell
     inset = _INSET * min(width, height)
     hatches: list[tuple[float, float, float, float]] = []
@@ -535,9 +534,9 @@ def _draw_marks(
 def _draw_outlines(
     sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]], panels: Sequence[Panel]
 ) -> None:
-    """Lines around rows and columns, with paper on both sides, or on some colours they would not be seen.
+    """Draw outlines of rows and columns, with white on both sides to be visible on all colours.
 
-    Around small cells, which that would cover, they are fine and stand outside.
+    Outlines of small cells are thin, without white, and drawn outside the cells, which they would cover.
     """
     fine, thick = (defaultdict[str, list[tuple[float, float, float, float]]](list) for _ in range(2))
     for (left, top), panel in zip(corners, panels, strict=True):
@@ -559,7 +558,7 @@ def _draw_outlines(
 
 
 def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:
-    """Queries left of the first column of tiles, keys under the lowest tile of each column."""
+    """Write labels of queries left of the first column of tiles, and of keys below the lowest tile of each column."""
     size = layout.label_size
     lowest = {number % layout.columns: corner for number, corner in enumerate(corners)}
     for left, top in corners[:: layout.columns]:
@@ -570,14 +569,14 @@ def _write_labels(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[fl
         for place, label, colour in layout.keys.marks:
             if not layout.turned:
                 sheet.write(left + place, y, label, size, align="center", vertical="top", colour=colour)
-            else:  # it ends at its cell, and is read from below
+            else:  # from bottom to top, and ending at its cell
                 sheet.write(left + place, y, label, size, align="right", rotation=90, colour=colour)
 
 
 def write_sides(
     sheet: Sheet, x: float, y: float, layout: MosaicLayout, across: Sequence[str], down: Sequence[str]
 ) -> None:
-    """Names of columns of tiles over the first row, and of rows before the first column, each once, as far as they fit.
+    """Write names of columns of tiles above the first row, and of rows left of the first column, as many as fit.
 
     The mosaic begins at (x, y).
     """
@@ -592,7 +591,7 @@ def write_sides(
 
 
 def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[float, float]]) -> None:
-    """Of the queries once along the left side of all tiles, and of the keys once under those of the last row."""
+    """Write the name of the queries once at the left of all tiles, and that of the keys once below the last row."""
     down, across = layout.names
     last_row = corners[layout.columns * (layout.rows - 1) :]
     (left, top), (first, bottom), (last, _) = corners[0], last_row[0], last_row[-1]
@@ -603,9 +602,9 @@ def _write_names(sheet: Sheet, layout: MosaicLayout, corners: Sequence[tuple[flo
 
 
 def row_starts(tokens: Tokens, least: float) -> tuple[int, ...] | None:
-    """The first token, and the patches with which rows of an image begin, at least so many tokens apart.
+    """Return the first token, and the patches at the beginnings of rows of an image, at least ``least`` tokens apart.
 
-    None where the tokens are no patches.
+    None where the tokens are not patches.
     """
     if tokens.grid is None:
         return None
@@ -616,7 +615,7 @@ def row_starts(tokens: Tokens, least: float) -> tuple[int, ...] | None:
 
 
 def thinned_places(length: int, step: int, cells: int, chosen: Sequence[int] | None = None) -> list[tuple[float, int]]:
-    """(the middle of its cell, counted in cells; its number) of every ``step``-th token, or of the ``chosen`` ones."""
+    """Return (middle of the cell, in cells; index) of every ``step``-th token, or of the ``chosen`` ones."""
     edges, numbers = cell_edges(length, cells), range(0, length, step) if chosen is None else chosen
     cell_of = np.searchsorted(edges, np.asarray(numbers), side="right") - 1
     return [(float(cell) + 0.5, i) for cell, i in zip(cell_of, numbers, strict=True)]
