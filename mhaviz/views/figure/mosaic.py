@@ -476,7 +476,7 @@ def _ideal_cell(n_tiles: int, q_length: int, k_length: int, has_numbers: bool) -
 
 
 def choose_columns(n_tiles: int, width: float, height: float, page: float, most: int) -> int:
-    """Return the number of columns, up to ``most``, so that width / height is near ``page`` and few places are empty."""
+    """Return the columns, up to ``most``, so that width / height is near ``page``, with few empty places."""
 
     def distance(columns: int) -> float:
         rows = -(-n_tiles // columns)

@@ -1,4 +1,4 @@
-"""Figures that a notebook shows when they are made, as those of pyplot are, and not again as the cell's result."""
+"""Figures in notebooks: shown once when they are made, as pyplot does, and not again as the cell's result."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
 
 
 def notebook() -> Any:
-    """The notebook that this runs in; None in a script, and in a terminal of IPython, which shows no pictures."""
+    """Return the notebook that this runs in; None in a script, and in IPython's terminal, which shows no pictures."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell if hasattr(shell, "kernel") else None
 
 
 def show_in_cell(sheet: "Sheet", shell: Any) -> None:
-    """Show the figure below the cell that runs in this notebook, once."""
+    """Show the figure below the running cell of this notebook, unless the cell has shown it already."""
     if sheet.shown_in_cell == shell.execution_count:
         return
     from IPython.display import Image, display

@@ -1,4 +1,4 @@
-"""Numbers of heads on a sheet: a panel of layers × heads a number, its scale beside its title."""
+"""Numbers of heads on a sheet: a panel of layers × heads for each number, with its scale beside its title."""
 
 import math
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.style import Style
 
-_CELL, _SHAPE = 0.4, 1.1  # inches, the most of a cell; times as high as wide, at most, all panels
-_LEAST = 1.2  # inches of a panel
-_APART, _BAR, _BAR_HEIGHT = 0.06, 0.35, 0.08  # inches: between words, and of the bar between the ends of a scale
+_CELL, _SHAPE = 0.4, 1.1  # most inches of a cell; most height / width of all panels
+_LEAST = 1.2  # least inches of a panel
+_APART, _BAR, _BAR_HEIGHT = 0.06, 0.35, 0.08  # inches: between words, and the bar between the ends of a scale
 
 
 def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicLayout:
-    """Panels as wide as the page, so many side by side that there is no hole in the last row, or a small one.
+    """Lay out panels across the page, with a number of columns that leaves few empty places in the last row.
 
-    ``counts``: panels of all such blocks of the page, of which equally many are side by side.
+    ``counts``: numbers of panels of all such blocks on the page, which have the same number of columns.
     """
     panels, dpi, (rows, columns) = block.panels, style.dpi, (block.rows.tokens.texts, block.columns.tokens.texts)
     left = snap(max(text_width(text, BODY) for text in rows) + 2 * _APART + NAME, dpi)
@@ -53,7 +53,7 @@ def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicL
     across = min(range(min(3, most), most + 1), key=lambda n: (sum(-count % n for count in counts), -n))
     width = max(math.floor(min((room / across - GAP) / len(columns), _CELL) * dpi), 1) / dpi
     rows_of_panels = -(-len(panels) // across)
-    high = (_SHAPE * (room + left) / rows_of_panels - TILE_TITLE - GAP) / len(rows)  # of a page that is not too long
+    high = (_SHAPE * (room + left) / rows_of_panels - TILE_TITLE - GAP) / len(rows)  # so that the page is not too long
     height = max(math.floor(min(width, high) * dpi), 1) / dpi
     size = label_size(min(width, height), LEAST_LABEL)
     line, widest = size * 1.05 / POINTS, max(text_width(text, size) for text in columns) + _APART
@@ -72,19 +72,19 @@ def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicL
 
 
 def _marks(texts: Sequence[str], cell: float, apart: float) -> tuple[Mark, ...]:
-    """A label for every how many-th cell has room."""
+    """Return labels of as many cells as there is room for."""
     step = every(len(texts), int(len(texts) * cell / apart))
     return tuple(((i + 0.5) * cell, texts[i], INK) for i in range(0, len(texts), step))
 
 
 def _title_width(panel: Panel) -> float:
-    """With the ends of its scale, without a bar."""
+    """Return the inches of a title with the ends of its scale, without a bar."""
     numbers = text_width(panel.scale.range_text, SMALL)
     return (text_width(panel.title, SMALL, bold=True) + numbers) * DRAWN_WIDER + 2 * _APART
 
 
 def draw_ranges(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: Sequence[Panel]) -> None:
-    """Of panels whose mosaic begins at (x, y), the scale at the right of each title: its ends, and a bar if all fit."""
+    """Draw each panel's scale right of its title: its ends, and a bar if all fit; (x, y): the mosaic's corner."""
     pitch = layout.tile_width + layout.gap - GAP
     has_bars = pitch - max(map(_title_width, panels)) >= _BAR + _APART
     for i, panel in enumerate(panels):

@@ -1,21 +1,21 @@
-"""The outline of what a query may see: what is hidden is blank paper, and no number."""
+"""Outline of the cells that a mask does not hide; hidden cells are blank."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Bar = tuple[float, float, float, float]
-"""x, y, width, height of a line, which is so thick, in inches."""
+"""A line as a rectangle: x, y, width and height in inches."""
 
 
 def outline(visible: NDArray[np.bool_], cell: tuple[float, float], line: float) -> list[Bar]:
-    """The lines around visible cells, each as long as it goes straight on; (0, 0) is the top left corner of all cells.
+    """Return the lines around visible cells, from the top left corner of all cells, (0, 0).
 
-    They cover nothing that is visible, where a cell may be as thin as a line.
+    They are drawn outside the visible cells, which may be as thin as a line.
 
     Args:
-        visible: (rows, columns).
-        cell: width and height of one.
-        line: how thick a line is.
+        visible: whether each cell is visible, (rows, columns).
+        cell: width and height of a cell.
+        line: thickness of a line.
     """
     width, height = cell
     padded = np.pad(visible, 1).astype(np.int8)
@@ -28,9 +28,9 @@ def outline(visible: NDArray[np.bool_], cell: tuple[float, float], line: float) 
 
 
 def _runs(steps: NDArray[np.int8]) -> list[tuple[int, int, int, int]]:
-    """Equal numbers beside each other in a row, zeros left out: (row, first, end, the number).
+    """Return runs of equal numbers in each row, without zeros, as (row, first, end, number).
 
-    1: what is visible begins here; -1: it has ended.
+    1: visible cells begin here; -1: they have ended.
     """
     found: list[tuple[int, int, int, int]] = []
     for side in (1, -1):

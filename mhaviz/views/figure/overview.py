@@ -1,4 +1,4 @@
-"""Layers × heads on a sheet: a small map of each head, and one enlarged, which carries the tokens."""
+"""Overview of layers × heads on a sheet: a small map of each head, and one enlarged, which has the labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,27 +42,34 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.style import Style
 
-_FEW = 12  # heads, each of which can carry its tokens
-_NARROW, _MANY = 6.0, 16  # inches of a page, and heads of a layer, where the enlarged map stands below, not beside
-_TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and of all of them
-_SMALL_SIDE = 0.7  # inches, the most of a small map
+_FEW = 12  # most heads that each have labels
+_NARROW, _MANY = 6.0, 16  # inches of a page up to which, and heads from which on, the enlarged map stands below
+_TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and limits of its side
+_SMALL_SIDE = 0.7  # most inches of a small map
 _GAP, _BETWEEN = 0.027, 0.25  # inches: between two heads, and before the enlarged one
-_BAR, _OVER_NOTE = 0.58, 0.05  # inches, of a scale with its numbers, and below the small maps
-_HEADER, _LABELS = TILE_TITLE, 1.5  # inches: over the small maps, and for labels of the enlarged one
+_BAR, _OVER_NOTE = 0.58, 0.05  # inches: a colour bar with its numbers, and the gap below the small maps
+_HEADER, _LABELS = TILE_TITLE, 1.5  # inches: above the small maps, and for labels of the enlarged one
 _OUTLINE = 1.6  # points
 _CHANGED = "outlined, and enlarged: the head whose weights have changed most, altogether"
 _PEAKED = "outlined, and enlarged: the head that gives most to one key, first and special ones aside"
 
 
 def is_overview(block: Heads, style: Style) -> bool:
-    """Whether heads are so many layers × heads that no label beside each could be read."""
+    """Return whether a block of layers × heads has too many heads for legible labels beside each."""
     several = len(block.by_layer) > 1 and block.across is not None
     return several and len(block.tiles) > _FEW and style.columns is None and not style.numbers
 
 
 @dataclass(frozen=True, eq=False)
 class OverviewPart(MosaicPart):
-    """Small maps, ``layout``, and the one at ``place`` enlarged, ``large``: beside them, or below. ``note``: why."""
+    """Small maps of all heads, laid out by ``layout``, and one head enlarged.
+
+    Attributes:
+        large: layout of the enlarged map.
+        place: index of the enlarged head among all.
+        is_beside: whether the enlarged map stands beside the small ones, not below.
+        note: lines that say why this head is enlarged.
+    """
 
     large: MosaicLayout | None = None
     place: int = 0
@@ -71,7 +78,7 @@ class OverviewPart(MosaicPart):
 
     @property
     def layouts(self) -> tuple[MosaicLayout, ...]:
-        """Of the small maps, and of the large one."""
+        """Layouts of the small maps and of the large one."""
         return self.layout, self._large
 
     @property
@@ -85,7 +92,7 @@ class OverviewPart(MosaicPart):
 
     @property
     def _large_at(self) -> tuple[float, float]:
-        """The top left corner of the enlarged map, from that of all maps."""
+        """Top left corner of the enlarged map, from that of all maps."""
         if self.is_beside:
             return self.layout.width + _BETWEEN, 0.0
         return 0.0, self._small_height + _BETWEEN
@@ -96,11 +103,11 @@ class OverviewPart(MosaicPart):
 
     @property
     def width(self) -> float:
-        """In inches, the scales included."""
+        """Width in inches, with colour bars."""
         return max(super().width, self.layout.width)
 
     def height(self, _: float) -> float:
-        """In inches."""
+        """Return the height in inches."""
         below = self._large_at[1] + self._large.height
         return self.title_height + max(self._small_height, below)
 
@@ -108,7 +115,7 @@ class OverviewPart(MosaicPart):
         return scale_width(scale, _BAR)
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
-        """With its top left corner at (x, y)."""
+        """Draw the part with its top left corner at (x, y)."""
         assert isinstance(self.block, Heads)
         self.draw_title(sheet, y)
         y += self.title_height
@@ -133,7 +140,7 @@ class OverviewPart(MosaicPart):
         return panel
 
     def _write_sides(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
-        """The numbers of the heads over the first row, and of the layers before the first column, each once."""
+        """Write the numbers of heads above the first row, and those of layers left of the first column."""
         layout = self.layout
         across = [tile.rpartition(" ")[2] for tile in block.tiles[: layout.columns]]
         down = [tile.partition(" · ")[0].rpartition(" ") for tile in block.tiles[:: layout.columns]]
@@ -145,7 +152,7 @@ class OverviewPart(MosaicPart):
 
 
 def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
-    """Lay out the small maps, in cells of whole pixels, and the enlarged one in the room that they leave."""
+    """Lay out the small maps, with cells of whole pixels, and the enlarged map in the room that they leave."""
     m, dpi, room, n_columns = block.first, style.dpi, (style.width or PAGE_WIDTH) - 2 * MARGIN, len(block.first.heads)
     lengths = len(m.rows), len(m.columns)
 
@@ -155,7 +162,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
 
     least = min(max(max(lengths) * _TOKEN, _LEAST), _MORE)
     large = enlarged(least)
-    beside = large.width - large.tile_width + BESIDE + _BAR  # of the enlarged map: its labels and its scale
+    beside = large.width - large.tile_width + BESIDE + _BAR  # labels and colour bar of the enlarged map
     is_beside = room > _NARROW and n_columns <= _MANY and large.width < room / 2
     left = snap(max(text_width("head", SMALL), NAME + text_width("99", SMALL)) + BESIDE_LABEL, dpi)
     gap = snap(_GAP, dpi)
@@ -191,7 +198,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
 
 
 def _pooled(lengths: tuple[int, int], cells: Sequence[int], large: MosaicLayout) -> str:
-    """What a cell shows of the small maps, and of the large one."""
+    """Return what a cell of the small maps shows, and one of the large map."""
     text = pooled_text(*lengths, *cells)
     if not text or text == large.pooled:
         return text
@@ -199,10 +206,10 @@ def _pooled(lengths: tuple[int, int], cells: Sequence[int], large: MosaicLayout)
 
 
 def most_peaked(maps: Sequence[AttentionMap]) -> int:
-    """The number of the head whose rows, on average, give most to one key: of weights as a share, of others as it is.
+    """Return the index of the head whose rows have the largest maximum on average, as a share of their sum where rows
+    are shares. For changes it is the head with the largest sum of absolute changes.
 
-    The first key and special ones do not count: whatever a head does not need goes there. Of changes, that with the
-    largest sum.
+    The first key and special tokens do not count, as heads put there whatever weight they do not need elsewhere.
     """
     return int(np.argmax([_peak(m, weights) for m in maps for weights in m.weights]))
 

@@ -1,4 +1,4 @@
-"""A page of blocks as a sheet: each block is measured, then all are laid out one below the other, then drawn."""
+"""A page as a sheet: each block is measured, then all are laid out from top to bottom, then drawn."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,26 +65,26 @@ from mhaviz.views.style import LayoutStyle, Style
 
 _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
-_ROUNDING = 0.15  # inches by which labels may be wider than was thought
-_UNDER = 0.05  # inches between the last words and the foot
-_WIDEST_TITLE = 7.0  # inches that a sheet grows to for the sake of its title
+_ROUNDING = 0.15  # inches by which labels may exceed their estimate
+_UNDER = 0.05  # inches between the last text and the foot
+_WIDEST_TITLE = 7.0  # most inches that a sheet is widened to for its title
 _AFTER_TEXT, _AFTER_INTRO = 0.08, 0.14  # inches
 _HEADING = 10.0  # font size in points
-_LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # inches for words, where there are no pictures, or small ones
+_LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
 
 def draw_page(page: Page, style: Style | None = None) -> Sheet:
-    """Draw a page, of which at most one block is curves.
+    """Draw a page.
 
     Raises:
-        ArgumentError: there is so much on it that even coarse pixels give no picture of allowed size; numbers are
-            asked for where there are no heads.
+        ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn, or
+            numbers are asked for where there are no heads.
     """
     style = style or Style()
     if style.numbers is not None and not any(isinstance(block, Heads) for block in leaves(page.blocks)):
         raise ArgumentError(f"{parameter('numbers')}: expected a picture of maps, and this is none; leave it out")
     zoom, crop = (style.font_size or BODY) / BODY, 0.0
-    if style.width is not None:  # whoever puts it into a text has margins there
+    if style.width is not None:  # the document around it has margins
         crop = MARGIN - _LEAST_MARGIN
     width = None if style.width is None else snap(style.width / zoom, style.dpi * zoom) + 2 * crop
     style = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
@@ -126,7 +126,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
 
 
 def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
-    """The same without what explains the pictures in small letters."""
+    """Yield the blocks without the small print that explains pictures."""
     for block in blocks:
         if isinstance(block, Table | Dots):
             yield replace(block, notes="")
@@ -135,7 +135,7 @@ def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
 
 
 def _texts(page: Page) -> Iterator[str]:
-    """The users' texts that may stand in the picture."""
+    """Yield the texts of users that may be written in the picture."""
     if isinstance(page.title, str):
         yield page.title
     else:
@@ -157,7 +157,7 @@ def _texts(page: Page) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TextPart:
-    """Lines of words, broken where the place is too narrow for them."""
+    """Lines of text, wrapped to the width of their place; ``size``: font size."""
 
     block: Text
     size: float
@@ -166,7 +166,7 @@ class TextPart:
 
     @property
     def after(self) -> float:
-        """Inches to the next part."""
+        """Gap in inches between the text and the next part."""
         return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
 
     @property
@@ -178,11 +178,11 @@ class TextPart:
         return [part for line in self.block.lines for part in wrap(line, room, self.size, bold=self._is_bold)]
 
     def height(self, room: float) -> float:
-        """In inches."""
+        """Return the height in inches."""
         return FOOT_LINE * len(self._lines(room))
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
-        """With its top left corner at (x, y)."""
+        """Draw the text with its top left corner at (x, y)."""
         colour = INK if self.block.style in ("plain", "heading") else QUIET
         for i, line in enumerate(self._lines(room)):
             middle = y + FOOT_LINE * (i + 0.5)
@@ -190,7 +190,7 @@ class TextPart:
 
 
 def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
-    """Measure the blocks that paper has."""
+    """Measure the blocks that figures show."""
     blocks = [block for block in page.blocks if block.where != "listed"]
     overviews = {b.place: b for b in blocks if isinstance(b, Heads) and is_overview(b, style)}
     stacked = [block for block in blocks if isinstance(block, Heads)]
@@ -256,25 +256,26 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
 
     parts = [decide(block) for block in blocks]
     of_panels = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.block, Panels)]
-    if style.width is not None:  # each has broken its rows as it needs
+    if style.width is not None:  # each has its own number of columns
         return parts
     return [part.aligned(of_panels) if part in of_panels else part for part in parts]
 
 
 def _across(block: Block | None) -> int:
-    """Matrices side by side."""
+    """Return the number of matrices side by side."""
     if isinstance(block, Grid):
         return max(sum(map(_across, row)) for row in block.rows)
     return block.across if isinstance(block, Panels) else 0
 
 
-_MUCH_LONGER = 3  # times as many tokens, beside which cells of the same size would be lost
+_MUCH_LONGER = 3  # ratio of lengths beyond which cells of the same size would be too small for the shorter map
 
 
 def _stand_in_line(one: Heads, other: Heads) -> bool:
-    """Whether heads stand above each other, in cells of the same size.
+    """Return whether the heads of two blocks are aligned, with cells of the same size.
 
-    Not where one has positions alone, nor where stages of a program that ran have other lengths and numbers of heads.
+    They are not where one block is a part of a map or pooled, nor where stages of a recorded program differ in their
+    number of heads, or much in their length.
     """
     if one is other:
         return True
@@ -289,7 +290,7 @@ def _stand_in_line(one: Heads, other: Heads) -> bool:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Where the parts of a page go, its title, and its size in inches."""
+    """Layout of a page: places of its parts, title, remark, and size in inches."""
 
     places: tuple[Place, ...]
     title: Title | str
@@ -300,7 +301,7 @@ class _Plan:
 
 
 def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
-    """Lay the page out for the style's pixels an inch."""
+    """Lay out the page at the resolution of the style."""
     title, parts = _titled(page.title, _decide_parts(page, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
@@ -333,7 +334,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
 
 
 def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
-    """The parts without tables that are wider than the page may be, and what is said of what has no room."""
+    """Return the parts without tables that are too wide for the page, and notices of what has no room."""
     kept: list[Part] = []
     notices: list[str] = []
     room = math.inf if style.width is None else style.width - 2 * MARGIN
@@ -360,12 +361,12 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
 
 
 def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[Title | str, list[Part]]:
-    """The title of the page and its parts, with the title that the user wants; None: with their own."""
+    """Return the title of the page, and its parts, with the title that the user has ``wanted``; None: their own."""
     if wanted is None:
         return title, parts
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     main = [part for part in mosaics if part.is_main]
-    if title and len(main) == 1:  # whose title is the second line of the page's
+    if title and len(main) == 1:  # its title is the second line of the page's title
         return wanted, [replace(part, title="") if part in main else part for part in parts]
     titled = main if wanted else mosaics
     if title or (wanted and len(titled) != 1):
@@ -374,7 +375,7 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
 
 
 def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
-    """One part below the other from ``top`` on, as far as ``edge``; what is below all of them."""
+    """Place parts from ``top`` downwards, as wide as ``edge`` allows; return their places and the end of the last."""
     y, room = top, edge - MARGIN
     places: list[Place] = []
     for part in parts:
@@ -385,7 +386,7 @@ def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place],
 
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
-    """What became of the maps of the page."""
+    """Return how the maps of the page have been drawn."""
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     mosaics += [one for part in parts if isinstance(part, GridPart) for one in part.pictures]
     heads = [(part, part.block.first) for part in mosaics if isinstance(part.block, Heads)]

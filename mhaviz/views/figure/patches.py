@@ -1,4 +1,4 @@
-"""Patches of an image on a sheet: squares without labels, in tiles as large as a slide or a column has room for."""
+"""Patches of an image on a sheet: squares without labels, in tiles as large as a slide or a column allows."""
 
 import math
 
@@ -7,19 +7,22 @@ from mhaviz.views.figure.mosaic import BESIDE, BESIDE_LABEL, GAP, TILE_TITLE, Mo
 from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap, text_width
 from mhaviz.views.style import Style
 
-_HIGH, _COLUMN = 4.8, 1.6  # inches of all tiles of a slide; times the width, of those of a narrow page
-_OF_PLAIN = 1 / 3  # of the height, for tiles without an image below others
+_HIGH, _COLUMN = 4.8, 1.6  # most inches of all tiles, down; on a narrow page, most height / width of the page
+_OF_PLAIN = 1 / 3  # share of the height for tiles without an image below others
 _LEAST, _MOST = 0.55, 4.2  # inches of the longer side of a tile
-_BETWEEN = 0.05  # inches between two tiles of lines
-_BAR = 0.85  # inches of the scale with its numbers
+_BETWEEN = 0.05  # inches between two tiles where they are in lines
+_BAR = 0.85  # inches of the colour bar with its numbers
 
 
 def patch_layout(block: Panels, beside: int, below: int, style: Style) -> MosaicLayout:
-    """As many tiles side by side as makes them largest; those without an image are rather small than on many lines.
+    """Lay out tiles with the number of columns that makes them largest, or, without an image, the most that fit.
 
-    Tiles in lines stay so: what those of a line, or of a column, have in common is written once beside them.
+    A block whose tiles belong in lines keeps them: the name of each line and column is written once beside them.
 
-    ``beside``, ``below``: blocks that share the width and the height of the page.
+    Args:
+        block: the tiles.
+        beside, below: numbers of blocks that share the width and the height of the page.
+        style: style of the figure.
     """
     n, grid = len(block.panels), (len(block.rows), len(block.columns))
     down, across = (length / max(grid) for length in grid)
@@ -53,7 +56,7 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
 
 
 def _lines(block: Panels, room: float, high: float, dpi: float) -> MosaicLayout:
-    """Lines of ``block.across`` tiles, as many as there are, without titles."""
+    """Lay out lines of ``block.across`` tiles without titles."""
     n_lines, longest = -(-len(block.panels) // block.across), max(len(block.rows), len(block.columns))
     names = (panel.title.rpartition(" ")[0] for panel in block.panels[:: block.across])
     left = max(text_width(name, SMALL) for name in names) * DRAWN_WIDER + BESIDE_LABEL

@@ -1,4 +1,4 @@
-"""A sheet of paper measured in inches from its top left corner, on which everything is placed by its coordinates."""
+"""A sheet: a matplotlib figure on which everything is placed by coordinates in inches from the top left corner."""
 
 import io
 import math
@@ -39,47 +39,47 @@ from mhaviz.views.scale import palette
 from mhaviz.views.text import left_to_right
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
-"""In place of what matplotlib makes for each text and never clips it by: two thirds of the time of making one."""
+"""Clip path of all texts. matplotlib would make one for each, which it never uses, in two thirds of a text's time."""
 
-_DATES = {"svg": "Date", "pdf": "CreationDate"}  # which two runs would not have in common
-_COMPRESSION = 3  # of 9: with 6 most files are 5 % smaller, pages of many heads a third, and take twice as long
+_DATES = {"svg": "Date", "pdf": "CreationDate"}  # metadata that would differ between runs
+_COMPRESSION = 3  # of 9; 6 takes twice as long for 5 % smaller files, or a third for pages of many heads
 
 POINTS = 72  # an inch
 MARGIN = 0.25  # inches around everything
-PAGE_WIDTH = 10.0  # inches of a page of many pictures: a slide, or a page on its side
-MOST_PIXELS = 16_384  # a side; many programs open nothing larger
-MOST_AREA = 50_000_000  # pixels of a page: 600 MB while it is written, where each is a cell
+PAGE_WIDTH = 10.0  # inches of a page of many pictures: a slide, or a landscape page
+MOST_PIXELS = 16_384  # pixels a side; many programs open nothing larger
+MOST_AREA = 50_000_000  # pixels of a page; takes up to 600 MB while it is written
 PAGE_LIMIT = f"at most {MOST_PIXELS:,} pixels a side and {MOST_AREA / 1e6:.0f} million in all"
 
 INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
-FAINT = "#8c8c8c"  # tokens that are not of the text: 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 of large text
+FAINT = "#8c8c8c"  # special tokens: contrast 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 for large text
 TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE, TITLE_LINE = 0.16, 0.17  # inches
-_FRAME, _AREA = 0.5, "#b4b4b4"  # points of a line, and what is filled
-DRAWN_WIDER = 1.05  # small letters than they measure, as they begin at whole pixels
-_HAIR = 0.02  # inches by which rounding to whole pixels may make a sheet narrower than what it was made for
-_LONGEST_LINE = 400  # cells of a title or of a line of the foot; what is longer fits on no sheet
+_FRAME, _AREA = 0.5, "#b4b4b4"  # thickness of lines in points, and colour of areas
+DRAWN_WIDER = 1.05  # drawn width / measured width of small letters, which begin at whole pixels
+_HAIR = 0.02  # inches by which a sheet may be narrower than its contents, by rounding to whole pixels
+_LONGEST_LINE = 400  # most characters of a title or a line of the foot
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """matplotlib as it comes, without what a user's matplotlibrc would do to pictures and to tokens."""
+    """Context with matplotlib's default settings instead of those of the user's matplotlibrc."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         yield
 
 
 class Sheet(Figure):
-    """A figure with one set of axes over all of it, in inches, y growing downwards.
+    """Figure with axes over all of it, in inches, with y pointing downwards.
 
     Attributes:
         page: these axes.
-        fonts: the fonts for text that comes from users.
-        notices: what the reader of the picture should be told, a line each.
-        zoom: how much larger it is drawn than it is laid out: letters, lines and cells alike.
-        pixels: an inch of the layout.
-        heading: what a PDF or an SVG is called: the whole of the first title.
-        shown_in_cell: the number of the notebook's cell that has shown it last.
+        fonts: fonts for texts of users.
+        notices: messages for the user about the picture.
+        zoom: scale of the picture relative to its layout, for letters, lines and cells alike.
+        pixels: pixels for an inch of the layout.
+        heading: title of the PDF or SVG: the first title, not shortened.
+        shown_in_cell: number of the notebook's cell that has shown the figure last.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Sheet(Figure):
         self.pixels, self.zoom = dpi, zoom
         super().__init__(figsize=size, dpi=dpi / zoom, facecolor="white")
         FigureCanvasAgg(self)
-        self.suppressComposite = True  # else matplotlib makes a page of pixels for every image of an SVG or a PDF
+        self.suppressComposite = True  # or matplotlib would composite the images of an SVG or a PDF
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(crop, width - crop), ylim=(height - crop, crop))
         self.page.set_axis_off()
         self.fonts = fonts or Fonts()
@@ -99,31 +99,31 @@ class Sheet(Figure):
         self.shown_in_cell: int | None = None
 
     def _repr_png_(self) -> bytes:
-        """How a notebook shows the figure, whether or not it has heard of pyplot."""
+        """Return the figure as PNG, which notebooks show also without pyplot."""
         png = io.BytesIO()
         self.save(png, "png")
         return png.getvalue()
 
     def _ipython_display_(self) -> None:
-        """What a notebook does with the result of a cell: nothing more, if the cell has shown the figure already."""
+        """Show the figure as the result of a cell, unless the cell has shown it already."""
         shell = notebook()
         if shell is None:
-            raise NotImplementedError  # by which IPython knows to ask for its other forms
+            raise NotImplementedError  # then IPython uses another representation
         show_in_cell(self, shell)
 
     def save(self, stream: BinaryIO, suffix: str) -> None:
-        """Write the sheet as png, svg or pdf: the same bytes whenever and wherever, whatever matplotlibrc says."""
+        """Write the sheet as png, svg or pdf: the same bytes in every run, whatever matplotlibrc says."""
         with house_style(), warnings.catch_warnings(record=True) as caught:
             warnings.filterwarnings("always", message="Glyph ")
-            # Texts stay texts, to be found and edited. Journals ask for TrueType in a PDF, which not all fonts are.
+            # Texts stay texts that can be searched and edited. Journals require TrueType in PDFs; not all fonts are.
             pdf_font = 42 if suffix == "pdf" and are_truetype(self.fonts.families) else 3
             matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "none", "pdf.fonttype": pdf_font})
             matplotlib.rcParams["font.sans-serif"] = [DEFAULT_FAMILY]  # an SVG names it and, after it, any other
-            matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and are made in half the time
+            matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and take half the time
             if suffix == "png":
                 self._save_png(stream)
             else:
-                file = io.BytesIO()  # of a disk that is full matplotlib raises an error of zlib
+                file = io.BytesIO()  # with a full disk matplotlib would raise an error of zlib
                 title = {"Title": self.heading} if self.heading else {}
                 self.savefig(file, format=suffix, dpi=self.dpi, metadata={_DATES[suffix]: None, **title})
                 stream.write(file.getbuffer())
@@ -132,7 +132,7 @@ class Sheet(Figure):
             self.notices.append(notice)
 
     def _save_png(self, stream: BinaryIO) -> None:
-        """Without transparency, which a white sheet has no use for, and with what compression gives in little time."""
+        """Write a PNG without transparency, with fast compression."""
         before, canvas = self.canvas, FigureCanvasAgg(self)
         canvas.draw()  # type: ignore[no-untyped-call]
         pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
@@ -153,10 +153,10 @@ class Sheet(Figure):
         vertical: Literal["top", "center", "bottom", "baseline"] = "center",
         rotation: float = 0.0,
     ) -> Text:
-        """Put text, read literally, at a place: all texts of users and of files stand on a sheet by this.
+        """Write a text literally at a place. All texts of users and files are written by this method.
 
-        What could act in it is escaped. What a font lacks is, too, if the text has gone through ``Fonts.shown``. The
-        line goes from left to right, and words of other scripts in it as they do.
+        Control characters are escaped; so are characters that no font has, if the text comes from ``Fonts.shown``. The
+        line runs from left to right, and right-to-left words in it in their own direction.
         """
         text = left_to_right(harmless(text))
         return self.page.text(
@@ -175,7 +175,7 @@ class Sheet(Figure):
         )
 
     def title(self, y: float, title: Title | str) -> None:
-        """What the picture is of, in a smaller size or shortened where the sheet is narrow; nothing if it is ""."""
+        """Write the title of a picture, smaller or shortened where the sheet is narrow; nothing if it is ""."""
         if not title:
             return
         shorten, families = _shortening(title, self.fonts), self.fonts.families
@@ -183,7 +183,7 @@ class Sheet(Figure):
         self.heading = self.heading or harmless(longest)
         whole = text_width(longest, TITLE, families, bold=True)
         size = TITLE
-        if whole > room + _HAIR:  # rather small than cut; letters are drawn a little wider than they measure
+        if whole > room + _HAIR:  # smaller letters before shorter text; they are drawn wider than measured
             size, room = max(0.96 * TITLE * room / whole, BODY), 0.97 * room
         shown = fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
         if isinstance(title, str) and shown != longest:
@@ -191,7 +191,7 @@ class Sheet(Figure):
         self.write(MARGIN, y, shown, size, bold=True)
 
     def page_title(self, title: Title | str) -> None:
-        """At the top, in as many lines as it takes."""
+        """Write the title of the page at the top, wrapped if it is a text."""
         lines = title_lines(title, self.width, self.fonts)
         if isinstance(title, Title) or len(lines) == 1:
             self.title(MARGIN + 0.1, title)
@@ -201,7 +201,7 @@ class Sheet(Figure):
             self.write(MARGIN, MARGIN + 0.1 + i * TITLE_LINE, line, BODY, bold=True)
 
     def foot(self, footnote: str, remark: str = "") -> None:
-        """Where the numbers come from, and a remark beside it or, where there is no room, above it."""
+        """Write the footnote at the bottom, and a remark beside it or, where there is no room, above it."""
         for i, (left, right) in enumerate(reversed(_foot_lines(self.width, footnote, remark, self.fonts))):
             y = self.height - MARGIN - i * FOOT_LINE
             self.write(MARGIN, y, left, SMALL, colour=QUIET, vertical="bottom")
@@ -211,13 +211,13 @@ class Sheet(Figure):
     def image(
         self, x: float, y: float, width: float, height: float, values: NDArray[Any], scale: Scale | None = None
     ) -> AxesImage:
-        """Numbers in the colours of a scale, or pixels, (rows, columns, 3), that fill the rectangle; NaN is paper."""
+        """Draw numbers in the colours of a scale, or pixels, (rows, columns, 3), in a rectangle; NaN is white."""
         return self._image(AxesImage, (x, y, width, height), values, scale)
 
     def cells(
         self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
     ) -> AxesImage:
-        """The same of numbers that are cells: shapes in an SVG and in a PDF."""
+        """Draw numbers as cells in the colours of a scale, which are shapes in SVG and PDF."""
         return self._image(Cells, (x, y, width, height), values, scale)
 
     def _image(
@@ -234,14 +234,15 @@ class Sheet(Figure):
     def outline(
         self, visible: NDArray[np.bool_], cell: tuple[float, float], places: Sequence[tuple[float, float]]
     ) -> None:
-        """A thin line around visible cells, each of so many inches, at each of these places of their top left corner.
+        """Draw a thin line around visible cells, at each of these places of their top left corner.
 
-        It covers nothing that is in it, where a cell may be as thin as a line, and no pixel by half.
+        The line is drawn outside the visible cells, which may be as thin as a line, and on whole pixels.
+        ``cell``: width and height of a cell.
         """
         line = max(round(_FRAME / POINTS * self.pixels), 1) / self.pixels
         x, y, width, height = np.array(outline(visible, cell, line)).T
         corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)]
-        vertices = np.array(corners).transpose(2, 0, 1).reshape(-1, 2) * (1, -1)  # inches grow upwards here
+        vertices = np.array(corners).transpose(2, 0, 1).reshape(-1, 2) * (1, -1)  # y points upwards here
         codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(x)
         filled = PathCollection(
             [Path(vertices, codes)],
@@ -257,22 +258,22 @@ class Sheet(Figure):
     def frames(
         self, rectangles: Sequence[tuple[float, float, float, float]], colour: str = QUIET, line: float = _FRAME
     ) -> None:
-        """Thin lines around rectangles, (x, y, width, height)."""
+        """Draw thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
         self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line * self.zoom), autolim=False)
 
     def area(self, points: NDArray[np.float64]) -> None:
-        """What lies inside of a line through these points, (points, 2)."""
+        """Fill the polygon with these corners, (points, 2)."""
         self.page.add_collection(PolyCollection([points], facecolors=_AREA, linewidths=0), autolim=False)
 
     def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
-        """Thin straight lines, (x, y, x, y) from end to end, and no farther."""
+        """Draw thin straight lines, (x, y, x, y), which end exactly at these points."""
         lines = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in ends]
         marks = LineCollection(lines, colors=colour, linewidths=_FRAME * self.zoom, capstyle="butt")
         self.page.add_collection(marks, autolim=False)
 
     def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:
-        """Many short numbers, each centred on its place: drawn as outlines, many times faster than as text."""
+        """Write many short numbers, each centred on its place; outlines are drawn many times faster than text."""
         groups: dict[tuple[str, str], list[int]] = {}
         for i, group in enumerate(zip(texts, colours, strict=True)):
             groups.setdefault(group, []).append(i)
@@ -286,11 +287,11 @@ class Sheet(Figure):
 
     @property
     def _inches(self) -> Transform:
-        """From inches of the layout, growing upwards."""
+        """Transform from inches of the layout, with y pointing upwards."""
         return Affine2D().scale(self.zoom) + self.dpi_scale_trans
 
     def plot_axes(self, x: float, y: float, width: float, height: float, title: str = "") -> Axes:
-        """Axes for a plot in the rectangle, and what stands over them."""
+        """Return new axes for a plot in the rectangle, with a title."""
         bottom = 1 - (y + height) / self.height
         axes: Axes = self.add_axes((x / self.width, bottom, width / self.width, height / self.height))
         axes.set_title(harmless(title), size=BODY, color=INK, loc="left", parse_math=False)
@@ -303,28 +304,29 @@ class Sheet(Figure):
 @cache
 def _outline(text: str, size: float) -> Any:
     path = TextPath((0, 0), text, size=size / POINTS, prop=FontProperties(family=DEFAULT_FAMILY), usetex=False)
-    # The points that bound the curves are near enough to the curves themselves, and cost nothing to find.
+    # The control points bound the curves closely enough, and need no computation.
     middle = (path.vertices.min(axis=0) + path.vertices.max(axis=0)) / 2
     return path.transformed(Affine2D().translate(*-middle))
 
 
 @cache
 def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
-    """Width of a line of text, in inches, as ``Sheet.write`` puts it."""
+    """Return the width in inches of a line of text as ``Sheet.write`` draws it."""
     text = left_to_right(harmless(text))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph ")  # told when the sheet is saved
+        warnings.filterwarnings("ignore", message="Glyph ")  # reported when the sheet is saved
         width, _, _ = _ruler().get_text_width_height_descent(text, _font(families, size, bold), ismath=False)
     return float(width) / _RULER_DPI
 
 
 def title_width(title: Title | str, fonts: Fonts) -> float:
-    """Inches that a title would take if there were room for all of it."""
+    """Return the width in inches of a title that is not shortened."""
     return text_width(_shortening(title, fonts)(_LONGEST_LINE), TITLE, fonts.families, bold=True)
 
 
 def title_lines(title: Title | str, width: float, fonts: Fonts) -> list[str]:
-    """The lines of the title of a sheet of this width, if it is a text; of others, which are cut, one."""
+    """Return the lines of a title that is a text, wrapped to a sheet of this width; one line for a ``Title``, which is
+    shortened."""
     if isinstance(title, Title):
         return [""]
     room = 0.97 * (width - 2 * MARGIN)  # letters are drawn a little wider than they measure
@@ -332,42 +334,44 @@ def title_lines(title: Title | str, width: float, fonts: Fonts) -> list[str]:
 
 
 def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:
-    """A title in at most so many cells of a terminal."""
+    """Return a function that shortens the title to a number of characters."""
     if isinstance(title, str):
         return partial(cut, fonts.shown(title))
     title = replace(title, head=fonts.shown(title.head), short=fonts.shown(title.short))
-    return partial(title_text, title, shown=cache(fonts.shown))  # many lengths are tried, and texts may be long
+    return partial(title_text, title, shown=cache(fonts.shown))  # many lengths are tried on long texts
 
 
 @cache
 def _listed_colormap(name: str) -> Colormap:
-    """The colours of ``palette`` as matplotlib takes them; what is hidden, NaN, is paper."""
+    """Return the colours of ``palette`` as a colormap of matplotlib; NaN, which is hidden, is white."""
     return ListedColormap(palette(name) / 255, name=name).with_extremes(bad="white")
 
 
 def mapped(scale: Scale) -> dict[str, Any]:
-    """The colours of a scale as matplotlib's images take them; below the low end of a logarithmic one is its first."""
+    """Return the colormap and norm of a scale for images of matplotlib. Numbers below a logarithmic scale get its first
+    colour."""
     norm = (LogNorm if scale.log else Normalize)(scale.low, scale.high, clip=scale.log)
     return {"cmap": _listed_colormap(scale.colormap), "norm": norm}
 
 
 def fewer_pixels_notice(dpi: float, asked: float) -> str:
-    """What to say of a picture that is drawn more coarsely than it was asked for."""
+    """Return the notice of a picture that is drawn with fewer pixels than asked for."""
     return f"drawn at {dpi:.0f} dpi instead of {asked:.0f}: a picture has {PAGE_LIMIT}"
 
 
 def most_dpi(width: float, height: float) -> int:
-    """The most pixels an inch that a page of so many inches may have."""
+    """Return the most pixels an inch that a page of this size may have."""
     return int(min(MOST_PIXELS / max(width, height), math.sqrt(MOST_AREA / (width * height))))
 
 
 def foot_height(width: float, footnote: str, remark: str, fonts: Fonts) -> float:
-    """Inches that the foot of a sheet takes: a line, or several where it is narrow."""
+    """Return the height of a sheet's foot in inches."""
     return FOOT_LINE * len(_foot_lines(width, footnote, remark, fonts))
 
 
 def _foot_lines(width: float, footnote: str, remark: str, fonts: Fonts) -> list[tuple[str, str]]:
-    """What stands on the left and on the right of each: both texts, or the remark, then the footnote, in lines."""
+    """Return the left and right text of each line of the foot: footnote and remark in one line, or the lines of the
+    remark, then those of the footnote."""
     room = width - 2 * MARGIN
     widths = [foot_width(text, fonts) for text in (footnote, remark)]
     if sum(widths) + 0.3 * all(widths) < room + _HAIR:
@@ -377,7 +381,7 @@ def _foot_lines(width: float, footnote: str, remark: str, fonts: Fonts) -> list[
 
 
 def foot_width(text: str, fonts: Fonts) -> float:
-    """Inches that a line of the foot asks for: less than all of it where it is very long."""
+    """Return the width in inches of a text in one line of the foot; a very long one is shortened."""
     return text_width(_foot_text(text, fonts), SMALL, fonts.families)
 
 
@@ -387,14 +391,14 @@ def _foot_text(text: str, fonts: Fonts) -> str:
 
 @cache
 def _font(families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
-    """Made once: matplotlib looks every part of a font up in its settings, which takes longer than a text."""
+    """Return a font, cached, as matplotlib looks up its settings for each, which takes longer than a text."""
     weight = "bold" if bold else "normal"
     return FontProperties(
         family=list(families), style="normal", variant="normal", weight=weight, stretch="normal", size=size
     )
 
 
-_RULER_DPI = 288  # fine enough that rounding to pixels does not count
+_RULER_DPI = 288  # fine enough that rounding to pixels does not matter
 
 
 @cache
@@ -405,16 +409,16 @@ def _ruler() -> Any:
 def fit_text(
     text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
 ) -> str:
-    """The text, shortened in its middle until it is at most ``width`` inches wide."""
+    """Return the text, shortened in its middle to at most ``width`` inches."""
     return fit(lambda cells: cut(text, cells), cell_len(text), width, size, families, bold)
 
 
 def fit(
     shorten: Callable[[int], str], cells: int, width: float, size: float, families: tuple[str, ...], bold: bool = False
 ) -> str:
-    """What ``shorten`` makes of at most ``cells`` characters, and as many fewer as ``width`` inches ask for.
+    """Return the text that ``shorten`` makes for the most characters, up to ``cells``, that fit into ``width`` inches.
 
-    Lengths are tried by halves, as measuring takes as long as the text is.
+    The number is found by bisection, as measuring takes time proportional to the text.
     """
 
     def fits(length: int) -> bool:
@@ -428,7 +432,7 @@ def fit(
 def wrap(
     text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
 ) -> list[str]:
-    """The text as lines of at most ``width`` inches, broken between words; a word that is wider is shortened."""
+    """Return the text as lines of at most ``width`` inches, broken between words; longer words are shortened."""
     lines: list[str] = []
     for word in text.split(" "):
         if lines and text_width(f"{lines[-1]} {word}", size, families, bold) <= width:
@@ -439,5 +443,5 @@ def wrap(
 
 
 def snap(inches: float, dpi: float) -> float:
-    """To the nearest whole pixel, so that cells are sharp and of equal size."""
+    """Round to whole pixels, so that cells are sharp and of equal size."""
     return round(inches * dpi) / dpi

@@ -1,4 +1,4 @@
-"""A table on a sheet: columns as wide as they need, and bars for shares."""
+"""Tables on a sheet: columns as wide as their texts, and bars for shares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from mhaviz.views.figure.sheet import ACCENT, DRAWN_WIDER, INK, QUIET, SMALL, Sh
 _T = TypeVar("_T")
 
 _LINE, _BAR_LINE = 0.15, 0.22  # inches of a line, and of one with a bar
-_GAP = 0.22  # between columns
-_CARD_NOTES = 3.2  # inches; the notes of a single row are a narrow column
-_BAR_CELL = 0.1  # inches of a bar for each cell of a terminal
+_GAP = 0.22  # inches between columns
+_CARD_NOTES = 3.2  # inches of the notes of a card
+_BAR_CELL = 0.1  # inches of a bar for each of its characters in a terminal
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class TablePart:
 
     Attributes:
         table: the rows that are drawn.
-        texts: of each row; the first are the headings, or, of a card, each begins with one.
-        widths: of the columns, in inches.
-        more: what is said of rows that are left out.
-        card: whether it is of a single row, a line a number.
+        texts: texts of each row; the first row has the headings, or, in a card, each row begins with one.
+        widths: widths of the columns, in inches.
+        more: text that counts the rows left out.
+        card: whether the table is a card: a single row of the table, written as one line for each number.
         line: inches of a row.
     """
 
@@ -42,29 +42,30 @@ class TablePart:
 
     @property
     def width(self) -> float:
-        """In inches, without the notes, which are broken to fit."""
+        """Width in inches, without the notes, which are wrapped."""
         return sum(self.widths) + _GAP * (len(self.widths) - 1)
 
     @property
     def full_width(self) -> float:
-        """In inches, with the notes of a card."""
+        """Width in inches, with the notes of a card."""
         return max(self.width, _CARD_NOTES)
 
     @property
     def rows_height(self) -> float:
-        """In inches, of the rows and their headings."""
+        """Height in inches of the rows and headings."""
         return self.line * len(self.texts)
 
     def height(self, width: float) -> float:
-        """In inches, where the notes have ``width``."""
+        """Return the height in inches, with notes wrapped to ``width``."""
         return self.rows_height + _LINE * (bool(self.more) + len(self.note_lines(width)) + 0.5)
 
     def note_lines(self, width: float) -> list[str]:
-        """The notes as lines of at most so many inches."""
+        """Return the notes as lines of at most ``width`` inches."""
         return wrap(self.table.notes, width / DRAWN_WIDER, SMALL) if self.table.notes else []
 
     def beside(self, n_rows: int, row: float) -> "TablePart":
-        """The same beside so many rows of cells that are so high, if each is one of its own, which they tell apart."""
+        """Return the table aligned with ``n_rows`` rows of cells of height ``row``, if it has as many: without its key
+        columns, as the cells have labels."""
         if len(self.texts) != n_rows + 1:
             return self
         columns = self.table.columns
@@ -76,7 +77,7 @@ class TablePart:
         return replace(self, table=table, texts=tuple(map(others, self.texts)), widths=others(self.widths), line=row)
 
     def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
-        """With its top left corner at (x, y), its heading above, its notes in at most ``width`` inches."""
+        """Draw the table with its top left corner at (x, y), its heading above, and its notes wrapped to ``width``."""
         table = self.table
         if table.heading:
             sheet.write(x, y - 0.12, table.heading, SMALL, bold=True)
@@ -89,7 +90,7 @@ class TablePart:
                 at = left + wide * right
                 sheet.write(at, middle, text, SMALL, align="right" if right else "left", colour=colour, bold=bold)
                 if number and column and column.bar:
-                    is_last = i == len(row) - 1  # it has what room there is
+                    is_last = i == len(row) - 1  # it takes the remaining room
                     most, height = wide + max(width - self.width, 0.0) * is_last, 0.6 * self.line
                     size = most * table.rows[number - 1][i], height
                     sheet.page.add_patch(Rectangle((left, middle - height / 2), *size, facecolor=ACCENT, linewidth=0))
@@ -103,7 +104,7 @@ class TablePart:
 
 
 def measure_table(table: Table, fonts: Fonts, card: bool = False) -> TablePart:
-    """Measure a table; as a card, without its first column, of a single row."""
+    """Measure a table; ``card``: as a card of its single row, without the first column."""
     families = fonts.families
     table, more = table.limited()
     texts = [tuple(text and fonts.shown(text) for text in row) for row in (table.headings(), *table.texts())]
