@@ -16,7 +16,7 @@ from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text
 from mhaviz.results.ablation import EFFECTS, Ablation, Effect, HeadEffects
 from mhaviz.results.result import Source
 
-_HIDDEN = 0.15
+_MASKED_SHARE = 0.15
 """Share of a text's tokens that are masked, as in the training of BERT (Devlin et al. 2019, arXiv 1810.04805, section
 3.1)."""
 
@@ -76,7 +76,7 @@ class AblationStudy:
         Raises:
             MhavizError: as the methods of ``Predictor``.
         """
-        made, drawn = self._made(inputs), poisson_weights(numbers, self._bootstrap)
+        made, drawn = self._outputs(inputs), poisson_weights(numbers, self._bootstrap)
         before = made.of(self._model)
         self._sentences += len(inputs.texts)
         self._predictions += made.counts.sum(axis=0)
@@ -106,7 +106,7 @@ class AblationStudy:
             bootstrap.seed,
         )
 
-    def _made(self, inputs: Inputs) -> "_Embeddings | _Predictions":
+    def _outputs(self, inputs: Inputs) -> "_Embeddings | _Predictions":
         if self._model.predictor.prediction == "embedding":
             return _Embeddings(inputs)
         if self._model.predictor.prediction == "next token":
@@ -183,7 +183,7 @@ class _Predictions:
     def of_masked_tokens(cls, inputs: Inputs, model: CorpusModel, seed: int, are_repeats: bool) -> "_Predictions":
         """Predict some tokens of a text, which are masked; with ``are_repeats``, some of those that are scored."""
         positions = tuple(
-            tuple(_hidden(text, _repeated(text) if are_repeats else text.source.of_text, seed)) for text in inputs.texts
+            tuple(_masked(text, _repeated(text) if are_repeats else text.source.of_text, seed)) for text in inputs.texts
         )
         there = [
             [text.source.ids[place] for place in places] for text, places in zip(inputs.texts, positions, strict=True)
@@ -234,8 +234,8 @@ def _repeated(text: Text) -> tuple[int, ...]:
     return there[len(there) // 2 + 1 :]
 
 
-def _hidden(text: Text, there: Sequence[int], seed: int) -> Iterator[int]:
+def _masked(text: Text, there: Sequence[int], seed: int) -> Iterator[int]:
     """Return the positions of a text that are masked, in order: at least one of ``there``."""
     random = np.random.default_rng([seed, *text.source.ids])
-    chosen = random.permutation(len(there))[: max(1, round(_HIDDEN * len(there)))]
+    chosen = random.permutation(len(there))[: max(1, round(_MASKED_SHARE * len(there)))]
     return (there[place] for place in sorted(chosen))

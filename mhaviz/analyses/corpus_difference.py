@@ -75,7 +75,7 @@ class DifferenceStudy(Study):
         self.add_batch(before, after, inputs, numbers)
         for sums in self.sums.values():
             for place in zip(*np.nonzero((sums["ids"] > 0) & (sums["tokens"][..., 0] == 0)), strict=True):
-                sums["tokens"][place] = _codes(before.token_text(int(sums["ids"][place]) - 1))
+                sums["tokens"][place] = _code_points(before.token_text(int(sums["ids"][place]) - 1))
 
     def add_pair(self, before: SiteCall, after: SiteCall, numbers: Sequence[int]) -> None:
         """Add the sentences of one attention in both models.
@@ -85,7 +85,7 @@ class DifferenceStudy(Study):
             numbers: index of each of these sentences in the corpus, from 0.
         """
         counts = is_counted(before, torch.device("cpu")).numpy()
-        bits, keys = (one.cpu().numpy() for one in _of_rows(before, after))  # batch_size n_heads q_length
+        bits, keys = (one.cpu().numpy() for one in _row_divergences(before, after))  # batch_size n_heads q_length
         bits = np.where(counts[:, None], bits.astype(np.float64), 0.0)
         site = before.site.kind, before.site.layer
         sums, heads = self.of(*site, bits.shape[1]), np.arange(bits.shape[1])
@@ -224,7 +224,7 @@ def _ids(tokens: Tokens) -> NDArray[np.float64]:
     return np.array(tokens.ids or [-1] * len(tokens), np.float64) + 1
 
 
-def _codes(text: str) -> NDArray[np.float64]:
+def _code_points(text: str) -> NDArray[np.float64]:
     """Return the Unicode code points of a text, (_CHARACTERS,), padded with 0; a long text is cut."""
     codes = np.zeros(_CHARACTERS)
     cut = text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
@@ -233,12 +233,12 @@ def _codes(text: str) -> NDArray[np.float64]:
 
 
 def _texts(codes: NDArray[np.float64]) -> NDArray[np.str_]:
-    """Invert ``_codes``. Numbers that are not characters, which a file may hold, become U+FFFD."""
+    """Invert ``_code_points``. Numbers that are not characters, which a file may hold, become U+FFFD."""
     is_character = (codes < 0xD800) | ((codes > 0xDFFF) & (codes <= 0x10FFFF))
     return np.where(is_character, codes, 0xFFFD).astype("<u4").view(f"<U{_CHARACTERS}")[..., 0]
 
 
-def _of_rows(before: SiteCall, after: SiteCall) -> tuple[Tensor, Tensor]:
+def _row_divergences(before: SiteCall, after: SiteCall) -> tuple[Tensor, Tensor]:
     """Compute the divergence of each row, and the key whose weight differs most, (batch_size, n_heads, q_length) each.
 
     Blocks of queries are computed at a time. Rows of padding are undefined.

@@ -73,7 +73,7 @@ def compare(
         ArgumentError: there is no such layer.
         MhavizError: no map is in both, or two such maps differ in their tokens, heads or cells.
     """
-    before, after = _of_a_pass_each(*_of_layers(before, after, layers))
+    before, after = _without_passes(*_of_layers(before, after, layers))
     if common_heads:
         before, after = _with_common_heads(before, after)
     olds, news = ({m.name: m for m in attention.maps} for attention in (before, after))
@@ -91,7 +91,7 @@ def compare(
     )
 
 
-def _of_a_pass_each(before: Attention, after: Attention) -> tuple[Attention, Attention]:
+def _without_passes(before: Attention, after: Attention) -> tuple[Attention, Attention]:
     """Drop the pass numbers where each side has one pass, so that any two can be compared; sources keep them."""
     sides = before, after
     passes = [{m.pass_number for m in side.maps} for side in sides]
@@ -110,8 +110,8 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
     reaches = [m.reach for m in (before, after) if m.reach is not None]
     change = replace(
         after,
-        rows=_of_both(before.rows, after.rows),
-        columns=_of_both(before.columns, after.columns),
+        rows=_joined_axis(before.rows, after.rows),
+        columns=_joined_axis(before.columns, after.columns),
         weights=after.weights - before.weights,
         quantity=replace(after.quantity, is_signed=True),
         summary=None,
@@ -125,7 +125,7 @@ def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
     return MapDifference(change, tuple(_head_difference(change, *head, has_rest) for head in heads), (before, after))
 
 
-def _of_both(before: Axis, after: Axis) -> Axis:
+def _joined_axis(before: Axis, after: Axis) -> Axis:
     """Return an axis with the tokens of both: where these differ, "cat / dog"."""
     if before.tokens.texts == after.tokens.texts:
         return after

@@ -40,7 +40,7 @@ from mhaviz.results.result import Source
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
     STATISTICS.index, ("first", "sink", "entropy", "distance", "retrieval", "needle")
 )
-_BETWEEN = [np.array(EDGES[name][1:]) for name in STATISTICS]
+_INNER_EDGES = [np.array(EDGES[name][1:]) for name in STATISTICS]
 _BLOCK = 2**24  # weights whose logarithms are in memory at a time
 
 _OF_ALL_QUERIES = ("entropy", "distance")
@@ -114,7 +114,7 @@ class HeadStudy(Study):
             add_numbers(sums, values, has, counted.drawn_of(whole))
             sums.add_values(np.broadcast_to(_means(chance, queries), values.shape), has[:, None], "chance.")
             sums["queries"] += queries.sum(axis=0)
-            for place, edges in enumerate(_BETWEEN):
+            for place, edges in enumerate(_INNER_EDGES):
                 bins = np.searchsorted(edges, values[has[:, place], :, place], side="right")  # sentences n_heads
                 np.add.at(sums["bins"][:, place], (np.arange(bins.shape[1]), bins), 1)
 
@@ -229,8 +229,8 @@ class _Counted:
         there["sink"] = there["first"]
         if reading is not None:
             there["retrieval"] = there["needle"]
-        nobody = torch.zeros_like(is_query)
-        queries = torch.stack([there.get(name, nobody).sum(dim=-1) for name in STATISTICS], dim=-1)
+        no_query = torch.zeros_like(is_query)
+        queries = torch.stack([there.get(name, no_query).sum(dim=-1) for name in STATISTICS], dim=-1)
         summed_up = torch.stack([factor.float() for factor in factors.values()], dim=1).flatten(2)
         return cls(
             (seen.queries, seen.keys),

@@ -74,10 +74,10 @@ def layer_matrices(model: Model, inputs: Inputs, heads: Sequence[int], position:
         n_heads=site.n_heads,
         n_key_heads=call.key.shape[1],
         heads=of_heads,
-        query=Matrix("Q", _projection(steps, "Q"), _side_by_side(call.query)),
-        key=Matrix("K", _projection(steps, "K"), _side_by_side(call.key)),
-        value=Matrix("V", _projection(steps, "V"), _side_by_side(call.value)),
-        joined=Matrix("concat", "H of all heads", _side_by_side(call.output())),
+        query=Matrix("Q", _projection(steps, "Q"), _concatenated(call.query)),
+        key=Matrix("K", _projection(steps, "K"), _concatenated(call.key)),
+        value=Matrix("V", _projection(steps, "V"), _concatenated(call.value)),
+        joined=Matrix("concat", "H of all heads", _concatenated(call.output())),
         input=next(_matrices(steps, "X target" if seen.site.kind == "cross" else "X", _INPUTS), None),
         memory=next(_matrices(steps, "X source", _MEMORIES), None) if seen.site.kind == "cross" else None,
         output=next(_matrices(steps, "O", ("O",)), None),
@@ -89,7 +89,7 @@ def layer_matrices(model: Model, inputs: Inputs, heads: Sequence[int], position:
 
 
 def _steps(model: Model, inputs: Inputs) -> tuple[Mapping[str, TraceStep], str]:
-    """The steps of the way through the layer by their names, with all numbers; or none, and why."""
+    """Return the steps of the layer by name, with all values, and why X or O is not known, "" if both are."""
     try:
         steps = model.trace(inputs, values=True, most_values=2**31).steps
     except MhavizError as error:
@@ -127,6 +127,6 @@ def _marked(head: HeadMatrices, of_text: Sequence[int], position: int | None) ->
     return position, int(np.argmax(head.weights[position]))
 
 
-def _side_by_side(x: Tensor) -> NDArray[np.float32]:
+def _concatenated(x: Tensor) -> NDArray[np.float32]:
     """Concatenate heads: (1, n_heads, length, d_key) → (length, n_heads · d_key)."""
     return float_array(x[0].transpose(0, 1).flatten(1))

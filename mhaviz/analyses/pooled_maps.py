@@ -81,8 +81,8 @@ def pooled_maps(
 
     def on_attention(seen: SiteCall) -> None:
         nonlocal done, number
-        part = _of_text(seen, pooling) if hide_special else pooling
-        cost, what = _pairs(_size_of(seen), pooling), f"map {number} of {len(sizes)}"
+        part = _within_text(seen, pooling) if hide_special else pooling
+        cost, what = _n_scores(_size_of(seen), pooling), f"map {number} of {len(sizes)}"
         number += 1
         pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole, what))
         done += cost
@@ -108,7 +108,7 @@ def _pooled(
     has_norms = seen.call.value_norms is not None
     wanted = replace(pooling_of(_size_of(seen), pooling), totals=pooling.totals or (has_norms and pooling.entropy))
     pooled = pool(seen.call, wanted, on_progress=on_progress)
-    found = _records(seen, pooling, pooled)
+    found = _maps_of(seen, pooling, pooled)
     if keep and pooling.window is None and (kept := kept_queries_and_keys(seen)) is not None:
         found = [replace(m, queries_and_keys=kept) for m in found]
     return pooled, found
@@ -119,7 +119,7 @@ def _size_of(seen: SiteCall) -> MapSize:
     return MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence)
 
 
-def _of_text(seen: SiteCall, pooling: Pooling) -> Pooling:
+def _within_text(seen: SiteCall, pooling: Pooling) -> Pooling:
     """Restrict a pooling to the tokens of the text, and request the totals for the share of special tokens.
 
     Raises:
@@ -148,7 +148,7 @@ def _with_share(found: Sequence[AttentionMap], pooled: PooledMap) -> list[Attent
 
 def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> float:
     """Estimate the seconds of ``pooled_maps`` by timing some queries of one head, with zeros as queries and keys."""
-    largest = max(sizes, key=lambda size: _pairs(size, pooling))
+    largest = max(sizes, key=lambda size: _n_scores(size, pooling))
     q0, q1, k0, k1 = pooling_of(largest, pooling).span
     middle = max((q0 + q1 - _SAMPLED) // 2, q0)  # these see half of the keys in a causal map, which is the average
     sample = replace(pooling, window=(middle, min(middle + _SAMPLED, q1), k0, k1))
@@ -159,7 +159,7 @@ def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.dev
     start = time.perf_counter()
     float(pool(call, pooling_of(largest, sample)).weights.sum())  # float() waits for a GPU
     taken = time.perf_counter() - start
-    return taken * scores_needed(sizes, pooling) / _pairs(replace(largest, n_heads=1), sample)
+    return taken * scores_needed(sizes, pooling) / _n_scores(replace(largest, n_heads=1), sample)
 
 
 def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
@@ -177,7 +177,7 @@ def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
 
 def scores_needed(sizes: Sequence[MapSize], pooling: Pooling) -> int:
     """Return the number of scores that ``pooled_maps`` computes, hidden ones included."""
-    return sum(_pairs(size, pooling) for size in sizes)
+    return sum(_n_scores(size, pooling) for size in sizes)
 
 
 def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> int:
@@ -192,12 +192,12 @@ def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.devic
     return total + largest.bytes_of_inputs + shape.bytes
 
 
-def _pairs(size: MapSize, pooling: Pooling) -> int:
+def _n_scores(size: MapSize, pooling: Pooling) -> int:
     """Return the number of scores of a map, which its cost is proportional to."""
     return pooling_of(size, pooling).queries * size.k_length * size.n_heads
 
 
-def _records(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
+def _maps_of(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
     query_edges, key_edges = pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy()
     window = int(query_edges[0]), int(query_edges[-1]), int(key_edges[0]), int(key_edges[-1])
     is_pooled = max(np.diff(query_edges).max(), np.diff(key_edges).max()) > 1

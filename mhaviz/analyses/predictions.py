@@ -29,14 +29,14 @@ def divergence(
         log_p, log_q = torch.log_softmax(_exact(x), dim=-1), torch.log_softmax(_exact(y), dim=-1)
         ratio = log_p - log_q
         divergences.append((log_p.exp() * ratio.masked_fill(log_p == -torch.inf, 0.0)).sum(dim=-1))
-        losses.append(_at(ratio, t))
+        losses.append(_of_tokens(ratio, t))
     return _bits(divergences), _bits(losses)
 
 
 def surprise(logits: Tensor, expected: NDArray[np.int64]) -> NDArray[np.float64]:
     """Compute the loss −log₂ p(t), (rows,), 0 where t is not known; arguments as in ``divergence``."""
     parts = zip(_blocks(logits), _tokens(expected, logits), strict=True)
-    return _bits([-_at(torch.log_softmax(_exact(x), dim=-1), t) for x, t in parts])
+    return _bits([-_of_tokens(torch.log_softmax(_exact(x), dim=-1), t) for x, t in parts])
 
 
 def cosine_distance(before: Tensor, after: Tensor) -> NDArray[np.float64]:
@@ -61,7 +61,7 @@ def _tokens(expected: NDArray[np.int64], logits: Tensor) -> tuple[Tensor, ...]:
     return torch.split(torch.from_numpy(expected).to(logits.device), _rows(logits))
 
 
-def _at(x: Tensor, tokens: Tensor) -> Tensor:
+def _of_tokens(x: Tensor, tokens: Tensor) -> Tensor:
     """Return the value of each row for its token; 0 where the token is −1."""
     return x.gather(1, tokens.clamp(min=0)[:, None])[:, 0].masked_fill(tokens < 0, 0.0)
 

@@ -51,7 +51,7 @@ def compare_projections(inputs: ProjectionInputs, include_self: bool = False) ->
         d_model=d_model,
         include_self=include_self,
         stages=stages,
-        pair=_most_unlike(stages[2].scores),
+        pair=_least_symmetric(stages[2].scores),
         heads=heads,
         divergence=divergence,
         mean_divergence=float(pairs.mean()) if len(pairs) else None,
@@ -93,7 +93,7 @@ def _head_weights(Q: Tensor, K: Tensor, n_heads: int, visible: Tensor) -> NDArra
     return weigh(S[None], visible)[0].float().numpy()
 
 
-def _most_unlike(scores: NDArray[np.float32]) -> tuple[int, int] | None:
+def _least_symmetric(scores: NDArray[np.float32]) -> tuple[int, int] | None:
     """Return the two positions with the largest |S − Sᵀ|; None for a single token."""
     if len(scores) < 2:
         return None

@@ -24,12 +24,12 @@ def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
     call = seen.call
     if not isinstance(call, AttentionCall):
         return None
-    bias, is_kept = _kept_bias(call, seen.reach)
+    bias, is_kept = _compact_bias(call, seen.reach)
     if not is_kept:
         return None
     tries: tuple[Literal[12, 16, 32], ...] = (12, 16, 32) if max(call.shape[2:]) > _LONG else (16, 32)
     for bits in tries:
-        query, key = _coded(call.query[0], bits), _coded(call.key[0], bits)
+        query, key = _quantised(call.query[0], bits), _quantised(call.key[0], bits)
         precision = _error(call, query, key)
         if precision <= PRECISE:
             break
@@ -51,7 +51,7 @@ def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
     )
 
 
-def _coded(x: Tensor, bits: Literal[12, 16, 32]) -> Codes:
+def _quantised(x: Tensor, bits: Literal[12, 16, 32]) -> Codes:
     """Quantise features x, (n_heads, length, d_key)."""
     x = x.float().cpu()
     if bits == 32:
@@ -63,7 +63,7 @@ def _coded(x: Tensor, bits: Literal[12, 16, 32]) -> Codes:
     return Codes(codes.numpy().astype(np.uint16), lows.numpy(), steps.numpy(), bits)
 
 
-def _decoded(coded: Codes) -> Tensor:
+def _dequantised(coded: Codes) -> Tensor:
     """Return the features as float64, (1, n_heads, length, d_key), rounded to float32 as in the browser."""
     values = coded.lows[:, None] + coded.codes * coded.steps[:, None].astype(np.float64)
     return torch.from_numpy(values.astype(np.float32))[None].double()
@@ -81,7 +81,7 @@ def _error(call: AttentionCall, query: Codes, key: Codes) -> float:
     for first in range(0, n_heads, heads_at_once):
         heads = range(first, min(first + heads_at_once, n_heads))
         own = _in_float64(call.select(heads))
-        Q, K = _decoded(query.select(heads)), _decoded(key.select([head // call.group for head in heads]))
+        Q, K = _dequantised(query.select(heads)), _dequantised(key.select([head // call.group for head in heads]))
         other = replace(
             own, query=Q.to(own.device), key=K.to(own.device), mask=_float32(own.mask), sinks=_float32(own.sinks)
         )
@@ -121,7 +121,7 @@ def _float32(x: Tensor | None) -> Tensor | None:
     return x.float() if x is not None and x.is_floating_point() else x
 
 
-def _kept_bias(call: AttentionCall, reach: int | None) -> tuple[Bias | None, bool]:
+def _compact_bias(call: AttentionCall, reach: int | None) -> tuple[Bias | None, bool]:
     """Return the mask of a call in a compact form (None: no mask), and whether there is such a form.
 
     A sliding window is no mask here, as it is given by ``reach``.

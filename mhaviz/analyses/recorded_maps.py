@@ -98,7 +98,7 @@ class RecordedMaps:
             kept = self._kept.get(key)
             if kept is not None:  # otherwise the pass had begun before the recording
                 try:
-                    self._go_on(kept, seen, first_query, grows)
+                    self._continue(kept, seen, first_query, grows)
                 except MhavizError:  # later steps would be at wrong positions
                     self.forget(*key)
                     raise
@@ -158,7 +158,7 @@ class RecordedMaps:
             kept.queries = kept.queries[:-rejected]
             kept.keys = kept.keys if is_cross else kept.keys[:-rejected]
 
-    def _go_on(self, kept: _Kept, seen: SiteCall, first_query: int, grows: bool) -> None:
+    def _continue(self, kept: _Kept, seen: SiteCall, first_query: int, grows: bool) -> None:
         (queries,) = seen.queries
         self._shorten(kept, first_query, not grows)
         weights = float_array(seen.call.weights()[0])

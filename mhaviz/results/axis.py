@@ -108,7 +108,7 @@ class Axis(ShortRepr):
         at its ends. Digits are a position only if no token has that text.
         """
         if isinstance(query, str):
-            for form in (str, str.strip, _plain):
+            for form in (str, str.strip, _normalised):
                 name = form(query)
                 if places := [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == name]:
                     return places
@@ -144,6 +144,6 @@ class Axis(ShortRepr):
         return self.tokens.texts == other.tokens.texts and np.array_equal(self.edges, other.edges)
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     """Remove case, and punctuation at both ends unless there is nothing else. "#3", a position, stays as it is."""
     return text if text.startswith("#") else re.sub(r"^\W+|\W+$", "", text).casefold() or text

@@ -139,7 +139,7 @@ class Difference(Result):
     @property
     def ranking(self) -> tuple[HeadDifference, ...]:
         """All heads of all maps, the largest divergence first. Heads without one follow, by their largest change."""
-        return tuple(sorted((head for m in self.maps for head in m.heads), key=_unlike, reverse=True))
+        return tuple(sorted((head for m in self.maps for head in m.heads), key=_rank, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; includes the ranking and the unit of divergences."""
@@ -177,7 +177,7 @@ class Difference(Result):
         return replace(self, maps=tuple(m.select(heads) for m in self.maps))
 
 
-def _unlike(head: HeadDifference) -> tuple[bool, float]:
+def _rank(head: HeadDifference) -> tuple[bool, float]:
     if head.divergence is not None:
         return True, head.divergence
     return False, abs(head.largest.after - head.largest.before) if head.largest else 0.0

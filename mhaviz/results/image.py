@@ -23,7 +23,7 @@ MOST_SPECIAL = 16
 
 _PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
 _PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
-_NEARLY_ALIKE = 1.1  # ratio of the aspect ratios of image and grid
+_SAME_ASPECT = 1.1  # ratio of the aspect ratios of image and grid
 
 QueryChoice = int | str | tuple[int, int] | None
 """A query: a position among all tokens; a patch, (row, column) or "row,column"; the text of a token; None: the default
@@ -103,7 +103,7 @@ class ImageAttention(Result):
         """Whether the aspect ratio of the image differs by more than a tenth from that of a grid of patches."""
         height, width = self.image.shape[:2]
         ratios = [width / height * rows / columns for rows, columns in {m.grid for m in self.maps}]
-        return any(not 1 / _NEARLY_ALIKE <= ratio <= _NEARLY_ALIKE for ratio in ratios)
+        return any(not 1 / _SAME_ASPECT <= ratio <= _SAME_ASPECT for ratio in ratios)
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; excludes the image."""
@@ -172,8 +172,8 @@ def _maps(
         except ArgumentError as error:
             wrong.append(error)
             continue
-        positions, name, patch = _query(m, keys, query)
-        made.append(_over(m, keys, positions, patch))
+        positions, name, patch = _rows_of(m, keys, query)
+        made.append(_image_map(m, keys, positions, patch))
         called.append(name)
     if not made:
         raise wrong[0] if wrong else ArgumentError("there is no map; expected at least one")
@@ -204,7 +204,7 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
         if keys.grid is None:
             raise ArgumentError(
                 f"{m.name}: it is not known which of {len(keys):,} tokens are patches of an image; add "
-                f"{parameter('grid')}, rows and columns such as {_square(len(keys)) or '14x14'}"
+                f"{parameter('grid')}, rows and columns such as {_square_grid(len(keys)) or '14x14'}"
             )
         return keys
     n_patches = grid[0] * grid[1]
@@ -212,7 +212,7 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     if keys.special and min(grid) > 0 and len(keys.of_text) == n_patches:
         return replace(keys, grid=grid)
     if min(grid) < 1 or not 0 <= n_special <= MOST_SPECIAL:
-        would = f" ({_square(len(keys))} would fit)" if _square(len(keys)) else ""
+        would = f" ({_square_grid(len(keys))} would fit)" if _square_grid(len(keys)) else ""
         raise ArgumentError(
             f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens, minus 0 to {MOST_SPECIAL} "
             f"that are not patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
@@ -233,19 +233,19 @@ def _with_named_patches(keys: Tokens) -> Tokens:
     return replace(keys, special=tuple(sorted({*range(len(keys))} - {*places})), grid=(rows, columns))
 
 
-def _square(n_tokens: int) -> str:
+def _square_grid(n_tokens: int) -> str:
     """Return the largest square grid for a number of tokens, of which the first few may be special: "14x14", or ""."""
     side = math.isqrt(n_tokens)
     return f"{side}x{side}" if side > 1 and n_tokens - side * side <= MOST_SPECIAL else ""
 
 
-def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int], str, tuple[int, int] | None]:
+def _rows_of(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int], str, tuple[int, int] | None]:
     """Return the rows of the query, its name, and its row and column in the grid if it is a patch."""
     n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind in OF_ONE_TEXT
     if query is None:
         is_text = m.kind not in OF_ONE_TEXT or _with_named_patches(m.columns.tokens) is not m.columns.tokens
         special = () if is_text else (keys.special if is_image else ()) or m.rows.tokens.special
-        return ([special[0]], _called(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
+        return ([special[0]], _name_of(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
     name, wanted = parameter("query"), query
     if isinstance(query, str):
         if match := _PATCH.fullmatch(query):
@@ -269,17 +269,17 @@ def _query(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int]
     if is_image and position in keys.patches:
         row, column = divmod(keys.patches.index(position), (keys.grid or (0, 1))[1])
         return [position], f"{row},{column}", (row, column)
-    return [position], _called(m, keys, position), None
+    return [position], _name_of(m, keys, position), None
 
 
-def _called(m: AttentionMap, keys: Tokens, position: int) -> str:
+def _name_of(m: AttentionMap, keys: Tokens, position: int) -> str:
     text = m.queries[position]
     if m.rows.are_positions and m.columns.are_positions and len(keys) == len(m.queries):
         text = keys.texts[position]
     return f"token {position}" if text in ("", str(position)) else text
 
 
-def _over(m: AttentionMap, keys: Tokens, positions: list[int], patch: tuple[int, int] | None) -> ImageMap:
+def _image_map(m: AttentionMap, keys: Tokens, positions: list[int], patch: tuple[int, int] | None) -> ImageMap:
     rows = m.weights[:, positions].mean(axis=1, dtype=np.float64)
     special = rows[:, list(keys.special)].sum(axis=1)
     texts = tuple(keys.texts[i] for i in keys.special)

@@ -56,16 +56,16 @@ class ShortRepr:
     def __repr__(self) -> str:
         there: Any = self
         given = ((field.name, getattr(self, field.name), field) for field in fields(there))
-        shown = ", ".join(f"{name}={_brief(value)}" for name, value, field in given if not _is_usual(value, field))
+        shown = ", ".join(f"{name}={_short(value)}" for name, value, field in given if not _is_default(value, field))
         return f"{type(self).__name__}({shown})"
 
 
-def _is_usual(value: object, field: Any) -> bool:
+def _is_default(value: object, field: Any) -> bool:
     is_array = hasattr(value, "shape")
     return not is_array and field.default is not MISSING and bool(value == field.default)
 
 
-def _brief(value: Any) -> str:
+def _short(value: Any) -> str:
     if hasattr(value, "shape"):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     if isinstance(value, Source):

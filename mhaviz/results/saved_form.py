@@ -27,7 +27,7 @@ METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 _Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
-_BEFORE = "renormalised", "special"  # fields of earlier versions: rows rescaled to sum to 1, and special columns
+_OBSOLETE = "renormalised", "special"  # fields of earlier versions: rows rescaled to sum to 1, and special columns
 
 
 class _Sourced(msgspec.Struct):
@@ -127,7 +127,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     """
     if weights.ndim == 3 and not weights.size:
         raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
-    for name in _BEFORE:
+    for name in _OBSOLETE:
         if description.get(name):
             raise ValueError(f"{name}: maps of an earlier version, which left out special tokens in another way")
     saved = msgspec.convert(description, _Description)
@@ -139,8 +139,8 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         raise ValueError("expected query_edges, key_edges and reduction, or none of them")
     m = AttentionMap(
         weights,
-        Axis(Tokens(saved.queries, saved.special_queries, grid=saved.query_grid), _rising(saved.query_edges)),
-        Axis(Tokens(saved.keys, saved.special_keys, grid=saved.key_grid), _rising(saved.key_edges)),
+        Axis(Tokens(saved.queries, saved.special_queries, grid=saved.query_grid), _edges(saved.query_edges)),
+        Axis(Tokens(saved.keys, saved.special_keys, grid=saved.key_grid), _edges(saved.key_edges)),
         saved.kind,
         saved.layer,
         saved.heads,
@@ -162,7 +162,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     return m
 
 
-def _rising(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
+def _edges(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
     if edges is not None and (len(edges) < 2 or min(np.diff(edges)) <= 0):
         raise ValueError(f"edges: expected at least two increasing positions, got {edges!s:.60}")
     return None if edges is None else np.array(edges, np.int64)

@@ -167,7 +167,7 @@ def follow_element(trace: ShapeTrace, element: Sequence[int]) -> FollowedElement
         right=right,
         wrong=_same_place(element, Q.shape, heads.shape),  # type: ignore[arg-type]
         intruder=_same_place(right, heads.shape, Q.shape),  # type: ignore[arg-type]
-        misplaced=1 - _kept(*heads.shape[1:3]),
+        misplaced=1 - _unmoved_share(*heads.shape[1:3]),
     )
 
 
@@ -181,7 +181,7 @@ def _same_place(coordinates: Sequence[int], shape: tuple[int, ...], other: tuple
     return tuple(int(index) for index in np.unravel_index(place, other))
 
 
-def _kept(n_heads: int, q_length: int) -> float:
+def _unmoved_share(n_heads: int, q_length: int) -> float:
     """Return the share of elements that have the same place with and without the transpose.
 
     Element (head, position, feature) is in row head · q_length + position of the plain view, and in row
