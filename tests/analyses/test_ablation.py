@@ -116,7 +116,7 @@ def test_masked_tokens_beside_a_run_by_hand(masked_bert):
     study = AblationStudy(looked_at)
     study.add(looked_at.encode_unnamed(TEXTS), [0, 1, 2])
     found = study.result(looked_at.describe())
-    positions = study._made(looked_at.encode_unnamed(TEXTS)).positions
+    positions = study._outputs(looked_at.encode_unnamed(TEXTS)).positions
     changes = []
     for text, places in zip(TEXTS, positions, strict=True):
         ids = torch.tensor([tokenizer(text)["input_ids"]])
@@ -139,7 +139,7 @@ def test_masked_tokens_depend_on_seed_and_sentence_alone(masked_bert):
     whole, alone = (mhaviz.load(*masked_bert).ablate(texts).kinds[0] for texts in (TEXTS, TEXTS[::-1]))
     assert np.allclose(whole.change.mean, alone.change.mean, rtol=CLOSE)
     inputs = looked_at.encode_unnamed(["the cat sat on the mat the cat sat on the mat"])
-    chosen = {AblationStudy(looked_at, bootstrap=Bootstrap(seed=seed))._made(inputs).positions for seed in range(8)}
+    chosen = {AblationStudy(looked_at, bootstrap=Bootstrap(seed=seed))._outputs(inputs).positions for seed in range(8)}
     assert len(chosen) > 1
 
 
