@@ -215,7 +215,7 @@ def _notes(d: Difference) -> str:
         rows = "1 row that is zeros" if zeros == 1 else f"{zeros:,} rows that are zeros"
         parts.append(f"{rows} in both {'is' if zeros == 1 else 'are'} left out of the mean")
     if any(head.divergence is not None and not head.map.is_whole for head in d.ranking):
-        parts.append("of cells, and of a window with one more key for all outside, it is no more than that of all keys")
+        parts.append("of pooled cells, or of a window with one cell for all other keys, it is at most that of all keys")
     if any(head.divergence is not None and head.map.sink for head in d.ranking):
         parts.append("a head's sink counts as one more key")
     if any(not m.change.quantity.rows_are_shares for m in d.maps):

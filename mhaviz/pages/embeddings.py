@@ -30,9 +30,9 @@ _ADDED: dict[Added, str] = {
     "learned": "Positions are learned: each has a row of a table, which is added to E.",
 }
 _WITHIN: dict[Within, str] = {
-    "rotary": "each attention turns its queries and keys by their positions (rotary, Su et al. 2021)",
+    "rotary": "each attention rotates its queries and keys by their positions (rotary, Su et al. 2021)",
     "distance": "the attention adds a learned number for each distance to its scores (Raffel et al. 2020)",
-    "alibi": "the attention takes from its scores what grows with the distance (ALiBi, Press et al. 2022)",
+    "alibi": "the attention subtracts a penalty for the distance from its scores (ALiBi, Press et al. 2022)",
 }
 
 
@@ -45,10 +45,10 @@ def embeddings_page(e: EmbeddedText) -> Page:
     blocks: list[Block] = []
     shown = [part for part in e.parts if not _is_one_row(part)]
     for n_features, parts in groupby(shown, lambda part: part.values.shape[1]):
-        title = f"the same, made into {n_features:,} features" if blocks else title
+        title = f"the same in {n_features:,} features" if blocks else title
         blocks.append(_features(title, tuple(parts), e))
     cosines = tuple(Panel(f"of {part.symbol}", part.cosines, _UNIT) for part in shown)
-    blocks.append(_alike("how alike every two tokens are: the cosine of their rows", cosines, Axis(e.tokens)))
+    blocks.append(_alike("similarity of every two tokens: the cosine of their rows", cosines, Axis(e.tokens)))
     blocks.append(Text(tuple(_sentences(e))))
     blocks.append(_tokens_table(e))
     return Page("", tuple(blocks), e.source.footnote, lambda drawn: _reading("tokens", drawn, e.source.remark))
@@ -123,14 +123,14 @@ def _is_one_row(part: InputPart) -> bool:
 
 def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
     """Return how to read the pictures."""
-    sides = f"rows are {rows}, columns features; of cosines both are {rows}"
+    sides = f"rows are {rows}, columns features; in cosines both are {rows}"
     return "; ".join(dict.fromkeys(filter(None, [sides, *drawn.pooled, *remarks])))
 
 
 def _sentences(e: EmbeddedText) -> Iterator[str]:
     """Explain what X is made of, how the model knows positions, and how these change a token that occurs twice."""
     if e.difference is None:
-        yield "X is what the first layer reads. It is made of more than a sum of these: how, is not known."
+        yield "X is what the first layer reads. It is not just the sum of these parts; how it is computed is not known."
     elif e.difference > 0:
         yield f"X is what the first layer reads. Its equation gives the same, to {e.difference:.0e}."
     if e.added is not None and e.difference is not None:
@@ -139,11 +139,11 @@ def _sentences(e: EmbeddedText) -> Iterator[str]:
     if within:
         yield f"{'Also, ' if e.added else 'No position is added: '}{within}."
     elif e.added is None:
-        yield "No position is added: if the model knows of positions, it is by its attention."
+        yield "No position is added: if the model knows positions, it is through its attention."
     for part in filter(_is_one_row, e.parts):
         yield f"{part.equation}: the same row for every token, which is not drawn."
-    lengths = [f"of {part.symbol} {part.norms.mean():.3g}" for part in e.parts]
-    yield f"Mean length of a row, as a vector: {', '.join(lengths)}."
+    lengths = [f"{part.symbol} {part.norms.mean():.3g}" for part in e.parts]
+    yield f"Mean norm of a row: {', '.join(lengths)}."
     if e.repeated is not None:
         first, second = e.repeated
         texts = (f"“{quoted(e.tokens.texts[i], _QUOTED)}” at {i}" for i in e.repeated)  # one token: "The" and "the"

@@ -118,10 +118,10 @@ def _remark(c: ImplementationComparison, i: int) -> str:
 def _meanings(c: ImplementationComparison) -> tuple[str, ...]:
     """Return what the numbers of the comparison mean."""
     measured = [timing for way in c.implementations for timing in way.timings if not timing.skipped]
-    unwatched = f"; {NOTHING} where it cannot be watched, as in a run of very many allocations"
+    unwatched = f"; {NOTHING} where it cannot be measured, as in a run of very many allocations"
     unwatched = unwatched if any(timing.peak_bytes is None for timing in measured) else ""
     return (
-        f"difference: the largest of the output from {c.reference}",
+        f"difference: the largest deviation of the output from {c.reference}",
         "band: the middle half of the runs",
         f"N: tokens; time: the median of one run; speed-up: against the {c.implementations[0].name}",
         "memory: the peak above the weights and the input" + unwatched,

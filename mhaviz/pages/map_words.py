@@ -27,7 +27,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     if any(drawn.pooled) or any(not m.is_whole for m in maps):
         kinds = [f"{text} {name}s" for text in dict.fromkeys(filter(None, drawn.pooled))]
         if not all(drawn.pooled):
-            kinds = [f"of long ones, {text}" for text in kinds]
+            kinds = [f"in long maps, {text}" for text in kinds]
         parts += [*kinds, cells_texts(drawn.cells, name)]
         if any(m.sink for m in maps):
             parts.append("what goes to no key goes to the head's sink")
@@ -161,7 +161,7 @@ def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:
     """Return what the cells of several maps show; "" if each is one number. ``name``: name of the numbers."""
     kinds = list(dict.fromkeys(filter(None, (cells_text(cells, name) for cells in several))))
     if any(cells.are_tokens for cells in several):
-        kinds = [f"of long ones, {text}" for text in kinds]
+        kinds = [f"in long maps, {text}" for text in kinds]
     if len({cells.quantity.reduction for cells in several if not cells.are_tokens}) > 1:
         first, other = "each cell is the largest of", f"of largest {name}s, it is the largest of"
         kinds = [text.replace(first, other).removesuffix(f" {name}s") for text in kinds]

@@ -132,7 +132,7 @@ def test_the_same_command_writes_the_same_bytes(mhaviz, book):
 def test_sentences_of_unlike_length_have_scales_of_their_own(mhaviz, book):
     result = mhaviz("heatmap", " ".join(WORDS), "a b c", *SMALL, "--size", "50", "-o", "map.png")
     assert result.status == 0
-    assert "of long ones, each cell is" in result.out or "each cell is the mean" in result.out
+    assert "in long maps, each cell is" in result.out or "each cell is the mean" in result.out
     assert result.err.count("become 50 × 50 cells") == 1
 
 

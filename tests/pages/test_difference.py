@@ -66,7 +66,7 @@ def pooled(reduction, cells=2):
 def test_cells_and_their_positions():
     d = pair(pooled("mass"))
     assert rows(d, 1)[0][-1] in ("0 to 2 → 0 to 2", "3 to 5 → 0 to 2")
-    assert "of cells, and of a window" in notes(d)
+    assert "of pooled cells, or of a window" in notes(d)
     assert "largest weights of cells are no distribution" not in notes(d)
 
 

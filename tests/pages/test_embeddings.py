@@ -72,7 +72,7 @@ def test_other_widths_are_another_block():
     e = embedded(part("E", shape=(3, 4)), part("PE", shape=(3, 4)), part("X", shape=(3, 6)))
     first, second, _ = panels(e)
     assert [len(block.columns) for block in (first, second)] == [4, 6]
-    assert second.title == "the same, made into 6 features"
+    assert second.title == "the same in 6 features"
 
 
 def test_a_row_that_all_tokens_share_is_named_and_not_drawn():
@@ -90,10 +90,10 @@ def test_a_row_that_all_tokens_share_is_named_and_not_drawn():
         ({"added": "sinusoids"}, "Positions are sines and cosines that are added to E"),
         ({"added": "learned"}, "Positions are learned"),
         ({"added": "learned", "within": ("distance",)}, "Also, the attention adds a learned number for each distance"),
-        ({"added": None, "within": ("rotary",)}, "No position is added: each attention turns its queries and keys"),
-        ({"added": None, "within": ("alibi",)}, "No position is added: the attention takes from its scores"),
-        ({"added": None}, "No position is added: if the model knows of positions, it is by its attention."),
-        ({"difference": None}, "It is made of more than a sum of these: how, is not known."),
+        ({"added": None, "within": ("rotary",)}, "No position is added: each attention rotates its queries and keys"),
+        ({"added": None, "within": ("alibi",)}, "No position is added: the attention subtracts a penalty"),
+        ({"added": None}, "No position is added: if the model knows positions, it is through its attention."),
+        ({"difference": None}, "It is not just the sum of these parts; how it is computed is not known."),
         ({"difference": 2.2e-7}, "Its equation gives the same, to 2e-07."),
     ],
 )
@@ -124,5 +124,5 @@ def test_the_table_of_positions():
     assert len(position_table_page(mhaviz.sinusoids(10, 5)).blocks[-1].lines) == 1  # no cosine beside the last sine
     assert (
         page.remark(Drawn(pooled=("a", "a")))
-        == "rows are positions, columns features; of cosines both are positions; a"
+        == "rows are positions, columns features; in cosines both are positions; a"
     )

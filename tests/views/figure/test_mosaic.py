@@ -251,7 +251,7 @@ def test_every_pooled_map_says_how(random_attention):
     alone = [re.search(r"each cell is the strongest of up to (\d+) × \1 weights", remark(m)) for m in maps]
     assert alone[0] is None
     assert alone[1][0] != alone[2][0]
-    assert f"; of long ones, {alone[1][0]}; of long ones, {alone[2][0]}" in remark(*maps)
+    assert f"; in long maps, {alone[1][0]}; in long maps, {alone[2][0]}" in remark(*maps)
     assert f"; {alone[1][0]}; {alone[2][0]}" in remark(*maps[1:])
     assert remark(maps[1], maps[1]).count("each cell") == 1
 
