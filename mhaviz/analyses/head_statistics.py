@@ -186,7 +186,7 @@ class _Counted:
         factors: float32, (batch_size, len(names), q_length · k_length). Each of these statistics is the sum of weight
             times factor over queries and keys.
         queries: int64, (batch_size, n_statistics), number of queries that each statistic is the sum over.
-        reading: bool, (batch_size, q_length, k_length), True for tokens of the first needle that a query may copy;
+        reading: bool, (batch_size, q_length, k_length), True for tokens of earlier needles that a query may copy;
             None: no needle.
         drawn: float64, (batch_size, replicates), how often the bootstrap draws each sentence.
         chances: cache of the chance sums, by the identity of the mask and whether later keys are hidden.
@@ -331,7 +331,7 @@ def _seen_keys(call: AttentionCall | AttentionWeights) -> Tensor | None:
 
 
 def _reading(keys: tuple[Tokens, ...], visible: Tensor, needle: Sequence[int]) -> Tensor:
-    """Return a mask of the tokens of the first needle that a query may copy, bool, (batch_size, q_length, k_length)."""
+    """Return a mask of the tokens of earlier needles that a query may copy, (batch_size, q_length, k_length)."""
     reading = torch.zeros_like(visible)
     for row, tokens in zip(reading, keys, strict=True):
         for query, copied in reading_of(tokens.ids, needle):

@@ -388,7 +388,7 @@ class Attention(Result):
         head: int | Sequence[int] | None = None,
         grid: tuple[int, int] | None = None,
     ) -> "ImageAttention":
-        """Lay the attention of a query to the patches of an image over this image.
+        """Overlay an image with the attention of a query to its patches.
 
         The grid of patches is stretched over the whole image, as it is not known how the model's preprocessing crops
         it. If the model crops, pass the cropped image.

@@ -1,4 +1,4 @@
-"""Input of the first layer of a model, and the embeddings and positions that it is the sum of."""
+"""Input of the first layer of a model, and its parts: embeddings and positions."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
