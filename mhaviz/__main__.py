@@ -1,4 +1,4 @@
-"""python -m mhaviz"""
+"""Run the command line by ``python -m mhaviz``."""
 
 import sys
 

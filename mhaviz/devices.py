@@ -1,4 +1,4 @@
-"""Where the layer runs, and whether it will fit."""
+"""Devices: their names, their free memory, and the threads of the CPU."""
 
 import os
 import re
@@ -17,11 +17,11 @@ from mhaviz.memory import free_main_memory, shortage
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of that name: "auto" (the fastest there is), "cpu", "cuda", "cuda:1", "mps".
+    """Return the device of this name: "auto" (the fastest available one), "cpu", "cuda", "cuda:1" or "mps".
 
     Raises:
-        ArgumentError: there is no such name.
-        MhavizError: the device is not there.
+        ArgumentError: the name is none of these.
+        MhavizError: the device is not available.
     """
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name):
         raise ArgumentError(f"{parameter('device')}: expected auto, cpu, cuda, cuda:N or mps, got {name!r}")
@@ -31,13 +31,13 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("cuda" if gpus else "mps" if has_mps else "cpu")
     there = ["cpu"] + [f"cuda:{i}" for i in range(gpus)] + ["mps"] * has_mps
     if (name != "cuda" and name not in there) or (name == "cuda" and not gpus):
-        raise MhavizError(f"device {name} is not there: PyTorch finds {', '.join(there)}; use one of these, or auto")
+        raise MhavizError(f"device {name} is missing: PyTorch finds {', '.join(there)}; use one of these, or auto")
     return torch.device(name)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let PyTorch compute with one thread for a while."""
+    """Let PyTorch compute with one thread inside this block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -47,17 +47,16 @@ def one_thread() -> Iterator[None]:
 
 
 class FreeCores:
-    """Lets PyTorch compute with no more threads than other programs leave cores free, as long as the context lasts.
+    """Context in which PyTorch uses only as many threads as there are cores that other programs leave free.
 
-    After every step PyTorch's threads wait for the slowest of them. One that shares its core with another program
-    makes all of them wait: short steps then take up to forty times as long as with a thread less. What is computed must
-    not depend on the number of threads. PyTorch gives the number to Python threads that begin meanwhile, which keep
-    it; so only the main thread adapts.
+    After every step, PyTorch's threads wait for the slowest one. If one shares its core with another program, all of
+    them wait, and short steps take up to forty times as long as with one thread less. Results must not depend on the
+    number of threads. Python threads that start meanwhile get this number and keep it, so only the main thread adapts.
 
     Args:
-        device: of the computation; only the CPU has threads.
-        running: says how many threads run now on the cores of this process, ours among them; None where nobody tells.
-        cores: that this process may use.
+        device: device of the computation; only the CPU has threads.
+        running: returns how many threads run now on the cores of this process, including ours; None: not known.
+        cores: number of cores that this process may use.
     """
 
     def __init__(
@@ -76,9 +75,10 @@ class FreeCores:
         return self
 
     def look(self) -> None:
-        """See how many cores are free, after a step of the computation, when none of our threads sleeps.
+        """Adapt to the number of free cores. Call this after a step of the computation, when all threads are awake.
 
-        From the second look on what counts is what two looks in a row have seen: many a program runs for a moment.
+        After the first call, a core counts as taken only if it was taken in two calls in a row, as many programs run
+        only for a moment.
         """
         running = self._running() if self._all > 1 else None
         if running is not None:
@@ -95,36 +95,39 @@ class FreeCores:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads_that_run(proc: Path = Path("/proc")) -> int | None:
-    """How many threads run or want to run on this machine's cores, or on those that this process may use."""
+    """Return how many threads are running or waiting on the cores of this process, estimated from the whole machine.
+
+    None: not known, as only Linux tells.
+    """
     try:
         running = int((proc / "loadavg").read_text().split()[3].split("/")[0])
         return running * usable_cores() // (os.cpu_count() or 1)
-    except (OSError, ValueError, IndexError):  # no Linux
+    except (OSError, ValueError, IndexError):  # not Linux
         return None
 
 
 def require_memory(needed: int, device: torch.device, what: str) -> None:
-    """Stop before starting when ``needed`` bytes are more than the device has free.
+    """Check that ``needed`` bytes are free on the device, as far as that is known. ``what`` begins the message.
 
     Raises:
-        MhavizError: it says both numbers. Nothing is raised where the free memory cannot be told.
+        MhavizError: fewer bytes are free.
     """
     if short := shortage(needed, free_memory(device), str(device)):
         raise MhavizError(f"{what} needs {short}; use a shorter input, a smaller d_model or fewer heads")
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can be had on the device, or None where nobody tells."""
+    """Return the free bytes of the device; None: not known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return free_main_memory()
 
 
 def float_array(x: Tensor) -> NDArray[np.float32]:
-    """A tensor of any device and precision as an array of float32, of the same shape."""
+    """Convert a tensor of any device and precision to an array of float32 of the same shape."""
     return np.asarray(x.float().cpu().numpy())

@@ -1,6 +1,6 @@
-"""One family of errors. A message says what was expected, what came, and what to do about it.
+"""Errors of mhaviz. A message says what was expected, what was given, and what to do about it.
 
-What a message quotes, of a user or of another library, is cut: an error is one line that can be read.
+A message is one line. Values of the user, and errors of other libraries, are shortened in it.
 """
 
 from collections.abc import Callable, Iterator
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _QUOTED, _REASON = 60, 160
-"""The most characters of a value, and of somebody else's error, in a message."""
+"""Most characters of a value, and of another library's error, in a message."""
 
 _name_parameter: ContextVar[Callable[[str], str]] = ContextVar("name_parameter", default="`{}`".format)
 
 
 class MhavizError(Exception):
-    """Something could not be done; the message is one line, written for the person who asked for it.
+    """Base class of the errors of mhaviz. The message is one line, written for the user.
 
-    ``status``: the exit status of the command line.
+    ``status``: exit status of the command line.
 
     Examples:
         >>> try:
@@ -30,7 +30,7 @@ class MhavizError(Exception):
 
 
 class ArgumentError(MhavizError, ValueError):
-    """A value that was passed in cannot be used. It is also a ``ValueError``, for callers in Python.
+    """Error for an argument or option that cannot be used. It is a ``ValueError`` as well.
 
     Examples:
         >>> try:
@@ -44,25 +44,28 @@ class ArgumentError(MhavizError, ValueError):
 
 
 class ChangedError(MhavizError):
-    """Two attentions were compared, and differ by more than is allowed; the message says in which head, by how much."""
+    """Error for attentions that differ by more than a limit; the message names the head and the difference."""
 
     status = 3
 
 
 class StoppedError(MhavizError):
-    """The user has stopped the work; the message says what there is of it."""
+    """Error for work that the user has stopped; the message says what has been kept of it."""
 
     status = 130
 
 
 def parameter(name: str) -> str:
-    """A parameter in a message: in backticks, or as the option that it is on the command line."""
+    """Return a parameter's name for a message: in backticks, or as an option on the command line."""
     return _name_parameter.get()(name)
 
 
 @contextmanager
 def parameters_named(by: Callable[[str], str]) -> Iterator[None]:
-    """Name the parameters in messages so, while they are made: a finished message also quotes what a user wrote."""
+    """Let ``parameter`` name parameters by this function inside the block.
+
+    Names cannot be replaced in a finished message, which may quote the user's own text.
+    """
     token = _name_parameter.set(by)
     try:
         yield
@@ -71,7 +74,7 @@ def parameters_named(by: Callable[[str], str]) -> Iterator[None]:
 
 
 def quoted(value: object) -> str:
-    """A value that somebody gave, as it stands in a message: its ``repr``, cut in the middle if it is long."""
+    """Return a value for a message: its ``repr``, cut in the middle if it is long."""
     if isinstance(value, int) and abs(value) >= 10**_QUOTED:
         sign = " negative" if value < 0 else ""
         return f"a{sign} number of more than {_QUOTED} digits"  # Python refuses to write numbers of thousands of digits
@@ -79,18 +82,18 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text that stands in a message as it is, such as what another library has quoted: cut in the middle, if long."""
+    """Return a text for a message without quotes, cut in the middle if it is long."""
     half = _QUOTED // 2
     return text if len(text) <= _QUOTED else f"{text[:half]}…{text[1 - half :]}"
 
 
 def counted(number: int) -> str:
-    """A number that somebody gave, as people read it: "1,234"; what is too long to be read is ``quoted``."""
+    """Return a number for a message, as "1,234". Very long numbers are ``quoted``."""
     return f"{number:,}" if abs(number) < 10**_QUOTED else quoted(number)
 
 
 def reason(error: BaseException) -> str:
-    """Somebody else's error in one line, without its traceback; a KeyError says no more than the key."""
+    """Return another library's error in one line. That of a KeyError is only its key, to which words are added."""
     text = " ".join(str(error).split())
     if not text:
         return type(error).__name__
@@ -100,17 +103,17 @@ def reason(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """PyTorch says so by a RuntimeError: on the CPU with these words, on a GPU with a class of this name."""
+    """Return whether memory has run out. PyTorch raises a RuntimeError: on a GPU, a subclass of this name."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
 
 
 @contextmanager
 def as_one_line(what: str, advice: str = "") -> Iterator[None]:
-    """Make a MhavizError of whatever a library raises on data that is not ours: "WHAT (REASON); ADVICE".
+    """Convert any error of a library inside this block to a MhavizError: "WHAT (REASON); ADVICE".
 
-    Libraries that read foreign files raise anything: TypeError, RecursionError, AssertionError, and the PanicException
-    of programs in Rust, which is no Exception. Ours, Ctrl-C and a lack of memory stay what they are.
+    Libraries raise anything on broken files: TypeError, RecursionError, AssertionError, or the PanicException of Rust,
+    which is not a subclass of Exception. MhavizError, Ctrl-C and a lack of memory are not converted.
     """
     try:
         yield

@@ -1,22 +1,22 @@
-"""Limits that several parts keep to. Nothing in here needs a library, so that help can name them at once."""
+"""Limits that several modules share. Nothing is imported for them, so that help texts can name them at once."""
 
 from mhaviz.errors import ArgumentError, counted
 
 MOST_CELLS = 512
-"""Rows and columns of a map for which nobody has asked for others: with more, few pictures have pixels for all."""
+"""Most rows and columns of a map by default. Few pictures have pixels for more."""
 
 MOST_LOOKED_INTO = 512
-"""Tokens of a text of which single rows and what is hidden are to be seen."""
+"""Most tokens of a text in studies that show single rows and hidden keys."""
 
 MOST_COMPARED = 4096
-"""Tokens, or positions, of which every two are compared: no picture shows more, and their numbers would fill memory."""
+"""Most tokens or positions of which every two are compared. No picture shows more, and they would fill memory."""
 
 LEAST_DPI = 20
-"""Pixels an inch: with fewer, letters are less than a pixel high."""
+"""Fewest pixels per inch. With fewer, letters are less than one pixel high."""
 
 
 def require_few_tokens(study: str, number: int) -> None:
-    """Raise ArgumentError if these are more than a study shows one by one."""
+    """Raise ArgumentError if there are more tokens than ``study`` shows one by one."""
     if number > MOST_LOOKED_INTO:
         raise ArgumentError(
             f"{study}: expected at most {MOST_LOOKED_INTO:,} tokens, got {number:,}; mhaviz heatmap draws the weights "
@@ -25,7 +25,7 @@ def require_few_tokens(study: str, number: int) -> None:
 
 
 def require_comparable(number: int, things: str) -> None:
-    """Raise ArgumentError if these are more than can be compared, each with each."""
+    """Raise ArgumentError if there are too many things to compare every two of them."""
     if number > MOST_COMPARED:
         raise ArgumentError(
             f"expected at most {MOST_COMPARED:,} {things}, as every two of them are compared, got {counted(number)}; "

@@ -1,4 +1,4 @@
-"""How much main memory there is to be had, and whether something will fit. Nothing in here needs torch."""
+"""Free main memory, and reading of files that may not fit into it. Nothing here needs torch."""
 
 import os
 from collections.abc import Iterable
@@ -10,32 +10,35 @@ from mhaviz.errors import MhavizError
 from mhaviz.units import readable_bytes
 
 _PIECE = 2**24  # bytes
-OF_TEXT = 8  # copies: text takes up to four times as much as its bytes, and is cut into words
+OF_TEXT = 8  # times the bytes of a text that it takes: up to four as a str, and as much again as words
 
 
 def shortage(needed: int, free: int | None, place: str = "cpu") -> str | None:
-    """ "about 4.0 GiB of memory on cpu, where 3.0 GiB are free", if that is more than ``free``; else None."""
+    """Return words such as "about 4.0 GiB of memory on cpu, where 3.0 GiB are free"; None: there is no shortage.
+
+    ``free``: free bytes; None: not known, which is taken as enough.
+    """
     if free is None or needed <= free:
         return None
     return f"about {readable_bytes(needed)} of memory on {place}, where {readable_bytes(free)} are free"
 
 
 def read_all(stream: BinaryIO, name: str, copies: int = OF_TEXT) -> bytes:
-    """What a file or a pipe holds, which may have no end.
+    """Read all of a file or a pipe, which may be endless.
 
     Args:
-        stream: the file or the pipe, open.
-        name: what an error calls it.
-        copies: how many times as much memory as its bytes take is needed to make use of it.
+        stream: the open file or pipe.
+        name: its name in an error.
+        copies: memory that is needed to use its content, in multiples of its size.
 
     Raises:
-        MhavizError: it does not fit into memory.
+        MhavizError: the content does not fit into memory.
     """
     return _joined(iter(lambda: stream.read(_PIECE), b""), name, copies)
 
 
 def read_line(stream: BinaryIO, name: str) -> bytes:
-    """The next line of it, which may have no end either; nothing at its end. Raises MhavizError as ``read_all``."""
+    """Read the next line, which may be endless; b"" at the end of the stream. Raises MhavizError as ``read_all``."""
     line = stream.readline(_PIECE)
     if len(line) < _PIECE:
         return line
@@ -55,7 +58,7 @@ def _joined(read: Iterable[bytes], name: str, copies: int, is_line: bool = False
 
 
 def free_main_memory() -> int | None:
-    """Bytes that can be had, or None where nobody tells."""
+    """Return the bytes of main memory that are free; None: not known."""
     limits = [_meminfo_available(), _cgroup_free()]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else _physical_memory()
@@ -71,7 +74,7 @@ def _meminfo_available() -> int | None:
 
 
 def _cgroup_free() -> int | None:
-    """What a container (cgroup v2) may still take."""
+    """Return the bytes that a container (cgroup v2) may still take; None: no limit."""
     try:
         most, current = (
             int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
@@ -79,7 +82,7 @@ def _cgroup_free() -> int | None:
         statistics = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="ascii").split()
         cache = int(dict(zip(statistics[::2], statistics[1::2], strict=True)).get("inactive_file", 0))
         return max(most - current + cache, 0)
-    except (OSError, ValueError):  # no container, or "max": no limit
+    except (OSError, ValueError):  # not in a container, or "max"
         return None
 
 

@@ -1,4 +1,4 @@
-"""Heads, layers and others by their numbers, counted from 0."""
+"""Numbers of heads, layers and other things, counted from 0."""
 
 import operator
 from collections.abc import Iterable, Sequence
@@ -6,24 +6,26 @@ from collections.abc import Iterable, Sequence
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
 
 Numbers = int | Sequence[int] | None
-"""One, several, or all."""
+"""One number or several; None: all."""
 
 
 def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str) -> tuple[int, ...]:
-    """Those that are wanted, of those that are there; None: all.
+    """Return the numbers that are wanted, without duplicates; None: all that exist.
 
     Args:
-        what: they are: "head".
-        owner: has them: "the model has".
+        what: what the numbers count, such as "head".
+        wanted: one number, several, or None.
+        there: the numbers that exist.
+        owner: words for a message, such as "the model has".
 
     Raises:
-        ArgumentError: one is not there, or none is named.
+        ArgumentError: a number does not exist, or none is given.
     """
     if wanted is None:
         return tuple(there)
     try:
         several = wanted if isinstance(wanted, Iterable) else (wanted,)
-        numbers = tuple(dict.fromkeys(map(operator.index, several)))  # numpy's whole numbers, too
+        numbers = tuple(dict.fromkeys(map(operator.index, several)))  # accepts integers of numpy, too
     except TypeError:
         raise ArgumentError(f"{parameter(what)}: expected a whole number, or several, got {quoted(wanted)}") from None
     missing = [f"there is no {what} {counted(number)}" for number in numbers if number not in there]
@@ -34,7 +36,7 @@ def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str
 
 
 def listed_numbers(what: str, there: Sequence[int]) -> str:
-    """ "heads 0 to 7", "head 0 only", "layers 1, 3 and 5"."""
+    """Return words such as "heads 0 to 7", "head 0 only" or "layers 1, 3 and 5"."""
     if len(there) == 1:
         return f"{what} {there[0]} only"
     if list(there) == list(range(there[0], there[-1] + 1)):

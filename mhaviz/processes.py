@@ -1,4 +1,4 @@
-"""Which of several processes this is, that ``torchrun`` or a scheduler has started to do one thing together."""
+"""Processes that ``torchrun`` or a scheduler has started together: which one this is, and how they communicate."""
 
 import os
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _PATIENCE = timedelta(days=30)
-"""A process may wait for others that have far more to do; if one of them ends, torchrun ends all."""
+"""How long a process waits for others, which may have far more to do. If one of them ends, torchrun ends all."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Process:
     """One of several processes.
 
     Attributes:
-        rank: its number, from 0, on all machines.
-        count: how many there are.
-        local_rank: its number on its machine, from 0.
+        rank: number of the process among all, from 0.
+        count: number of processes.
+        local_rank: number of the process on its machine, from 0.
     """
 
     rank: int = 0
@@ -33,18 +33,19 @@ class Process:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that shows and saves."""
+        """Whether this is the process that shows and saves results."""
         return self.rank == 0
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no other."""
+        """Whether there is only one process."""
         return self.count == 1
 
     def device(self, name: str) -> str:
-        """The device of this process, where the user has named "auto" or "cuda": each has a GPU of its own.
+        """Return the device of this process for the name that the user has given.
 
-        With several processes "auto" is a GPU wherever PyTorch finds as many as there are processes on a machine.
+        With several processes, "cuda" is the GPU with the number of the process on its machine, and "auto" the same if
+        PyTorch finds it, else the CPU. Other names are unchanged.
         """
         if self.is_alone or name not in ("auto", "cuda"):
             return name
@@ -56,10 +57,10 @@ class Process:
 
 
 def this_process() -> Process:
-    """Which one this is, by the environment that ``torchrun`` makes; alone without it.
+    """Return this process, according to the environment that ``torchrun`` sets; without it, a single process.
 
     Raises:
-        MhavizError: RANK, WORLD_SIZE or LOCAL_RANK is no number, or they contradict each other.
+        MhavizError: RANK, WORLD_SIZE or LOCAL_RANK is not a number, or they contradict each other.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return Process()
@@ -72,9 +73,12 @@ def this_process() -> Process:
 
 
 def gathered(own: _T) -> list[_T] | None:
-    """What each process has, in the order of their ranks, in the first one; None in the others.
+    """Gather an object from each process in the first one.
 
-    All processes must call it. What is sent is pickled by the program's own other processes.
+    All processes must call this. Objects are pickled, and come only from processes of this program.
+
+    Returns:
+        The objects in the order of ranks, in the first process; None in the others.
 
     Raises:
         MhavizError: another process has ended.
@@ -88,12 +92,12 @@ def gathered(own: _T) -> list[_T] | None:
     found: list[_T] | None = [own] * process.count if process.is_first else None
     with as_one_line("another process has ended"):
         distributed.gather_object(own, found, group=group)
-        distributed.barrier(group)  # nobody ends before the first has all
+        distributed.barrier(group)  # no process ends before the first one has all
     return found
 
 
 def wait_for_others() -> None:
-    """Wait until each process has come here; all must. Raises MhavizError if another has ended."""
+    """Wait until all processes have called this. Raises MhavizError if another process has ended."""
     from torch import distributed
 
     group = connect()
@@ -103,15 +107,15 @@ def wait_for_others() -> None:
 
 @cache
 def connect() -> "distributed.ProcessGroup":
-    """Connect with the other processes, by gloo for main memory and nccl for GPUs, if that has not been done.
+    """Connect the processes, unless they are connected: by gloo for main memory, by nccl for GPUs.
 
-    To be called before the work: who waits for a process that ends later sees it, and else would wait for ever.
+    Call this before the work. Then a process that waits for another one notices if that ends; else it waits forever.
 
     Returns:
-        The group for what is in main memory, in which one may wait long for another.
+        The group for data in main memory, which allows long waits.
 
     Raises:
-        MhavizError: they cannot be reached.
+        MhavizError: the other processes cannot be reached.
     """
     from torch import distributed
 

@@ -1,8 +1,8 @@
-"""Large numbers for people."""
+"""Numbers with units for people to read: bytes, counts, seconds and factors."""
 
 
 def readable_bytes(size: float) -> str:
-    """1536 → "1.5 KiB"."""
+    """Write a number of bytes: 1536 → "1.5 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if size < 1024 or unit == "PiB":
             break
@@ -11,7 +11,7 @@ def readable_bytes(size: float) -> str:
 
 
 def readable_count(number: float) -> str:
-    """Exact up to 99,999, then with a prefix: 1,679,360,000 → "1.68 G"."""
+    """Write a count: in full up to 99,999, then with a prefix, 1,679,360,000 → "1.68 G"."""
     if number < 100_000:
         return f"{number:,.0f}"
     for prefix in ("k", "M", "G", "T", "P", "E"):
@@ -22,7 +22,7 @@ def readable_count(number: float) -> str:
 
 
 def readable_seconds(seconds: float, digits: int = 3) -> str:
-    """0.00123 → "1.23 ms"; what is longer than a person waits comes in minutes, hours, days and years."""
+    """Write a duration: 0.00123 → "1.23 ms". From two minutes on, it is in minutes, hours, days or years."""
     unit = "s"
     for larger, size in (("min", 60), ("h", 60), ("days", 24), ("years", 365)):
         if seconds < 2 * size:
@@ -37,11 +37,11 @@ def readable_seconds(seconds: float, digits: int = 3) -> str:
 
 
 def readable_factor(factor: float) -> str:
-    """4.217 → "4.22 ×"; 11,840 → "11,800 ×"."""
+    """Write a factor: 4.217 → "4.22 ×"; 11,840 → "11,800 ×"."""
     return f"{_rounded(factor, 3)} ×"
 
 
 def _rounded(number: float, digits: int) -> str:
-    """With so many significant digits, and in full: 1234 → "1,230", 12.3 → "12.3", 1 → "1.00"."""
+    """Round to significant digits, without an exponent: 1234 → "1,230", 12.3 → "12.3", 1 → "1.00"."""
     rounded = float(f"{number:.{digits - 1}e}")
     return f"{rounded:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"

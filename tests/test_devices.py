@@ -20,9 +20,7 @@ def test_unknown_names_list_the_known(name):
 
 
 def test_a_device_that_is_not_there():
-    with pytest.raises(
-        MhavizError, match=r"device cuda:9999 is not there: PyTorch finds cpu.*use one of these, or auto"
-    ):
+    with pytest.raises(MhavizError, match=r"device cuda:9999 is missing: PyTorch finds cpu.*use one of these, or auto"):
         devices.resolve_device("cuda:9999")
 
 
@@ -31,7 +29,7 @@ def test_the_first_gpu_is_taken_where_there_is_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert devices.resolve_device("auto") == torch.device("cuda")
     assert devices.resolve_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(MhavizError, match="cuda:2 is not there: PyTorch finds cpu, cuda:0, cuda:1"):
+    with pytest.raises(MhavizError, match="cuda:2 is missing: PyTorch finds cpu, cuda:0, cuda:1"):
         devices.resolve_device("cuda:2")
 
 

@@ -1,1 +1,1 @@
-"""Reads files, one reader for each format, and writes them whole or not at all. Only .pt and float8 need torch."""
+"""Read files, with one reader per format, and write them whole or not at all. Only .pt and float8 need torch."""

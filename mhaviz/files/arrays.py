@@ -1,4 +1,4 @@
-"""The arrays in files of other tools. Only .pt files and their like need torch."""
+"""Arrays in files of other tools. Only .pt files and similar ones need torch."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,13 @@ _READERS = {".npy": read_npy, ".npz": read_npz, ".safetensors": lambda path: rea
 _OF_TORCH = (".pt", ".pth", ".bin", ".ckpt")
 SUFFIXES = (*_READERS, *_OF_TORCH)
 NAMED_SUFFIXES = (".safetensors", *_OF_TORCH)
-"""Of the formats in which parameters are saved by their names."""
+"""Suffixes of the formats in which parameters are saved by name."""
 
 
 def read_arrays(path: Path) -> dict[str, SavedArray | ArrayList]:
-    """What a file holds, by name, and "" for a single array or a single list that has no name. No number is read yet.
+    """Return the arrays of a file by name; a single array or list without a name has the name "".
+
+    Their numbers are not read yet.
 
     Raises:
         MhavizError: there is no such file, its suffix is none of ``SUFFIXES``, it is broken, or holds Python objects.
@@ -29,7 +31,7 @@ def read_arrays(path: Path) -> dict[str, SavedArray | ArrayList]:
 
 
 def read_named_arrays(path: Path) -> dict[str, SavedArray]:
-    """The arrays of a .safetensors file or of a state dict of torch.save; "input": a single tensor without a name.
+    """Return the arrays of a .safetensors file or a saved state dict. A single tensor without a name becomes "input".
 
     Raises:
         MhavizError: as ``read_arrays``, and for a list of tensors.
@@ -38,7 +40,7 @@ def read_named_arrays(path: Path) -> dict[str, SavedArray]:
     held = read_arrays(path)
     unnamed = held.pop("", None)
     if isinstance(unnamed, tuple):
-        raise MhavizError(f"{path}: expected a state dict, tensors by their names, got a list of tensors")
+        raise MhavizError(f"{path}: expected a state dict, which names its tensors, got a list of tensors")
     if unnamed is not None:
         held["input"] = replace(unnamed, name="input")
     return {name: array for name, array in held.items() if isinstance(array, SavedArray)}

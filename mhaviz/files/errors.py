@@ -1,4 +1,4 @@
-"""What can be wrong with a file, said in one line with its name. Nothing that a file holds is ever run."""
+"""Errors of files, in one line with the file's name. Code in files is never run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,16 +12,16 @@ _LISTED = 12  # names that an error lists
 
 
 class ContentError(ValueError):
-    """What a file holds cannot be used; the message is mhaviz's own, and stands after the file's name."""
+    """Error for content of a file that cannot be used. ``reading`` puts the file's name before the message."""
 
 
 def name_of(path: Path) -> str:
-    """What an error calls the file."""
+    """Return the name of the file in messages."""
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
 def require_file(path: Path, suffixes: Sequence[str]) -> None:
-    """Raise MhavizError unless this is a file that can be opened, and its name ends in one of these."""
+    """Raise MhavizError unless the file can be opened, and has one of these suffixes."""
     with reading(path), path.open("rb"):
         pass
     if path.suffix.lower() not in suffixes:
@@ -30,9 +30,9 @@ def require_file(path: Path, suffixes: Sequence[str]) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raise MhavizError, one line that names the file, for whatever a library or the operating system raises about it.
+    """Convert any error about a file inside this block to a MhavizError of one line with the file's name.
 
-    A lack of memory stays what it is, and so does what is a MhavizError already.
+    MemoryError and MhavizError are not converted.
     """
     try:
         yield
@@ -44,6 +44,6 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def listed(names: Sequence[str], about: Callable[[str], str] = lambda name: "") -> str:
-    """Names as an error shows them: "a, b, … 7 more"; ``about``: what stands after a name."""
+    """Return names for a message: "a, b, … 7 more". ``about`` returns text to put after a name."""
     more = f", … {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(name[:60] + about(name) for name in names[:_LISTED]) + more

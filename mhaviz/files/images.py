@@ -1,4 +1,4 @@
-"""Images: from files, from PIL, or as arrays and tensors, made the same pixels."""
+"""Images from files, PIL or arrays, converted to uint8 pixels in RGB."""
 
 import warnings
 from collections.abc import Iterator
@@ -14,40 +14,41 @@ from mhaviz.errors import ArgumentError, as_one_line, parameter, quoted
 from mhaviz.files.errors import ContentError, reading
 
 MOST_SIDE = 2048
-"""Pixels of the longer side of what is kept: no picture shows more of it."""
+"""Most pixels of the longer side that are kept. No picture shows more."""
 
-_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # that are pixels, and start no other program
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # pixels, for which PIL starts no other program
 _NAMES = "PNG, JPEG, WebP, GIF, BMP or TIFF"
 _CHANNELS = ((), (1,), (3,), (4,))
 
 
 def read_image(path: Path) -> NDArray[np.uint8]:
-    """The pixels of an image file, (height, width, 3) in sRGB, turned as its camera says it was held.
+    """Read the pixels of an image file, (height, width, 3) in sRGB, rotated according to its EXIF data.
 
-    What is transparent lies on white. At most ``MOST_SIDE`` pixels a side are kept.
+    Transparent images are put on white. At most ``MOST_SIDE`` pixels per side are kept.
 
     Raises:
-        MhavizError: there is no such file, it is no image or one that is cut off, or it is too large.
+        MhavizError: there is no such file, or it is not an image, truncated, or too large.
     """
     with reading(path):
-        if path.exists() and not path.is_file():  # to open a pipe waits for who writes it
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
             raise ContentError("expected a file, got a folder, a pipe or a device")
         with path.open("rb") as stream, _in_silence():
             try:
                 return _pixels(Image.open(stream, formats=_FORMATS))
             except UnidentifiedImageError:
-                raise ContentError(f"it is no image that can be read: expected {_NAMES}") from None
+                raise ContentError(f"it is not an image that can be read: expected {_NAMES}") from None
 
 
 def as_pixels(image: object) -> NDArray[np.uint8]:
-    """An image as pixels, (height, width, 3).
+    """Convert an image to pixels, (height, width, 3).
 
     Args:
-        image: a path; an image of PIL; a uint8 array (height, width), or with 1, 3 or 4 channels after them.
+        image: a path; a PIL image; or a uint8 array (height, width) or (height, width, channels), with 1, 3 or 4
+            channels.
 
     Raises:
-        ArgumentError: it is none of these.
-        MhavizError: it cannot be read.
+        ArgumentError: the image is none of these.
+        MhavizError: the image cannot be read.
     """
     if isinstance(image, str | Path):
         return read_image(Path(image))
@@ -55,8 +56,8 @@ def as_pixels(image: object) -> NDArray[np.uint8]:
     if isinstance(image, np.ndarray):
         image = _of_array(image, name)
     if not isinstance(image, Image.Image):
-        raise ArgumentError(f"{name}: expected a path, an image of PIL, or a uint8 array, got {quoted(image)}")
-    with as_one_line(f"{name}: it cannot be read"), _in_silence():  # its file, which is read now, may be broken
+        raise ArgumentError(f"{name}: expected a path, a PIL image, or a uint8 array, got {quoted(image)}")
+    with as_one_line(f"{name}: it cannot be read"), _in_silence():  # PIL reads the file now, which may be broken
         return _pixels(image)
 
 
@@ -71,7 +72,7 @@ def _of_array(array: NDArray[Any], name: str) -> Image.Image:
 
 @contextmanager
 def _in_silence() -> Iterator[None]:
-    """Without PIL's warnings of what cameras write into files; those of images too large to be decoded are errors."""
+    """Suppress PIL's warnings about what cameras write into files, but raise those about images that are too large."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -79,13 +80,13 @@ def _in_silence() -> Iterator[None]:
 
 
 def _pixels(image: Image.Image) -> NDArray[np.uint8]:
-    """Of one that is open."""
-    if image.format == "JPEG":  # of which a smaller one is decoded in less time
+    """Return the pixels of an open image."""
+    if image.format == "JPEG":  # decoding it at a smaller size takes less time
         image.draft("RGB", (MOST_SIDE, MOST_SIDE))
     image = ImageOps.exif_transpose(image)
     if image.mode == "F":
         raise ContentError("expected whole numbers for pixels, got others; convert it to 8 or 16 bits")
-    if image.mode.startswith("I"):  # 16 bits, of which PIL would cut off all above 255
+    if image.mode.startswith("I"):  # 16 bits: PIL would clip at 255
         image = Image.fromarray(np.round(np.clip(np.asarray(image), 0, 65535) / 257).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")

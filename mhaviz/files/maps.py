@@ -1,6 +1,6 @@
-"""Attention that has been saved: by mhaviz, with all that a picture needs, or by another tool, as bare weights.
+"""Read saved attention: files of mhaviz, with all that a picture needs, or arrays of weights from other tools.
 
-Nothing in here needs torch, but for .pt files, which nobody else can read.
+Only .pt files need torch.
 """
 
 import json
@@ -29,18 +29,18 @@ from mhaviz.results.saved_form import METADATA, METADATA_FILE, restore, restore_
 from mhaviz.units import readable_bytes
 
 _LARGE = 2**28  # bytes
-_MOST_MAPS = 1_000_000  # each takes a tenth of a millisecond to be read
+_MOST_MAPS = 1_000_000  # reading each takes 0.1 ms
 _WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
 class About:
-    """What a user says of an array that says nothing of itself.
+    """The user's description of an array of weights.
 
     Attributes:
-        name: of the array, where a file holds several.
-        queries, keys: a label for each row and column; ``queries`` alone: of both sides of a square map.
-        kind: None: "cross" if the two sides have different labels, else "self".
+        name: name of the array, if the file holds several.
+        queries, keys: labels of rows and columns; ``queries`` alone labels both sides of a square map.
+        kind: kind of attention; None: "cross" if the two sides have different labels, else "self".
     """
 
     name: str | None = None
@@ -55,14 +55,14 @@ class About:
 
 @dataclass(frozen=True)
 class SavedMaps:
-    """What a file holds, and what should be told of it; ``is_own``: whether mhaviz has saved it."""
+    """Attention from a file, with notices about it. ``is_own``: whether the file was saved by mhaviz."""
 
     attention: Attention
     notices: tuple[str, ...] = ()
     is_own: bool = True
 
     def named(self, path: Path) -> Attention:
-        """The maps, their footnote with the path of the file: two runs may have the same footnote."""
+        """Return the maps with the file's path in their footnote, as two runs may have the same footnote."""
         source = self.attention.source
         array = source.details.get("array")
         name = f"{path} ({source.footnote})" if self.is_own else f"{path}" if array is None else f"{path}, {array}"
@@ -76,13 +76,14 @@ def read_maps(
 
     Args:
         path: a .safetensors, .npz or .json file of mhaviz; or a .npy, .npz, .safetensors or .pt file with an array of
-            shape (q_length, k_length), (n_heads, q_length, k_length) or with layers before; see ``read_layers``.
-        about: for an array; what mhaviz has saved says itself what it is.
-        on_notice: is told what a large file unpacks to, before it is read.
+            shape (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length); see
+            ``read_layers``.
+        about: description of an array; not used for files of mhaviz.
+        on_notice: called with the unpacked size of a large compressed file before it is read.
 
     Raises:
-        ArgumentError: ``about`` does not suit the array.
-        MhavizError: the file cannot be read, or is not understood, or its weights are none.
+        ArgumentError: ``about`` does not fit the array.
+        MhavizError: the file cannot be read, or its numbers are not weights.
     """
     about = about or About()
     require_file(path, (".json", *SUFFIXES))
@@ -99,7 +100,7 @@ def read_maps(
 
 
 def _own_maps(path: Path) -> Attention | None:
-    """What mhaviz has saved; None if it is an array of another tool's."""
+    """Return the attention in a file of mhaviz; None: the file holds arrays of another tool."""
     if path.suffix.lower() == ".json":
         return _restored(read_json(path), path, lambda name, described: _stacked(described.get("weights")))
     if path.suffix.lower() == ".safetensors":
@@ -123,9 +124,9 @@ def _own_maps(path: Path) -> Attention | None:
 
 
 def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
-    """The maps of a document, each with the weights that ``weights_of`` has of its name and description."""
+    """Restore the attention of a document. ``weights_of`` returns the weights for a map's name and description."""
     if not isinstance(document, dict) or "mhaviz" not in document:
-        raise MhavizError(f"{path} was not saved by mhaviz; of other tools .npy, .npz, .safetensors or .pt can be read")
+        raise MhavizError(f"{path} was not saved by mhaviz; expected .npy, .npz, .safetensors or .pt from other tools")
     described = document.get("maps")
     if not isinstance(described, list) or not all(isinstance(one, dict) for one in described) or not described:
         raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap. mhaviz merge shows parts")
@@ -133,7 +134,7 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
 
 
 def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator[AttentionMap]:
-    """One by one. Raises ValueError that says of which map."""
+    """Iterate over the restored maps. Raises ValueError with the number of the map."""
     if len(described) > _MOST_MAPS:
         raise ValueError(f"expected at most {_MOST_MAPS:,} maps, got {len(described):,}")
     names = tensor_names(described)
@@ -144,15 +145,15 @@ def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator
             yield restore(one, weights_of(name, one))
         except ValueError as error:
             raise ValueError(f"map {number}: {error}") from error
-        one.clear()  # of the weights in JSON one copy is enough
+        one.clear()  # frees the weights in JSON
 
 
 def _stacked(heads: Any) -> NDArray[np.float32]:
-    """Lists of lists of numbers as one array, (n_heads, rows, columns)."""
+    """Convert nested lists of numbers to one array, (n_heads, rows, columns). Raises ValueError if they are no such."""
     weights = np.array(heads)  # raises ValueError for lists of several lengths
     if weights.ndim != 3 or 0 in weights.shape or weights.dtype.kind not in "if":
         raise ValueError(f"weights: expected n_heads × q_length × k_length numbers, got {heads!r:.40}")
-    with np.errstate(over="ignore"):  # what is too large becomes infinity, which is no weight
+    with np.errstate(over="ignore"):  # numbers that are too large become infinity, and are refused later
         return weights.astype(np.float32)
 
 
@@ -178,14 +179,14 @@ def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> Att
 
 
 def _labels(side: str, given: tuple[str, ...] | None, length: int) -> tuple[str, ...]:
-    """Those that are given, or the positions."""
+    """Return the labels that are given, or positions."""
     if given is not None and len(given) != length:
-        raise ArgumentError(f"{parameter(side)}: expected {length} labels, one a line, got {len(given)}")
+        raise ArgumentError(f"{parameter(side)}: expected {length} labels, one per line, got {len(given)}")
     return tuple(map(str, range(length))) if given is None else given
 
 
 def _require_weights(m: AttentionMap, path: Path) -> None:
-    """Raise MhavizError unless every number can be a weight."""
+    """Raise MhavizError unless every number is a possible weight, and hidden keys have weight 0."""
     for head, weights in zip(m.heads, m.weights, strict=True):
         expected, wrong = f"weights from 0 to {LARGEST:g}", ~((weights >= 0) & (weights <= LARGEST))  # NaN is neither
         if not wrong.any() and m.hidden is not None:
@@ -197,9 +198,9 @@ def _require_weights(m: AttentionMap, path: Path) -> None:
 
 
 def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
-    """What to say of rows that do not sum to 1: the one that is farthest from it, and how many are zeros.
+    """Iterate over notices on rows that do not sum to 1: the farthest from it, and the number of rows of zeros.
 
-    Largest weights have no sum; a part of a map may leave some out, or all, and a head's sink gets some, or all.
+    Maps of largest weights are skipped. Rows may sum to less than 1 in a part of a map, or if a head has a sink.
     """
     worst, text = ROUNDING, ""
     rows, zeros, first = 0, 0, ""
@@ -224,4 +225,4 @@ def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
     if zeros:
         number = "1 row has" if zeros == 1 else f"{zeros:,} rows have"
         beginning = "; the first is" if zeros > 1 else ":"
-        yield f"{path}: {number} nothing but zeros, of {rows:,}, as if no key were seen{beginning} {first}"
+        yield f"{path}: {number} only zeros, of {rows:,}, as if no key were visible{beginning} {first}"

@@ -1,4 +1,4 @@
-""".npy and .npz files, without the pickles that they may hold."""
+"""Arrays of .npy and .npz files. Pickles in them are not read."""
 
 import io
 import math
@@ -14,13 +14,13 @@ from mhaviz.files.errors import ContentError
 from mhaviz.files.saved_array import SavedArray, numbers_of
 from mhaviz.units import readable_bytes
 
-_MAGIC = b"\x93NUMPY"  # what a .npy file begins with
+_MAGIC = b"\x93NUMPY"  # first bytes of a .npy file
 _MOST_TEXT = 2**28  # bytes
 _MOST_HEADER = 2**17  # bytes; numpy reads no header of more than 10,000 characters
 
 
 def read_npy(path: Path) -> dict[str, SavedArray]:
-    """The array of a .npy file, by the name ""."""
+    """Return the array of a .npy file, under the name ""."""
     with path.open("rb") as stream:
         shape, _, dtype = _header(io.BytesIO(stream.read(_MOST_HEADER)))
     load = partial(np.lib.format.open_memmap, path, mode="r")
@@ -28,7 +28,7 @@ def read_npy(path: Path) -> dict[str, SavedArray]:
 
 
 def read_npz(path: Path) -> dict[str, SavedArray]:
-    """The arrays of a .npz file by their names. Raises ContentError if one is shorter than its header says."""
+    """Return the arrays of a .npz file by name. Raises ContentError if one is shorter than its header says."""
     arrays: dict[str, SavedArray] = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
@@ -36,7 +36,7 @@ def read_npz(path: Path) -> dict[str, SavedArray]:
             with archive.open(member) as stream:
                 start = stream.read(_MOST_HEADER)
             if not start.startswith(_MAGIC):
-                continue  # it is no array
+                continue  # not an array
             shape, _, dtype = _header(io.BytesIO(start))
             if math.prod(shape) * dtype.itemsize > member.file_size:
                 raise ContentError(f"{name[:60]} is cut off")
@@ -51,19 +51,19 @@ def _member(path: Path, name: str) -> NDArray[Any]:
 
 
 def read_text_of_npz(path: Path, name: str) -> str | None:
-    """A file of the archive that is a text; None: there is no such file."""
+    """Read a text file of the archive; None: there is no such file."""
     with zipfile.ZipFile(path) as archive:
         if name not in archive.namelist():
             return None
         if (size := archive.getinfo(name).file_size) > _MOST_TEXT:
             raise ContentError(
-                f"{name} in it unpacks to {readable_bytes(size)}, more than any description of maps takes"
+                f"{name} in it unpacks to {readable_bytes(size)}: expected a description of maps, which is smaller"
             )
         return archive.read(name).decode()
 
 
 def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape, whether the numbers are in the order of the columns, and their type."""
+    """Return the shape, whether the numbers are in Fortran order, and their type."""
     version = np.lib.format.read_magic(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(start)

@@ -1,4 +1,4 @@
-"""Parts of studies over corpora, in .safetensors files: arrays of float64, and JSON of what they are of."""
+"""Parts of studies over corpora in .safetensors files: arrays of float64, and a description in JSON."""
 
 import json
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ from mhaviz.memory import free_main_memory, shortage
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, ModelIdentity, Progress, Shard
 from mhaviz.results.saved_form import METADATA, describe_source, restore_source
 
-_FORMAT = 3  # 1: sums were int64; 2: the bootstrap was among the arrays
-_MOST_OF_A_BLOCK = 2**16  # sentences, which are read at once
+_FORMAT = 3  # in format 1, sums were int64; in 2, the bootstrap was among the arrays
+_MOST_OF_A_BLOCK = 2**16  # sentences that are read at once
 
 
 _Short = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class _Description(msgspec.Struct):
-    """What a file says of a part, beside its source."""
+    """Description of a part in its file, without the source."""
 
     study: _Short
     mhaviz: _Short
@@ -38,7 +38,7 @@ class _Description(msgspec.Struct):
 
 
 def write_part(part: CorpusPart, path: Path) -> None:
-    """Write it whole or not at all. Raises MhavizError if it cannot be written."""
+    """Write a part, whole or not at all. Raises MhavizError if it cannot be written."""
     arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
     saved = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.progress)
     about = describe_source(part.source) | msgspec.to_builtins(saved) | {"format": _FORMAT}
@@ -47,10 +47,10 @@ def write_part(part: CorpusPart, path: Path) -> None:
 
 
 def read_part(path: Path) -> CorpusPart:
-    """What ``write_part`` has written. Its numbers are read from the file when they are asked for.
+    """Read a part that ``write_part`` has written. Its numbers are mapped, and read from the file on use.
 
     Raises:
-        MhavizError: there is no such file, it is no part, it is broken, or does not fit into memory.
+        MhavizError: there is no such file, or it is not a part, broken, or does not fit into memory.
     """
     require_file(path, [SUFFIX])
     held, metadata = read_safetensors(path)
@@ -62,13 +62,13 @@ def read_part(path: Path) -> CorpusPart:
         description = json.loads(text)
         if "study" not in description:
             raise ContentError(
-                "it is no part of a corpus; expected what heads or diff has saved with -o part.safetensors"
+                "it is not a part of a corpus; expected a file that heads or diff has saved with -o part.safetensors"
             )
         if description.get("format", 1) != _FORMAT:
             raise ContentError(
                 f"it was written in format {description.get('format', 1)!s:.20} by mhaviz "
                 f"{description.get('mhaviz')!s:.20}; this is mhaviz {__version__}, which reads format {_FORMAT}: make "
-                f"it again, or take that version"
+                f"it again, or use that version"
             )
         for name, array in held.items():
             if array.dtype != "float64":
@@ -77,7 +77,7 @@ def read_part(path: Path) -> CorpusPart:
 
 
 def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> CorpusPart:
-    """Raises ValueError for what cannot be that of a part."""
+    """Return the part with this description and these arrays. Raises ValueError if the description is invalid."""
     saved = msgspec.convert(description, _Description)
     progress = saved.progress
     if not 0 <= progress.read < 2**63 or not bool(progress.read) <= progress.block <= _MOST_OF_A_BLOCK:
@@ -87,9 +87,9 @@ def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> Corp
 
 
 def require_version(part: CorpusPart, name: str) -> None:
-    """Raise MhavizError if another version of mhaviz has made it, which may compute something else."""
+    """Raise MhavizError if the part was made by another version of mhaviz, which may compute something else."""
     if part.version != __version__:
         raise MhavizError(
-            f"{name} was made by mhaviz {shortened(part.version)}, and this is {__version__}; make it again, or take "
+            f"{name} was made by mhaviz {shortened(part.version)}, and this is {__version__}; make it again, or use "
             f"that version"
         )

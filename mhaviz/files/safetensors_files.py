@@ -1,4 +1,4 @@
-""".safetensors files, read without torch, which is needed for float8 alone."""
+"""Arrays of .safetensors files. Only float8 needs torch."""
 
 import json
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from mhaviz.files.saved_array import SavedArray, numbers_of
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "?"} | {
     f"{sign}{8 * size}": f"<{sign.lower()}{size}" for sign in "IU" for size in (1, 2, 4, 8)
 }
-"""The types that numpy has, by their names in the header."""
+"""NumPy types by their names in the header."""
 
 _FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
-"""Their names in torch."""
+"""Names in torch of the types that NumPy lacks, by their names in the header."""
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, SavedArray], Mapping[str, str]]:
-    """The arrays of a file by their names, and its metadata. Raises MhavizError if it is broken or cut off."""
+    """Return the arrays of a file by name, and its metadata. Raises MhavizError if it is broken or truncated."""
     with reading(path):
-        content = np.memmap(path, np.uint8, "r")  # the file stays open: another may be put in its place
+        content = np.memmap(path, np.uint8, "r")  # keeps this file open, even if another one takes its place
         with safe_open(path, "numpy"):  # checks the header, and that all numbers are there
             pass
         begin = 8 + int(content[:8].view("<u8")[0])
@@ -34,7 +34,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, SavedArray], Mapping[str, st
 
 
 def _described(path: Path, name: str, entry: Mapping[str, Any], numbers: NDArray[np.uint8]) -> SavedArray:
-    """The array of an entry of the header; ``numbers``: the bytes of all numbers of the file."""
+    """Return the array of an entry of the header. ``numbers``: bytes of all numbers in the file."""
     shape, code, (start, end) = tuple(entry["shape"]), entry["dtype"], entry["data_offsets"]
     bits = numbers[start:end]
     if code in _TYPES:
@@ -51,7 +51,7 @@ def _described(path: Path, name: str, entry: Mapping[str, Any], numbers: NDArray
         )
     if code in _FLOAT8:
         return SavedArray(path, name, shape, _FLOAT8[code], "float", lambda: _float8(bits, _FLOAT8[code], shape))
-    # The numbers of other types, such as F4, do not fill a byte, or are factors of other numbers.
+    # Numbers of other types, such as F4, do not fill a byte, or are scales of other numbers.
     return SavedArray(path, name, shape, f"{code}; save them as float32", "other", lambda: bits)
 
 

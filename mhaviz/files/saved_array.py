@@ -1,4 +1,4 @@
-"""An array in a file, whatever the format, as it is known before its numbers are read."""
+"""An array in a file of any format, described without reading its numbers."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,19 +14,20 @@ from mhaviz.files.errors import ContentError, reading
 from mhaviz.memory import free_main_memory, shortage
 
 Numbers = Literal["float", "whole", "other"]
-"""What an array holds; "whole": integers and truth values."""
+"""Type of the numbers of an array; "whole" is integers and booleans."""
 
 
 @dataclass(frozen=True)
 class SavedArray:
-    """An array in a file.
+    """An array in a file, whose numbers are read on request.
 
     Attributes:
-        path, name: where it is; an array that has no name is called "".
-        shape: its sizes.
-        dtype: the name of its type, as in numpy; of other things than numbers what they are, and what to save instead.
-        numbers: what it holds.
-        load: the numbers in the file, in any type that numpy converts to float32.
+        path: the file.
+        name: name of the array in it; "": no name.
+        shape: shape of the array.
+        dtype: name of its type, as in NumPy. For types that cannot be read, it also says what to save instead.
+        numbers: whether it holds floats, whole numbers, or something else.
+        load: returns the numbers, in any type that NumPy converts to float32.
     """
 
     path: Path
@@ -37,16 +38,16 @@ class SavedArray:
     load: Callable[[], NDArray[Any]]
 
     def read(self) -> NDArray[np.float32]:
-        """A copy of the numbers; too large ones become infinity. Raises MhavizError if they cannot be read."""
+        """Return a copy in float32; numbers that are too large become infinity. Raises MhavizError if it cannot."""
         with reading(self.path), np.errstate(over="ignore"):
             numbers = np.asarray(self.load(), np.float32, order="C")
-            return numbers if numbers.flags.writeable else numbers.copy()  # not writeable: it is the file itself
+            return numbers if numbers.flags.writeable else numbers.copy()  # if not writeable, it is the mapped file
 
     def read_finite(self) -> NDArray[np.float32]:
-        """The same, of an array of floats that fits into memory and has nothing but finite numbers.
+        """Return a copy in float32 of an array of finite floats.
 
         Raises:
-            MhavizError: it is none such, or cannot be read.
+            MhavizError: the array holds other numbers, does not fit into memory, or cannot be read.
         """
         self.require_floats()
         require_room([self])
@@ -60,24 +61,24 @@ class SavedArray:
         return numbers
 
     def require_floats(self) -> None:
-        """Raise MhavizError unless it has a floating-point number in every place."""
+        """Raise MhavizError unless the array holds floating-point numbers."""
         if self.numbers != "float":
             raise MhavizError(f"{self.path}: {self.name:.80}: expected floating-point numbers, got {self.dtype}")
 
 
 ArrayList = tuple[SavedArray, ...]
-"""Arrays of a list that has nothing else, such as those of a model's layers; at least one."""
+"""At least one array, from a list of arrays only, such as one for each layer of a model."""
 
 
 def numbers_of(dtype: np.dtype[Any]) -> Numbers:
-    """What an array of this type holds."""
+    """Return which numbers an array of this type holds."""
     return "float" if dtype.kind == "f" else "whole" if dtype.kind in "iub" else "other"
 
 
 def require_room(arrays: Iterable[SavedArray]) -> None:
-    """Raise MhavizError if the numbers of these arrays, and what becomes of them, do not fit into memory together."""
+    """Raise MhavizError if these arrays, with the copies that reading makes, do not fit into memory together."""
     arrays = list(arrays)
-    # float32 and a copy; float64 of an archive, which cannot be mapped, is whole in memory beside its float32
+    # float32 and a copy; float64 of an archive cannot be mapped, and is in memory beside its float32
     sizes = {(".npz", "float64"): 12}
     needed = sum(math.prod(one.shape) * sizes.get((one.path.suffix.lower(), one.dtype), 8) for one in arrays)
     if short := shortage(needed, free_main_memory()):

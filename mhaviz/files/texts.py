@@ -1,4 +1,4 @@
-"""Texts in UTF-8, from files and standard input: whole, as JSON, or line by line where they are larger than memory."""
+"""Texts in UTF-8 from files and standard input: whole, as JSON, or line by line if they are larger than memory."""
 
 import io
 import json
@@ -17,16 +17,17 @@ from mhaviz.files.errors import STANDARD_INPUT, ContentError, name_of, reading
 from mhaviz.memory import OF_TEXT, free_main_memory, read_all, read_line, shortage
 
 _BLOCK = 2**20  # bytes that are read at a time
-_EXPECTED = "sentences, one a line"
+_EXPECTED = "sentences, one per line"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is not blank, without the blanks around it.
+    """A line that is not blank.
 
     Attributes:
-        number: from 1 on, blank lines counted.
-        done: the share of the file that has been read with it, from 0 to 1; 0 of a pipe, whose end nobody knows.
+        text: the line without surrounding whitespace.
+        number: number of the line, from 1; blank lines count.
+        done: share of the file up to and including this line, from 0 to 1; 0 for a pipe, whose length is not known.
     """
 
     text: str
@@ -35,37 +36,40 @@ class Line:
 
 
 def read_text(path: Path, copies: int = OF_TEXT) -> str:
-    """All of a text.
+    """Read a whole text.
 
     Args:
         path: a file; "-" is standard input.
-        copies: how many times as much memory as its bytes take is needed to make use of it.
+        copies: memory that is needed to use the text, in multiples of its size.
 
     Raises:
-        MhavizError: it cannot be read, is not UTF-8 or does not fit into memory.
+        MhavizError: the text cannot be read, is not UTF-8, or does not fit into memory.
     """
     with _opened(path) as stream:
         return _decoded(read_all(stream, name_of(path), copies), path)
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """Every line, as it is, blank or not. Raises MhavizError as ``read_text`` does."""
+    """Read every line, including blank ones. Raises MhavizError as ``read_text``."""
     text = read_text(path)
     return tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")) if text else ()
 
 
 def read_lines(path: Path, expected: str = _EXPECTED) -> list[Line]:
-    """All lines that are not blank. Raises MhavizError as ``read_text`` does, and if there is none; ``expected`` then
-    says what there should be."""
+    """Read all lines that are not blank.
+
+    Raises MhavizError as ``read_text``, and if there is no such line; then ``expected`` completes the message.
+    """
     with _opened(path) as stream:
         content = io.BytesIO(read_all(stream, name_of(path)))
     return list(_lines(content, path, expected))
 
 
 def stream_lines(path: Path) -> Iterator[Line]:
-    """The same, one by one. What cannot be opened is found out at once, all else when it comes to it.
+    """Iterate over all lines that are not blank.
 
-    The file is opened once, when the first line is asked for: a pipe cannot be opened again.
+    A file that cannot be opened raises MhavizError at once, other errors are raised while lines are read. The file is
+    opened only once, with the first line, as a pipe cannot be opened again.
     """
     require_readable(path)
 
@@ -77,7 +81,7 @@ def stream_lines(path: Path) -> Iterator[Line]:
 
 
 def require_readable(path: Path) -> None:
-    """Raise MhavizError for a file that cannot be opened, without opening it: a pipe cannot be opened again."""
+    """Raise MhavizError if the file cannot be opened, without opening it, as a pipe cannot be opened again."""
     if path != STANDARD_INPUT:
         with reading(path):
             if stat.S_ISDIR(path.stat().st_mode):
@@ -109,7 +113,7 @@ def _lines(stream: BinaryIO, path: Path, expected: str = _EXPECTED) -> Iterator[
 
 
 def _decoded(content: bytes, path: Path, number: int = 1) -> str:
-    """A text, without the byte order mark, which begins with this line of a file."""
+    """Decode content that begins with this line of a file, without the byte order mark."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -122,7 +126,7 @@ def _decoded(content: bytes, path: Path, number: int = 1) -> str:
 
 
 def _size(stream: BinaryIO) -> int:
-    """In bytes, of a regular file; 0 of a pipe, which nobody knows the end of."""
+    """Return the size of a regular file in bytes; 0 for a pipe, whose length is not known."""
     try:
         status = os.fstat(stream.fileno())
     except OSError:
@@ -131,14 +135,14 @@ def _size(stream: BinaryIO) -> int:
 
 
 _OF_SIGNS = {",": 48, '"': 16, "[": 128, "{": 192, ":": 160}
-"""Bytes of Python's objects for each of these: a number in a list, half a text, a list, a dict, a key and its value."""
+"""Bytes of Python objects per sign: a number in a list, half a string, a list, a dict, a key and its value."""
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds, in dicts, lists, texts and numbers. NaN and Infinity are no JSON.
+    """Read a JSON file. NaN and Infinity are refused, as they are not JSON.
 
     Raises:
-        MhavizError: the file cannot be read, is no JSON, or does not fit into memory.
+        MhavizError: the file cannot be read, is not JSON, or does not fit into memory.
     """
     with reading(path):
         text = read_text(path, copies=2)
@@ -148,7 +152,7 @@ def read_json(path: Path) -> Any:
 
 
 def memory_of(text: str) -> int:
-    """At most how many bytes Python's objects of a JSON text take, and the arrays of its numbers, beside the text."""
+    """Return an upper bound for the bytes of a JSON text's Python objects and arrays, beside the text itself."""
     of_a_letter = 1 if text.isascii() and "\\u" not in text else 4
     return of_a_letter * len(text) + sum(size * text.count(sign) for sign, size in _OF_SIGNS.items())
 

@@ -1,4 +1,4 @@
-"""What torch.save has written: tensors, and containers of them. Nothing else that is in such a file is ever run."""
+"""Tensors in files of torch.save, and in containers there. Code in such files is never run."""
 
 import warnings
 import zipfile
@@ -18,7 +18,7 @@ _DEEPEST = 4  # containers within containers
 
 
 def unpacked_bytes(path: Path) -> int:
-    """What a zip archive, as .npz and .pt files are, unpacks to; 0 if nothing in it is packed."""
+    """Return the unpacked size in bytes of a zip archive, such as a .npz or .pt file; 0: nothing is compressed."""
     if not zipfile.is_zipfile(path):
         return 0
     with zipfile.ZipFile(path) as archive:
@@ -28,19 +28,19 @@ def unpacked_bytes(path: Path) -> int:
 
 
 def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
-    """Tensors and lists of tensors by their names: "state_dict.encoder.weight" in a dict of a dict.
+    """Return tensors and lists of tensors by name, such as "state_dict.encoder.weight" in nested dicts.
 
-    A single tensor, or a list of nothing but tensors, has the name "".
+    A single tensor, or a list of tensors only, has the name "".
 
     Raises:
-        ContentError: the file holds nothing that could be tensors. PyTorch raises whatever it likes of a broken file.
+        ContentError: the file holds no tensors, is broken, or does not fit into memory.
     """
     import torch
 
     unpacked = unpacked_bytes(path)
     if short := shortage(2 * unpacked, free_main_memory()):
         raise ContentError(f"it unpacks to {readable_bytes(unpacked)}, and needs {short}; save fewer tensors")
-    # mmap reads compressed members as raw numbers. PyTorch opens no file whose name is not UTF-8.
+    # mmap would read compressed members as raw numbers. PyTorch cannot open files whose names are not UTF-8.
     is_mapped = zipfile.is_zipfile(path) and not unpacked and str(path).isprintable()
     with warnings.catch_warnings(), path.open("rb") as stream:
         warnings.simplefilter("ignore")  # about old formats
@@ -48,10 +48,10 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
             held = torch.load(path if is_mapped else stream, map_location="cpu", weights_only=True, mmap=is_mapped)
         except MemoryError:
             raise
-        except Exception as error:  # PyTorch advises to run what it holds
+        except Exception as error:  # PyTorch's own message advises running the code in it
             raise ContentError(
-                "it is cut off or damaged, or holds Python objects, which mhaviz never runs; save the numbers alone, "
-                "of a model the parameters, with safetensors.torch.save_file(model.state_dict(), …)"
+                "it is truncated or damaged, or holds Python objects, which mhaviz never runs; save only tensors, such "
+                "as a model's parameters, with safetensors.torch.save_file(model.state_dict(), …)"
             ) from error
     found: dict[str, SavedArray | ArrayList] = {}
 
@@ -75,5 +75,5 @@ def _described(path: Path, name: str, tensor: "Tensor") -> SavedArray:
 
     numbers: Numbers = "float" if tensor.is_floating_point() else "other" if tensor.is_complex() else "whole"
     shape, dtype = tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch.")
-    # A copy, as the file may be changed while the tensor still looks into it.
+    # A copy, as the file may change while the tensor is mapped to it.
     return SavedArray(path, name, shape, dtype, numbers, lambda: tensor.detach().to(torch.float32, copy=True).numpy())

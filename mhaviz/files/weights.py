@@ -1,4 +1,4 @@
-"""Attention weights that another tool has saved: which array of a file they are, and what its axes are."""
+"""Attention weights from other tools: find the array of a file that holds them, and split it into layers."""
 
 import re
 from collections.abc import Mapping
@@ -16,17 +16,18 @@ _EXPECTED = "expected floating-point weights, or zeros and ones"
 
 
 def read_layers(path: Path, name: str | None = None) -> tuple[list[NDArray[np.float32]], str | None]:
-    """The weights of each layer in a file, or in an array of this name, and the array's name if there are several.
+    """Read the weights of each layer from a file, or from its array of this name.
 
-    Each is (n_heads, q_length, k_length).
+    An array is (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length). The
+    arrays of a list are one layer each, with up to four axes, (1, n_heads, q_length, k_length); so are arrays that are
+    named layer_0, layer_1, …. Without a name, arrays that cannot be weights, by type or shape, are ignored. Types and
+    shapes are checked before numbers are read.
 
-    An array is (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length). In a
-    list each is a layer, up to (1, n_heads, q_length, k_length), and so are arrays layer_0, layer_1, … of a file.
-    What cannot be weights, by type or by shape, is passed over where one array is left. Types and shapes are checked
-    before numbers are read.
+    Returns:
+        The weights of each layer, (n_heads, q_length, k_length), and the name of the array if the file holds others.
 
     Raises:
-        ArgumentError: several arrays could be meant and there is no name, or there is none of this name.
+        ArgumentError: there is no array of this name, or several are possible and no name is given.
         MhavizError: the file cannot be read, or holds no weights.
     """
     with reading(path):
@@ -39,7 +40,7 @@ def read_layers(path: Path, name: str | None = None) -> tuple[list[NDArray[np.fl
 
 
 def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str | None]:
-    """The array, or the list, and its name if the file holds others."""
+    """Return the array or list of weights, and its name if the file holds others."""
     held = read_arrays(path)
     unnamed = held.get("")
     if isinstance(unnamed, tuple) and (wanted is not None or not _alike(unnamed)):
@@ -72,7 +73,7 @@ def _choose(path: Path, wanted: str | None) -> tuple[SavedArray | ArrayList, str
 
 
 def _numbered_layers(held: Mapping[str, SavedArray | ArrayList]) -> ArrayList | None:
-    """Arrays layer_0, layer_1, … of one shape as a list, in the order of their numbers; None if they are no such."""
+    """Return arrays layer_0, layer_1, … of one shape in the order of their numbers; None: these are no such arrays."""
     found: dict[int, SavedArray] = {}
     beginnings: set[str] = set()
     for name, array in held.items():
@@ -93,7 +94,7 @@ def _could_be_weights(arrays: SavedArray | ArrayList, numbers: Numbers) -> bool:
 
 
 def _alike(arrays: ArrayList) -> bool:
-    """Whether they could be layers of one model: heads may have been pruned."""
+    """Return whether arrays may be layers of one model. Numbers of heads may differ, as heads may be pruned."""
     return len({(len(array.shape), array.shape[-2:]) for array in arrays}) == 1
 
 
@@ -102,14 +103,14 @@ def _listed(held: Mapping[str, SavedArray | ArrayList]) -> str:
 
 
 def _shape(arrays: SavedArray | ArrayList) -> str:
-    """ "(8, 10, 10)"; "6 × (1, 8, 10, 10)" of a list."""
+    """Return the shape for a message: "(8, 10, 10)", or "6 × (1, 8, 10, 10)" for a list."""
     if isinstance(arrays, tuple):
         return f"{len(arrays)} × {_shape(arrays[0])}"
     return f"({', '.join(map(str, arrays.shape))})"
 
 
 def _check(array: SavedArray, is_layer: bool) -> None:
-    """Raise ContentError by its type or its shape; ``is_layer``: whether it must be a single one."""
+    """Raise ContentError unless type and shape are those of weights. ``is_layer``: the array must be one layer."""
     axes = len(array.shape)
     if array.numbers == "other":
         raise ContentError(f"{_EXPECTED}, got {array.dtype}")

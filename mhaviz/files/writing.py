@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: beside their place under another name, then renamed."""
+"""Write files whole or not at all: they are written under another name in the same folder, and then renamed."""
 
 import os
 import secrets
@@ -16,18 +16,18 @@ _caught: set[int] = set()
 
 
 def clean_up_on(signals: Iterable[int]) -> None:
-    """Let these signals end this process only after it has removed what is half written.
+    """Remove half-written files before one of these signals ends the process.
 
-    It is for a program to say so: signals of a program that imports mhaviz are its own.
+    Only the command line calls this: a program that imports mhaviz handles signals itself.
     """
     _caught.update(signals)
 
 
 def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -> None:
-    """Write each file by its function: all files, or none.
+    """Write each file by its function, all files or none.
 
     Raises:
-        MhavizError: a file could not be written; nothing is left behind.
+        MhavizError: a file could not be written; no half-written file is left.
     """
     parts = _Parts()
     path = Path()
@@ -35,9 +35,9 @@ def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -
         with parts.removed_on_signals():
             for path, write in contents:
                 with suppress(FileNotFoundError):
-                    path.stat()  # links that go round raise one error here, and in ``resolve`` another
+                    path.stat()  # raises OSError for a loop of links; ``resolve`` raises another error
                 target = path.resolve()  # a link stays a link
-                if target.exists() and not target.is_file():  # to be renamed over would be the end of a device
+                if target.exists() and not target.is_file():  # renaming over a device would remove it
                     raise MhavizError(f"cannot write {path}: expected a file, got a folder, a device or a pipe")
                 with parts.create(target) as stream:
                     write(stream)
@@ -49,7 +49,7 @@ def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -
 
 
 class _Parts:
-    """What is half written, and the places of it."""
+    """Half-written files, each with its target."""
 
     def __init__(self) -> None:
         self._written: list[tuple[Path, Path]] = []
@@ -57,7 +57,7 @@ class _Parts:
         self._before: dict[int, Any] = {}
 
     def create(self, target: Path) -> BinaryIO:
-        """A part to be written; it gets the rights of the file in its place, or those of any new file."""
+        """Open a new part for writing, with the permissions of the target, or those of a new file."""
         part = target.with_name(f".{target.stem[:40]}.mhaviz-{secrets.token_hex(8)}.part")
         self._written.append((part, target))
         old = target.stat().st_mode & 0o777 if target.exists() else None
@@ -67,7 +67,7 @@ class _Parts:
         return os.fdopen(handle, "wb")
 
     def rename(self) -> None:
-        """Put all parts in their places; a signal waits until all are, or one cannot be."""
+        """Rename all parts to their targets. A signal waits until that is done, or has failed."""
         self._is_renaming = True
         try:
             for part, target in self._written:
@@ -78,14 +78,14 @@ class _Parts:
                 self._die(self._waiting, None)
 
     def remove(self) -> None:
-        """Remove those that are not in their places."""
+        """Remove the parts that have not been renamed."""
         for part, _ in self._written:
             part.unlink(missing_ok=True)
 
     @contextmanager
     def removed_on_signals(self) -> Iterator[None]:
-        """Remove them before a signal ends the process, if ``clean_up_on`` has been told of it."""
-        is_main = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
+        """Remove the parts before one of the signals of ``clean_up_on`` ends the process."""
+        is_main = threading.current_thread() is threading.main_thread()  # only this thread may set handlers
         handlers = {number: signal.getsignal(number) for number in _caught} if is_main else {}
         self._before = {number: before for number, before in handlers.items() if before not in (None, signal.SIG_IGN)}
         for number in self._before:

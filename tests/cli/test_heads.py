@@ -162,7 +162,7 @@ def test_standard_input(mhaviz, model, arguments):
 def test_standard_input_can_be_read_once(mhaviz, model):
     model()
     result = mhaviz("heads", "--model", "fake", "-", "--file", "-", stdin=b"one two\n")
-    assert (result.status, result.err) == (1, "mhaviz: standard input is empty: expected sentences, one a line\n")
+    assert (result.status, result.err) == (1, "mhaviz: standard input is empty: expected sentences, one per line\n")
 
 
 def test_what_has_no_token_is_left_out_and_counted(mhaviz, model):
@@ -211,7 +211,7 @@ BAD = [
     ("", 2, "no sentence: give one in quotes, --file sentences.txt, or - for standard input"),
     ("--file nothing.txt", 1, "cannot read nothing.txt: No such file or directory"),
     ("--file .", 1, "cannot read .: Is a directory"),
-    ("--file empty.txt", 1, "empty.txt is empty: expected sentences, one a line"),
+    ("--file empty.txt", 1, "empty.txt is empty: expected sentences, one per line"),
     ("--file latin.txt", 1, "latin.txt is not UTF-8: byte 0xe9 in line 2; convert it first"),
     ("-", 1, "standard input is empty"),
     ("-o x.gif a", 2, "expected a name ending in .png, .svg, .pdf, .json"),

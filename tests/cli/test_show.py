@@ -201,7 +201,7 @@ BAD = [
     (["other.json"], 1, "other.json was not saved by mhaviz"),
     (["two.npz"], 2, "--name: two.npz holds 2 arrays that could be weights; choose one of a (2, 2), b (2, 2)"),
     (["two.npz", "--name", "c"], 2, "--name: there is no array c in two.npz; it has a (2, 2), b (2, 2)"),
-    (["w.npy", "--queries", "l.txt"], 2, "--queries: expected 2 labels, one a line, got 3"),
+    (["w.npy", "--queries", "l.txt"], 2, "--queries: expected 2 labels, one per line, got 3"),
     (["w.npy", "--keys", "nothing.txt"], 1, "cannot read nothing.txt: No such file"),
     (["w.npy", "--queries", "latin.txt"], 1, "latin.txt is not UTF-8: byte 0xff in line 2; convert it"),
     (["w.npy", "--kind", "both"], 2, "--kind"),

@@ -85,7 +85,7 @@ def test_a_program_is_recorded_over_a_photo(mhaviz, folder):
     [
         ("--image photo.png --show heads", "draws no maps; leave out --image"),
         ("--grid 14", "--grid: expected rows and columns of patches such as 14x14, got '14'"),
-        ("--image program.py", "--image: cannot read program.py: it is no image"),
+        ("--image program.py", "--image: cannot read program.py: it is not an image"),
     ],
 )
 def test_what_cannot_be_recorded_is_said_before_the_program_runs(mhaviz, folder, words, message):
@@ -118,7 +118,7 @@ def test_a_patch_as_the_query(mhaviz, folder):
         ("maps.json --image photo.png -o photo.png", 2, "photo.png is read, and cannot be written at the same time"),
         ("maps.json --image photo.png --numbers", 2, "--numbers is for maps, and not for attention over an image"),
         ("maps.json --image nothing.png", 1, "--image: cannot read nothing.png: No such file"),
-        ("maps.json --image bare.npy", 1, "--image: cannot read bare.npy: it is no image that can be read"),
+        ("maps.json --image bare.npy", 1, "--image: cannot read bare.npy: it is not an image that can be read"),
     ],
 )
 def test_what_cannot_be(mhaviz, folder, arguments, status, message):

@@ -221,7 +221,7 @@ def test_files_of_anybody(model, tmp_path):
         refused(metadata)
     refused("nonsense")
     refused("[" * 100_000)
-    refused("[]", message="it is no part of a corpus")
+    refused("[]", message="it is not a part of a corpus")
     refused({}, {"more": np.ones(3, np.float32)}, "more: expected float64, got float32")
     refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], np.nan)}, "mean: expected numbers from")
     refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], 1e300)}, "mean: expected numbers from")
@@ -231,7 +231,7 @@ def test_files_of_anybody(model, tmp_path):
     probe = {"kind": "random repeats", "n_tokens": "x"}
     refused({"options": about["options"] | {"probe": probe}}, message="Expected `int`, got `str`")
     save_file(arrays, broken)
-    with pytest.raises(MhavizError, match="it is no part of a corpus"):
+    with pytest.raises(MhavizError, match="it is not a part of a corpus"):
         mhaviz.merge([broken])
     broken.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(MhavizError, match="incomplete metadata, file not fully covered"):

@@ -93,8 +93,8 @@ def test_arrays(photo):
         (np.zeros((0, 2, 3), np.uint8), "expected a uint8 array"),
         (np.zeros((1, 2, 2, 3), np.uint8), "expected a uint8 array"),
         (np.zeros((2, 2, 3)), r"expected a uint8 array, .*got float64 \(2, 2, 3\)"),
-        (None, "expected a path, an image of PIL, or a uint8 array, got None"),
-        (torch.zeros(3, 2, 2), "expected a path, an image of PIL, or a uint8 array"),
+        (None, "expected a path, a PIL image, or a uint8 array, got None"),
+        (torch.zeros(3, 2, 2), "expected a path, a PIL image, or a uint8 array"),
     ],
 )
 def test_what_is_no_image(image, message):
@@ -111,12 +111,12 @@ def png(size=(64, 64)):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "it is no image that can be read: expected PNG, JPEG"),
-        (b"hello", "it is no image that can be read"),
-        (b"<svg/>", "it is no image that can be read"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is no image that can be read"),
+        (b"", "it is not an image that can be read: expected PNG, JPEG"),
+        (b"hello", "it is not an image that can be read"),
+        (b"<svg/>", "it is not an image that can be read"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not an image that can be read"),
         (png()[:900], "image file is truncated"),
-        (png()[:60], "image file is truncated|Truncated File Read|it is no image"),
+        (png()[:60], "image file is truncated|Truncated File Read|it is not an image"),
         (png()[:100] + bytes(500), "broken data stream"),
     ],
 )

@@ -302,8 +302,8 @@ def rows_that_sum_to(*sums, cells=None, kind="self"):
     ("sums", "cells", "notice"),
     [
         ((1, 1), None, None),
-        ((1, 0), None, "1 row has nothing but zeros, of 2, as if no key were seen: row 1 of head 0 in layer 0, self"),
-        ((0, 0), None, "2 rows have nothing but zeros, of 2, as if no key were seen; the first is row 0 of head 0 in"),
+        ((1, 0), None, "1 row has only zeros, of 2, as if no key were visible: row 1 of head 0 in layer 0, self"),
+        ((0, 0), None, "2 rows have only zeros, of 2, as if no key were visible; the first is row 0 of head 0 in"),
         ((1, 1 - 2**-9), None, None),
         ((0.9, 0.5), None, "not all rows sum to 1; farthest from it, row 1 of head 0 in layer 0, self sums to 0.5"),
         ((1.5, 0.6), None, "row 0 of head 0 in layer 0, self sums to 1.5"),

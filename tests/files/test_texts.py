@@ -47,7 +47,7 @@ def test_files_that_cannot_be_read(tmp_path, written, read):
 def test_a_file_without_lines(written):
     for content in (b"", b"\n \r\n", b"\xef\xbb\xbf"):
         for read in READERS[2:]:
-            with pytest.raises(MhavizError, match=r"t\.txt is empty: expected sentences, one a line"):
+            with pytest.raises(MhavizError, match=r"t\.txt is empty: expected sentences, one per line"):
                 read(written(content))
     assert read_labels(written(b"")) == ()
 

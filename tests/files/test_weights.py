@@ -133,9 +133,7 @@ def test_rows_that_do_not_sum_to_1(path):
     array[1, 2] = (0.5, 0.25, 0)
     array[0, 0] = 0
     notice, zeros = read_maps(save(path, array)).notices
-    assert zeros.endswith(
-        "1 row has nothing but zeros, of 8, as if no key were seen: row 0 of head 0 in layer 0, cross"
-    )
+    assert zeros.endswith("1 row has only zeros, of 8, as if no key were visible: row 0 of head 0 in layer 0, cross")
     assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of head 1 in layer 0, "
                            "cross sums to 0.75")  # fmt: skip
 
@@ -235,7 +233,7 @@ def test_labels(tmp_path):
 def test_labels_that_do_not_fit(tmp_path):
     np.save(tmp_path / "x.npy", WEIGHTS)
     for side in ("queries", "keys"):
-        with pytest.raises(ArgumentError, match=f"^`{side}`: expected . labels, one a line, got 2$"):
+        with pytest.raises(ArgumentError, match=f"^`{side}`: expected . labels, one per line, got 2$"):
             read_maps(tmp_path / "x.npy", About(**{side: ("a", "b")}))
 
 

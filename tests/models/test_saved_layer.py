@@ -304,14 +304,14 @@ def test_nothing_is_run(tmp_path):
     for name, held in (("a.pt", {"x": Evil()}), ("b.pt", reference())):
         torch.save(held, tmp_path / name)
         text = fails(MhavizError, tmp_path / name)
-        assert "or holds Python objects, which mhaviz never runs; save the numbers alone" in text
+        assert "or holds Python objects, which mhaviz never runs; save only tensors" in text
         assert "safetensors.torch.save_file(model.state_dict(), …)" in text
 
 
 def test_broken_files(path):
     save(reference().state_dict(), path)
     whole = path.read_bytes()
-    said = "Error while deserializing header" if path.suffix == ".safetensors" else "it is cut off or damaged"
+    said = "Error while deserializing header" if path.suffix == ".safetensors" else "it is truncated or damaged"
     for content in (b"hello world", whole[:3], whole[:30], whole[: len(whole) // 2], whole[:-5]):
         path.write_bytes(content)
         assert said in fails(MhavizError, path)
@@ -323,7 +323,7 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "w.txt").write_text("")
     assert "expected a name ending in .safetensors, .pt" in fails(MhavizError, tmp_path / "w.txt")
     torch.save([X], tmp_path / "w.pt")
-    assert "expected a state dict, tensors by their names, got a list of tensors" in fails(
+    assert "expected a state dict, which names its tensors, got a list of tensors" in fails(
         MhavizError, tmp_path / "w.pt"
     )
     loop = {}
