@@ -1,13 +1,17 @@
 """Every command and every piece of Python of the README and the tour is run, and every link leads somewhere."""
 
 import functools
+import importlib
+import inspect
 import itertools
 import json
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import induction
@@ -15,8 +19,11 @@ import pytest
 from make_gallery import FACES, SCREENS, blocks, pictures
 from test_held import COMMANDS, MEASURED, without_pictures
 
+import mhaviz as mhaviz_package
+from mhaviz import results
 from mhaviz.analyses import scaling
 from mhaviz.cli import app
+from mhaviz.cli.commands.samples import FILES
 
 ROOT = Path(__file__).parent.parent
 README, TOUR = (face.read_text(encoding="utf-8") for face in FACES)
@@ -62,12 +69,18 @@ def test_the_tour_gives_the_json_of_every_command():
 
 @pytest.mark.parametrize(("of", "fields"), FIELDS, ids=[of for of, _ in FIELDS])
 def test_the_tour_names_fields_that_there_are(of, fields):
-    """As far as the documents of a command are held."""
+    """In the documents of a command that are held, or else in any result."""
     first = {name.split()[0].strip("`") for name in of.split(" and ") if "two models" not in of}
     there = {key for command, keys in _held_keys() if command.split()[0] in first for key in keys}
     quoted = [words for words in re.findall("`(.+?)`", fields) if not words.startswith("-")]
     names = {name for words in quoted for name in re.findall(r"[a-z_]+(?![^\[]*\])", words)}
-    assert not there or names <= there | MEASURED | {"heatmap", "heads"}
+    assert names <= (there or _fields_of_results()) | MEASURED | {"heatmap", "heads"}
+
+
+def _fields_of_results():
+    names = [name for _, name, _ in pkgutil.walk_packages(results.__path__, "mhaviz.results.")]
+    classes = [one for name in names for one in vars(importlib.import_module(name)).values() if inspect.isclass(one)]
+    return {name for one in classes for name in [*dir(one), *getattr(one, "__annotations__", ())]}
 
 
 def test_there_is_something_to_run():
@@ -157,6 +170,13 @@ def test_every_picture_is_made_by_a_command():
 
 def test_every_command_has_a_line_in_the_readme():
     assert app.COMMANDS.keys() == set(re.findall(r"\[`([a-z-]+)`\]\(", README))
+
+
+def test_files_of_the_package_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    brought = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert brought == {f"samples/{name}": f"mhaviz/samples/{name}" for name in FILES}
+    assert f"\nversion: {mhaviz_package.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_the_readme_is_one_page():
