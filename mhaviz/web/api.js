@@ -1,14 +1,14 @@
-// What the page offers to tests and other tools: window.mhaviz.
+// Interface of the page for tests and other tools: window.mhaviz.
 
 /** @import { Contents } from "./contents.js" */
 
 /**
  * Offer the contents as `window.mhaviz`:
  *
- * ready: a promise, resolved when all numbers can be had.
- * maps: what there is: {index, name, layer, kind, sentence, module, pass, heads, names, parts, queries, keys,
+ * ready: a promise, resolved when all numbers are available.
+ * maps: all maps: {index, name, layer, kind, sentence, module, pass, heads, names, parts, queries, keys,
  *   rows, columns, precision}; heads are numbers, queries and keys labels, rows and columns counts of cells; module is
- *   what a program that was recorded calls the attention, pass its forward pass, if there are several.
+ *   the name of the attention's module in a recorded program, pass its forward pass, if there are several.
  * weights(map, head, wanted): see `weightsOf`.
  *
  * @param {Contents} contents
@@ -38,14 +38,14 @@ export function offerApi(contents) {
 }
 
 /**
- * The numbers of a head, exactly as they are drawn.
+ * Return the numbers of a head, exactly as they are drawn.
  *
  * @param {Contents} contents
  * @param {number|{index: number}} map its index, or one of `mhaviz.maps`
  * @param {number} head its number
  * @param {number[]|{part?: string, window?: number[]}} [wanted] a window [q0, q1, k0, k1] of single tokens,
- *   instead of all rows × columns; and of a difference, "before", "after" or "change"
- * @returns {Float32Array} row after row
+ *   instead of all rows × columns; and for a difference, "before", "after" or "change"
+ * @returns {Float32Array} row by row
  */
 function weightsOf(contents, map, head, wanted) {
   const index = typeof map === "number" ? map : map?.index;

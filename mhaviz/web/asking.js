@@ -1,33 +1,33 @@
-// Asks for what takes long to compute: piece by piece, so that the page is drawn in between, and the newest first.
+// Queue of long computations, which run piece by piece, so that the page is drawn in between, and the newest first.
 
 import { largestPlaces } from "./pieces.js";
 /** @import { PageMap } from "./contents.js" */
 
-/** Bytes of answers that are kept for the next time. */
+/** Bytes of results that are cached. */
 const MOST_KEPT_BYTES = 192 * 2 ** 20;
 
-/** Weights that are computed at once, in 10 to 20 ms: with more, the pointer and newer questions would wait. */
+/** Weights computed in one piece, in 10 to 20 ms; with more, the pointer and newer requests would wait. */
 const WEIGHTS_AT_ONCE = 2 ** 18;
 
-/** Why a question has no answer: a newer one has taken its place. */
+/** Reason of a rejected request: a newer one has replaced it. */
 const CANCELLED = Object.freeze({ cancelled: true });
 
-/** Promises of what is computed of the maps. Answers are shared: who gets one must not write into it. */
+/** Requests for numbers that are computed from maps. Results are shared, and must not be written to. */
 export class Asking {
   #inflated;
   #waiting = [];
   #asked = 0;
   #isBusy = false;
   #newestOfSlot = new Map();
-  #kept = new Map(); // name → {answer, bytes}, what was asked for last at the end
+  #kept = new Map(); // name → {answer, bytes}, the most recently requested last
 
-  /** @param {Promise<void>} inflated resolved when all numbers of the page can be had */
+  /** @param {Promise<void>} inflated resolved when all numbers of the page are available */
   constructor(inflated) {
     this.#inflated = inflated;
   }
 
   /**
-   * A part of a head, as its map shows it.
+   * Return a part of a head, as its map shows it.
    *
    * @param {PageMap} map
    * @param {string} part its name
@@ -43,12 +43,12 @@ export class Asking {
   }
 
   /**
-   * The numbers between single tokens.
+   * Return the numbers between single tokens.
    *
    * @param {PageMap} map
    * @param {number} head its number
    * @param {number[]} window [q0, q1, k0, k1]: queries from position q0 to before q1, and keys
-   * @param {string} [slot] what the answer is for: older questions of it are rejected with {cancelled: true}
+   * @param {string} [slot] purpose of the request: older requests with it are rejected with {cancelled: true}
    * @param {string} [part] its name
    * @returns {Promise<{values: Float32Array, rows: number, columns: number}>}
    */
@@ -59,12 +59,12 @@ export class Asking {
   }
 
   /**
-   * The query and the key between which the largest weight of a window is, computed from all features.
+   * Return the query and the key of the largest weight of a window, computed from all features.
    *
    * @param {PageMap} map
    * @param {number} head its number
    * @param {number[]} window [q0, q1, k0, k1]
-   * @returns {Promise<{query: number, key: number}|null>} null if there are only zeros
+   * @returns {Promise<{query: number, key: number}|null>} null if all weights are 0
    */
   strongest(map, head, [q0, q1, k0, k1]) {
     const place = map.placeOf(head);
@@ -84,8 +84,8 @@ export class Asking {
   }
 
   /**
-   * One score taken apart, see `Call.products`; and the scores of its query with all keys, −Infinity where a key is
-   * hidden, with what becomes of them.
+   * Return the products of one score, see `Call.products`; and the scores of its query with all keys, −Infinity where
+   * a key is hidden, with the weights that they become.
    *
    * @param {PageMap} map
    * @param {number} head its number
@@ -105,7 +105,7 @@ export class Asking {
     return this.#ask(answer, { slot: "score" });
   }
 
-  /** The answers about pieces of rows, as one. */
+  /** Join the results of pieces of rows. */
   async #joined(rows, columns, weightsOfRow, piece, slot = null) {
     const order = this.#asked++;
     const values = new Float32Array(rows * columns);
@@ -115,7 +115,7 @@ export class Asking {
     return { values, rows, columns };
   }
 
-  /** A promise of the answer. A higher order is answered earlier; of a slot, none but the highest. */
+  /** Return a promise of the result. Higher orders are computed first; in a slot, only the highest. */
   #ask(answer, { slot = null, order = this.#asked++ } = {}) {
     return new Promise((resolve, reject) => {
       const job = { answer, order, resolve, reject };
@@ -126,7 +126,7 @@ export class Asking {
       }
       if (slot !== null) this.#newestOfSlot.set(slot, job);
       this.#waiting = this.#waiting.filter((waiting) => waiting !== other);
-      other?.reject(CANCELLED); // which changes nothing if it has been answered
+      other?.reject(CANCELLED); // no effect if it is done
       this.#waiting.push(job);
       this.#work();
     });
@@ -135,7 +135,7 @@ export class Asking {
   async #work() {
     if (this.#isBusy) return;
     this.#isBusy = true;
-    await this.#inflated.catch(() => {}); // the page says so
+    await this.#inflated.catch(() => {}); // the page reports it
     while (this.#waiting.length > 0) {
       const job = this.#waiting.reduce((next, other) => (other.order > next.order ? other : next));
       this.#waiting.splice(this.#waiting.indexOf(job), 1);
@@ -144,12 +144,12 @@ export class Asking {
       } catch (error) {
         job.reject(error);
       }
-      await new Promise((resolve) => setTimeout(resolve)); // what has been answered is drawn, and may be asked on
+      await new Promise((resolve) => setTimeout(resolve)); // lets the page draw, and make new requests
     }
     this.#isBusy = false;
   }
 
-  /** The promise of an answer of this name; those that have not been asked for longest are forgotten. */
+  /** Return the cached promise of a result; the least recently requested ones are dropped. */
   #remember(name, bytes, ask) {
     const key = JSON.stringify(name);
     const found = this.#kept.get(key) ?? { answer: ask(), bytes };
@@ -166,13 +166,13 @@ export class Asking {
   }
 }
 
-/** Cuts rows so that no piece has too many weights: [start, end] of each. Rows of none are one piece. */
+/** Split rows into pieces of not too many weights: [start, end] of each; rows without weights are one piece. */
 function* pieces(rows, weightsOfRow) {
   const step = Math.max(Math.floor(WEIGHTS_AT_ONCE / weightsOfRow), 1);
   for (let start = 0; start < rows; start += step) yield [start, Math.min(start + step, rows)];
 }
 
-/** How many weights are computed for those of one query; 0 if all are there. */
+/** Number of weights to compute for one query; 0 if they are stored. */
 function weightsOfQuery(map, part) {
   return map.part(part).values !== null && !map.isPooled ? 0 : map.columns.tokens;
 }

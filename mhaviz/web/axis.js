@@ -1,4 +1,4 @@
-// One side of a map as it is drawn: its pieces (single tokens or cells) without those that are left out.
+// One side of a map as it is drawn: its pieces (single tokens or cells) without those that are not shown.
 
 import { shortened } from "./dom.js";
 import { Pieces } from "./pieces.js";
@@ -12,8 +12,8 @@ export class Axis {
 
   /**
    * @param {Side} side the queries or the keys
-   * @param {boolean} single whether its pieces are single tokens even where the map has cells
-   * @param {boolean} special whether tokens that are not of the text are shown
+   * @param {boolean} single whether its pieces are single tokens even where the map is pooled
+   * @param {boolean} special whether special tokens are shown
    */
   constructor(side, single, special) {
     this.side = side;
@@ -28,34 +28,34 @@ export class Axis {
     return this.pieces.count === this.side.tokens;
   }
 
-  /** How many pieces are shown. */
+  /** Number of pieces shown. */
   get length() {
     return this.#shown.length;
   }
 
-  /** The number of a piece among all of its side, shown or not. */
+  /** Number of a piece among all of its side, shown or not. */
   piece(index) {
     return this.#shown[index];
   }
 
-  /** The position of the first token of a piece. */
+  /** Position of the first token of a piece. */
   first(index) {
     return this.pieces.edges[this.#shown[index]];
   }
 
-  /** The position after the last token of a piece. */
+  /** Position after the last token of a piece. */
   end(index) {
     return this.pieces.edges[this.#shown[index] + 1];
   }
 
-  /** The index of the piece that has a position; −1: it is not shown. */
+  /** Index of the piece with this position; −1: not shown. */
   indexOf(position) {
     const piece = this.pieces.of(position);
     const index = this.#countBefore(piece);
     return piece >= 0 && this.#shown[index] === piece ? index : -1;
   }
 
-  /** How far along the axis a position is, in pieces: 2.5 is the middle of the third. */
+  /** Place of a position along the axis, in pieces: 2.5 is the middle of the third. */
   place(position) {
     if (position >= this.side.end) return this.length;
     const piece = this.pieces.of(position);
@@ -64,22 +64,22 @@ export class Axis {
     return index + (position - this.first(index)) / (this.end(index) - this.first(index));
   }
 
-  /** The position, with its fraction, at a place along the axis; the inverse of `place`. */
+  /** Position, with a fraction, at a place along the axis; the inverse of `place`. */
   position(place) {
     const index = Math.min(Math.max(Math.floor(place), 0), this.length - 1);
     return this.first(index) + (place - index) * (this.end(index) - this.first(index));
   }
 
-  /** The token of a piece, with its position where the same token stands elsewhere too. */
+  /** Token of a piece, with its position if the token occurs more than once. */
   label(index) {
     const text = this.pieces.text(this.piece(index));
     if (this.end(index) - this.first(index) > 1 || !this.#isRepeated(text)) return text;
     const position = String(this.first(index));
-    if (/\p{N}$/u.test(text)) return `${text}#${position}`; // a digit more would look like its own
+    if (/\p{N}$/u.test(text)) return `${text}#${position}`; // another digit would look like its own
     return text + [...position].map((digit) => SUBSCRIPTS[digit]).join("");
   }
 
-  /** "street (5)"; of a cell "the street was (4–6)". */
+  /** "street (5)"; for a cell of several tokens, "the street was (4–6)". */
   name(index) {
     const piece = this.piece(index);
     return `${shortened(this.pieces.text(piece), 40)} (${this.pieces.positions(piece)})`;
@@ -97,7 +97,7 @@ export class Axis {
     return this.#repeated.has(text);
   }
 
-  /** How many shown pieces come before a piece. */
+  /** Number of shown pieces before a piece. */
   #countBefore(piece) {
     let low = 0;
     let high = this.length;

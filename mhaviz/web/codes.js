@@ -1,4 +1,4 @@
-// Turns the bytes of a page into numbers: features are codes of even steps, weights codes of square roots.
+// Decodes the bytes of a page: features are quantised linearly, weights by their square roots.
 
 /**
  * @param {string} text base64
@@ -23,10 +23,10 @@ export async function inflated(bytes) {
 }
 
 /**
- * The numbers of one head.
+ * Return the numbers of one head.
  *
- * @param {any} ref where the numbers of all heads are: {chunk, offset, shape: [heads, …], type, …}
- * @param {number} place of the head, along the first axis
+ * @param {any} ref reference to the numbers of all heads: {chunk, offset, shape: [heads, …], type, …}
+ * @param {number} place index of the head along the first axis
  * @param {(a: number) => Uint8Array} chunkBytes the bytes of a chunk
  * @returns {Float32Array} in the order of the other axes
  */
@@ -51,7 +51,7 @@ export function headNumbers(ref, place, chunkBytes) {
   }
 }
 
-/** How codes of roots are stored, and the one that stands for a missing number; the largest is the one before it. */
+/** Type of codes of roots, and the code of a missing number; the largest number has the code before it. */
 const ROOTS = {
   roots8: [Uint8Array, 255],
   roots10: [Uint16Array, 1023],
@@ -61,7 +61,7 @@ const ROOTS = {
   signed16: [Int16Array, -32768],
 };
 
-/** The bytes of one head, in place: a Uint8Array that must not be written to. */
+/** Bytes of one head, not copied: a Uint8Array that must not be written to. */
 export function headBytes(ref, place, chunkBytes) {
   const size = ref.bytes;
   const start = ref.offset + place * size;
@@ -72,7 +72,7 @@ export function headBytes(ref, place, chunkBytes) {
   return all.subarray(start, start + size);
 }
 
-/** The n-th of the bits of a head: 0 or 1. */
+/** The n-th bit of a head: 0 or 1. */
 export function bitAt(bytes, n) {
   return (bytes[n >> 3] >> (7 - (n & 7))) & 1;
 }
@@ -81,7 +81,7 @@ function sizeOfHead(ref) {
   return ref.shape.slice(1).reduce((product, size) => product * size, 1);
 }
 
-/** sign(code) · top · (code / largest)²; NaN for the code that stands for missing. */
+/** sign(code) · top · (code / largest)²; NaN for the code of missing numbers. */
 function squares(codes, top, missing) {
   const largest = Math.abs(missing) - 1;
   const values = new Float32Array(codes.length);
@@ -92,7 +92,7 @@ function squares(codes, top, missing) {
   return values;
 }
 
-/** lows + code · steps, which each feature has its own of. */
+/** lows + code · steps, with a low and a step for each feature. */
 function steps(codes, ref, place, chunkBytes) {
   const lows = headNumbers(ref.lows, place, chunkBytes);
   const sizes = headNumbers(ref.steps, place, chunkBytes);

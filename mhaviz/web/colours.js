@@ -1,10 +1,10 @@
-// Numbers as colours: linear, logarithmic or row by row, on light and on dark paper. A weight of 0 is paper.
+// Numbers as colours: linear, logarithmic or row by row, on light and dark pages. A weight of 0 has the background.
 
 import { bytesOfBase64 } from "./codes.js";
 /** @import { Contents } from "./contents.js" */
 /** @import { State } from "./state.js" */
 
-/** The colours of the page, which the stylesheet has as variables: --ink. */
+/** Colours of the page, which the stylesheet has as variables, such as --ink. */
 const THEMES = {
   light: {
     paper: "#ffffff",
@@ -37,7 +37,7 @@ export class Colours {
 
   /**
    * @param {Contents} contents
-   * @param {State} state its theme and scale are followed
+   * @param {State} state gives the theme and scale
    */
   constructor(contents, state) {
     this.#state = state;
@@ -46,7 +46,7 @@ export class Colours {
     this.follow();
   }
 
-  /** @param {() => void} tell is called when the system turns light or dark */
+  /** @param {() => void} tell called when the system switches between light and dark */
   onSystemChange(tell) {
     this.#prefersDark.addEventListener("change", tell);
   }
@@ -56,7 +56,7 @@ export class Colours {
     return theme === "auto" ? this.#prefersDark.matches : theme === "dark";
   }
 
-  /** Takes over the colours of the theme of now, as properties: `ink`, `paper`, … */
+  /** Set the colours of the current theme as properties: `ink`, `paper`, … */
   follow() {
     const { style, dataset } = document.documentElement;
     dataset.theme = style.colorScheme = this.dark ? "dark" : "light";
@@ -66,13 +66,13 @@ export class Colours {
     }
   }
 
-  /** What tells one look of colours from another: pictures are kept as long as it is the same. */
+  /** Identifies the current colours: pictures are kept as long as it is the same. */
   get key() {
     return `${this.dark} ${this.#state.values.scale}`;
   }
 
   /**
-   * Where a scale begins and ends as it is drawn now.
+   * Return the ends of a scale as it is drawn now.
    *
    * @returns {{low: number, high: number, log: boolean, perRow: boolean}} per row:
    *   shares of the row's largest
@@ -86,11 +86,11 @@ export class Colours {
   }
 
   /**
-   * The colour of a number; NaN has that of paper.
+   * Return the colour of a number; NaN has that of the background.
    *
    * @param {number} value
    * @param {any} scale one of the document's
-   * @param {number} [rowLargest] the largest of its row, where each row has its own scale
+   * @param {number} [rowLargest] largest number of its row, where each row has its own scale
    * @returns {number[]} red, green, blue, 0 to 255
    */
   rgb(value, scale, rowLargest = 1) {
@@ -100,7 +100,7 @@ export class Colours {
   }
 
   /**
-   * A colour by its place in the palette, whatever the scale of weights.
+   * Return a colour by its place in the palette, independent of the scale of weights.
    *
    * @param {number} share 0 to 1; signed: −1 to 1
    * @param {boolean} signed
@@ -111,18 +111,18 @@ export class Colours {
     return [...this.#palette({ signed }).subarray(place, place + 3)];
   }
 
-  /** Black or white: what reads better on a colour, by WCAG's relative luminance. @param {number[]} rgb */
+  /** Black or white, whichever has more contrast on a colour, by WCAG's relative luminance. @param {number[]} rgb */
   inkOn([red, green, blue]) {
     const linear = (channel) => {
       const share = channel / 255;
       return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
     };
     const luminance = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
-    return luminance > 0.179 ? "#000000" : "#ffffff"; // with it the contrast to both is equal
+    return luminance > 0.179 ? "#000000" : "#ffffff"; // at which both contrasts are equal
   }
 
   /**
-   * Paints numbers, a pixel each. What is hidden or missing (NaN) stays transparent.
+   * Paint numbers, one pixel each. Hidden and missing numbers (NaN) stay transparent.
    *
    * @param {ImageData} imageData columns wide, rows high
    * @param {Float32Array} values rows × columns
@@ -156,7 +156,7 @@ export class Colours {
     return this.dark ? palettes.dark : palettes.light;
   }
 
-  /** A function from a number, and the largest of its row, to one of the 256 colours. */
+  /** Return a function from a number, and the largest of its row, to one of the 256 colours. */
   #placing(scale) {
     const { low, high, log, perRow } = this.range(scale);
     if (log) {
@@ -169,12 +169,12 @@ export class Colours {
   }
 }
 
-/** Which of 256 colours a share from 0 to 1 has. */
+/** Index of the colour, of 256, of a share from 0 to 1. */
 function paletteIndex(share) {
   return Math.min(Math.max(Math.floor(share * 256), 0), 255);
 }
 
-/** The largest size of any of these numbers; what is missing does not count. */
+/** Largest absolute value of these numbers; missing ones are ignored. */
 export function largestSize(values) {
   let largest = 0;
   for (let i = 0; i < values.length; i++) {

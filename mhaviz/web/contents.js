@@ -1,9 +1,9 @@
-// What the page holds: its JSON document, and the maps, tokens and numbers that this speaks of.
+// Contents of the page: its JSON document, and the maps, tokens and numbers that it refers to.
 
 import { bytesOfBase64, headNumbers, inflated } from "./codes.js";
 import { Call } from "./rule.js";
 
-/** All that Python wrote into the page, by the names that it has there. */
+/** All that Python wrote into the page, with the same names. */
 export class Contents {
   /**
    * @param {any} described the JSON document
@@ -15,7 +15,7 @@ export class Contents {
   }
 
   /**
-   * What this page holds. The thumbnails can be drawn at once, all else when `inflated` is resolved.
+   * Return the contents of this page. Thumbnails can be drawn at once, all else when `inflated` is resolved.
    *
    * @param {Document} page
    * @returns {Contents}
@@ -30,7 +30,7 @@ export class Contents {
   }
 }
 
-/** The bytes of the page, which are decoded when they are first asked for. */
+/** Bytes of the page, which are decoded on first use. */
 class Chunks {
   #page;
   #described;
@@ -41,13 +41,13 @@ class Chunks {
     this.#described = described;
   }
 
-  /** Those of a chunk; of a deflated one, after `inflate`. */
+  /** Bytes of a chunk; of a deflated one only after `inflate`. */
   bytes(number) {
     this.#bytes[number] ??= this.#decoded(number);
     return this.#bytes[number];
   }
 
-  /** Inflate all that are deflated. */
+  /** Inflate all deflated chunks. */
   async inflate() {
     const deflated = [...this.#described.keys()].filter((number) => this.#described[number].deflated);
     await Promise.all(
@@ -69,7 +69,7 @@ class Chunks {
   }
 }
 
-/** Numbers between the queries and the keys of one attention, or of a difference, and all that Python says of it. */
+/** Map of one attention, or of a difference: numbers between queries and keys, and all that Python wrote about it. */
 export class PageMap {
   #chunkBytes;
   #call;
@@ -83,7 +83,7 @@ export class PageMap {
     this.isPooled = this.rows.isPooled || this.columns.isPooled;
   }
 
-  /** The part that is drawn if nothing else is asked for: the weights, or how they have changed. */
+  /** Name of the part that is drawn by default: the weights, or their change. */
   get mainPart() {
     return this.parts[this.parts.length - 1].name;
   }
@@ -93,12 +93,12 @@ export class PageMap {
     return !this.isPooled || this.call !== null;
   }
 
-  /** Whether another map is of the same texts, in the same forward pass of a program. */
+  /** Whether another map has the same texts, in the same forward pass of a program. */
   isBeside(other) {
     return this.sentence === other.sentence && this.pass === other.pass;
   }
 
-  /** What Python wrote of a part. Throws an Error if there is none of this name. */
+  /** What Python wrote about a part. Throws an Error if there is none of this name. */
   part(name = this.mainPart) {
     const part = this.parts.find((one) => one.name === name);
     if (!part) {
@@ -108,14 +108,14 @@ export class PageMap {
     return part;
   }
 
-  /** Where among the heads of the map the one of this number is. Throws an Error if it has none. */
+  /** Index of the head with this number among the heads of the map. Throws an Error if there is none. */
   placeOf(head) {
     const place = this.heads.indexOf(head);
     if (place < 0) throw new Error(`expected one of the heads ${this.heads.join(", ")}, got ${head}`);
     return place;
   }
 
-  /** The picture of a head for the overview: {rows, columns, values: Float32Array}. */
+  /** Thumbnail of a head for the overview: {rows, columns, values: Float32Array}. */
   thumb(partName, place) {
     const { thumbs } = this.part(partName);
     const [, rows, columns] = thumbs.shape;
@@ -135,10 +135,10 @@ export class PageMap {
   }
 
   /**
-   * The numbers of a part of a head, as they are drawn. They may take long: views ask `Asking`.
+   * Return the numbers of a part of a head as they are drawn. This may take long, so views use `Asking`.
    *
    * @param {string} partName
-   * @param {number} place of the head
+   * @param {number} place index of the head
    * @param {number} [start] the first row of cells
    * @param {number} [end] the row after the last
    * @returns {Float32Array} rows × columns
@@ -156,9 +156,9 @@ export class PageMap {
   }
 
   /**
-   * The numbers between single tokens.
+   * Return the numbers between single tokens.
    *
-   * @param {number} place of the head
+   * @param {number} place index of the head
    * @param {number[]} window [q0, q1, k0, k1]: queries from position q0 to before q1, and keys
    * @param {string} partName
    * @returns {Float32Array} queries × keys
@@ -182,7 +182,7 @@ export class PageMap {
     return window;
   }
 
-  /** The equation of the weights. Throws an Error if the queries and keys are not known. */
+  /** Equation of the weights. Throws an Error if the queries and keys are not known. */
   get rule() {
     if (this.#call === null) throw new Error(`the queries and keys of this map are not known: ${this.name}`);
     return this.#call;
@@ -193,7 +193,7 @@ export class PageMap {
     return this.queries.edges === null && this.keys.edges === null;
   }
 
-  /** How many keys come before the first query: they end together. */
+  /** Number of keys before the first query, as both sides end at the same token. */
   get #ahead() {
     if (this.#call !== null) return this.#call.keys - this.#call.queries;
     return this.#hasAllCells ? this.columns.tokens - this.rows.tokens : 0;
@@ -207,7 +207,7 @@ export class PageMap {
   }
 }
 
-/** The queries or the keys of a map, and the cells they fall into. Positions are those of the whole input. */
+/** The queries or the keys of a map, and their cells. Positions are those of the whole input. */
 export class Side {
   #labelled;
 
@@ -230,13 +230,13 @@ export class Side {
     return this.labels[position - this.start];
   }
 
-  /** Whether there are tokens from one position to before another. */
+  /** Whether the side has all tokens from one position to before another. */
   has(from, to) {
     return [from, to].every(Number.isInteger) && this.start <= from && from < to && to <= this.end;
   }
 }
 
-/** The number of the piece that a position falls into; edges are where each begins, and where the last ends. */
+/** Number of the piece that contains a position; edges are the beginning of each piece, and the end of the last. */
 export function pieceAt(edges, position) {
   let low = 0;
   let high = edges.length - 1;

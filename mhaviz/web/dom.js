@@ -1,7 +1,7 @@
-// Elements made by hand. Text only ever becomes text nodes, so that no token can be markup.
+// Elements of the page. Texts only become text nodes, so that no token can be markup.
 
 /**
- * An element: what the DOM knows as a property is set, anything else becomes an attribute.
+ * Return a new element. Properties that the DOM knows are set as such, all others become attributes.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
@@ -19,7 +19,7 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A number in few digits, the same way everywhere: 0.413, 0.00021, 3.1e-7, −2; NaN is "missing". */
+/** A number in few digits: 0.413, 0.00021, 3.1e-7, −2; NaN is "missing". */
 export function numberText(value, digits = 3) {
   if (Number.isNaN(value)) return "missing";
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
@@ -31,17 +31,17 @@ export function numberText(value, digits = 3) {
   return value < 0 ? `−${text}` : text;
 }
 
-/** The least number of one digit that is no smaller: a bound that was rounded down would be none. */
+/** A number rounded up to one digit, for bounds. */
 export function precisionText(bound) {
   const step = 10 ** Math.floor(Math.log10(bound));
   return numberText(Math.ceil(bound / step - 1e-9) * step, 1);
 }
 
 /**
- * One tab stop for many elements: the arrow keys, Home and End go from one to the next, up and down by where they are.
+ * Make one tab stop of many elements: arrow keys, Home and End move between them, up and down by their places.
  *
  * @param {HTMLElement} container
- * @param {string} selector of the elements inside it
+ * @param {string} selector selects the elements inside it
  */
 export function rove(container, selector) {
   container.addEventListener("keydown", (event) => {
@@ -62,7 +62,7 @@ export function rove(container, selector) {
   });
 }
 
-/** The element that a key leads to from items[here]; undefined for a key that leads nowhere. */
+/** Element that a key leads to from items[here]; undefined for other keys. */
 function neighbour(items, here, key) {
   const mirrored = getComputedStyle(items[here]).direction === "rtl";
   switch (key) {
@@ -81,7 +81,7 @@ function neighbour(items, here, key) {
   }
 }
 
-/** The nearest element of the line before (side −1) or after (1) that of the item. */
+/** Nearest element in the line before (side −1) or after (1) that of the item. */
 function across(items, item, side) {
   const middle = (box) => [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
   const box = item.getBoundingClientRect();
@@ -98,7 +98,7 @@ function across(items, item, side) {
   return best;
 }
 
-/** A text cut in the middle, to at most `length` characters; an emoji of two code units is never cut in two. */
+/** A text shortened in the middle to at most `length` characters; surrogate pairs are never split. */
 export function shortened(text, length) {
   if (text.length <= length) return text;
   const characters = [...text];
@@ -109,13 +109,13 @@ export function shortened(text, length) {
   return `${start.join("")}…${end.join("")}`;
 }
 
-/** A token inside a sentence: from right to left it turns nothing around it (by Unicode's isolates, not seen). */
+/** A token inside a sentence, between Unicode's isolates: right-to-left text in it does not reorder the rest. */
 export function isolated(text) {
   return `\u2068${text}\u2069`;
 }
 
 /**
- * A table, whose headings stand as the cells of its first row do.
+ * Return a table, whose headings are aligned like the cells of its first row.
  *
  * @param {string|Array<Node|string>} caption
  * @param {Array<string|number>} headings
@@ -132,7 +132,7 @@ export function tableOf(caption, headings, rows) {
   );
 }
 
-/** A row: its name, one node or several, and its other cells, of which texts become cells. */
+/** A row: its name, one node or several, and its other cells; texts become cells. */
 export function rowOf(className, name, ...cells) {
   return make(
     "tr",
@@ -146,12 +146,12 @@ export function numberCell(text) {
   return make("td", { className: "number" }, text);
 }
 
-/** A question with few answers, as a list. */
+/** A choice among a few options, as a drop-down list. */
 export class Choice {
   /**
-   * @param {string} words before it
+   * @param {string} words label before it
    * @param {(a: string) => void} onChoose
-   * @param {Array<string|string[]>} options [value, words] each, or the value if it says so itself
+   * @param {Array<string|string[]>} options [value, words] of each, or the value where the words are the same
    */
   constructor(words, onChoose, options = []) {
     this.list = make("select", { onchange: () => onChoose(this.list.value) });
@@ -159,7 +159,7 @@ export class Choice {
     this.options = options;
   }
 
-  /** Other options, unless it has just these: an open list would close. */
+  /** Replace the options unless they are the same, as an open list would close. */
   set options(options) {
     const wanted = options.map((option) => [option].flat()).map(([value, words = value]) => [value, words]);
     const now = [...this.list.options].map(({ value, text }) => [value, text]);

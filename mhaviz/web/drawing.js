@@ -1,18 +1,18 @@
-// Pieces of pictures on canvas, in device pixels: matrices, outlines, labels, colour bars.
+// Parts of pictures on a canvas, in device pixels: matrices, outlines, labels, colour bars.
 
 import { numberText, shortened } from "./dom.js";
 /** @import { Colours } from "./colours.js" */
 
 export const FONT = "system-ui, sans-serif";
-export const LABEL_LENGTH = 80; // characters of a label that are looked at, so that a long token costs no time
+export const LABEL_LENGTH = 80; // characters of a label that are measured, so that long tokens take no time
 
 /**
- * Gives a canvas a size and clears it.
+ * Set the size of a canvas and clear it.
  *
  * @param {HTMLCanvasElement} canvas
  * @param {number} width in CSS pixels
  * @param {number} height
- * @param {number} scale device pixels a CSS pixel
+ * @param {number} scale device pixels for a CSS pixel
  * @returns {CanvasRenderingContext2D} where one unit is a CSS pixel
  */
 export function sizedContext(canvas, width, height, scale = window.devicePixelRatio || 1) {
@@ -27,13 +27,13 @@ export function sizedContext(canvas, width, height, scale = window.devicePixelRa
 }
 
 /**
- * A canvas with one pixel a number.
+ * Return a canvas with one pixel for each number.
  *
  * @param {Colours} colours
  * @param {Float32Array} values rows × columns
  * @param {any} scale
- * @param {any} options as of `Colours.fill`
- * @param {HTMLCanvasElement} canvas that becomes it
+ * @param {any} options as in `Colours.fill`
+ * @param {HTMLCanvasElement} canvas the canvas to draw on
  */
 export function matrixImage(colours, values, scale, options, canvas = document.createElement("canvas")) {
   canvas.width = options.columns;
@@ -45,7 +45,7 @@ export function matrixImage(colours, values, scale, options, canvas = document.c
   return canvas;
 }
 
-/** Draws a part of a matrix's image into a box: sharp cells, or where pixels are larger their mean. */
+/** Draw a part of a matrix's image into a box: sharp cells, or their mean where they are smaller than pixels. */
 export function drawImage(context, image, [left, top, width, height], box) {
   const scale = context.getTransform().a;
   context.imageSmoothingEnabled = width > box.width * scale || height > box.height * scale;
@@ -54,7 +54,7 @@ export function drawImage(context, image, [left, top, width, height], box) {
 }
 
 /**
- * The lines around what is not hidden, in cells: [row, column, row, column] from where to where.
+ * Return the lines around visible cells, in cells: [row, column, row, column] of both ends.
  *
  * @param {Uint8Array} hidden rows × columns, 1: hidden
  * @param {number} rows
@@ -77,12 +77,12 @@ export function outlineOf(hidden, rows, columns) {
 }
 
 /**
- * Draws sharp lines along the edges of cells, in the context's colour.
+ * Draw sharp lines along the edges of cells, in the context's colour.
  *
  * @param {CanvasRenderingContext2D} context
- * @param {number[][]} lines as of `outlineOf`
- * @param {(a: number) => number} xOf where a column begins
- * @param {(a: number) => number} yOf where a row begins
+ * @param {number[][]} lines as in `outlineOf`
+ * @param {(a: number) => number} xOf x of the beginning of a column
+ * @param {(a: number) => number} yOf y of the beginning of a row
  */
 export function drawLines(context, lines, xOf, yOf) {
   const scale = context.getTransform().a;
@@ -94,7 +94,7 @@ export function drawLines(context, lines, xOf, yOf) {
   }
 }
 
-/** Tells where each run of wanted numbers, from `start` to before `end`, begins and ends. */
+/** Call back with the beginning and end of each run of wanted numbers from `start` to before `end`. */
 export function eachRun(start, end, isWanted, tell) {
   let first = null;
   for (let i = start; i <= end; i++) {
@@ -106,7 +106,7 @@ export function eachRun(start, end, isWanted, tell) {
   }
 }
 
-/** A pattern of thin diagonal lines, for what is missing. */
+/** A pattern of thin diagonal lines for missing numbers. */
 export function hatch(context, colour) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
@@ -121,8 +121,7 @@ export function hatch(context, colour) {
 }
 
 /**
- * The text, cut in its middle as far as needed to be no longer than `room` in the context's font, and to at most
- * `length` characters.
+ * Return the text, shortened in its middle to at most `room` in the context's font, and at most `length` characters.
  */
 export function fitted(context, text, room, length = LABEL_LENGTH) {
   const start = shortened(text, length);
@@ -138,14 +137,14 @@ export function fitted(context, text, room, length = LABEL_LENGTH) {
 }
 
 /**
- * Draws a bar of a scale's colours with numbers below.
+ * Draw a colour bar of a scale, with numbers below.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
- * @param {any} scale of the document
+ * @param {any} scale a scale of the document
  * @param {{x: number, y: number, width: number}} box
- * @param {{name: string, largest: number}} shown what the numbers are, and the largest
- *   there is: it may be beyond the end
+ * @param {{name: string, largest: number}} shown name of the numbers, and the largest of them, which may be beyond the
+ *   end
  */
 export function drawBar(context, colours, scale, { x, y, width }, { name, largest }) {
   const { low, high, log, perRow } = colours.range(scale);

@@ -1,12 +1,12 @@
-// The map to take along: as it is on the screen, to the clipboard, else as a file.
+// Copies the map as it is on the screen to the clipboard, or else saves it as a file.
 
 import { make } from "./dom.js";
 
 /**
  * @param {HTMLCanvasElement} canvas
- * @param {string} paper the colour behind it
- * @param {string} name of the file
- * @returns {Promise<string>} what to say
+ * @param {string} paper colour of the background
+ * @param {string} name name of the file
+ * @returns {Promise<string>} message for the user
  */
 export async function copyPicture(canvas, paper, name) {
   const picture = make("canvas", { width: canvas.width, height: canvas.height });
@@ -16,7 +16,7 @@ export async function copyPicture(canvas, paper, name) {
   context.drawImage(canvas, 0, 0);
   const coming = new Promise((resolve) => picture.toBlob(resolve, "image/png"));
   try {
-    // Asked for at once, as browsers only let us right after a key or a click.
+    // Called at once, as browsers allow this only right after a key or a click.
     await navigator.clipboard.write([new ClipboardItem({ "image/png": coming })]);
     return "copied";
   } catch {

@@ -1,4 +1,4 @@
-// Maps on a canvas as a figure of a paper: titles, colour bars, labels, outlines, and a crosshair.
+// Maps on a canvas, drawn like a figure in a paper: titles, colour bars, labels, outlines, and a crosshair.
 
 import { shortened } from "./dom.js";
 import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENGTH } from "./drawing.js";
@@ -6,23 +6,23 @@ import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENG
 /** @import { Colours } from "./colours.js" */
 /** @import { Layer } from "./layer.js" */
 
-const TOP = 46; // title and colour bar, in CSS pixels, as all lengths here
+const TOP = 46; // for title and colour bar; all lengths here are in CSS pixels
 const GAP = 28; // between maps
 const RIGHT = 8; // for half of the last label
 const LARGEST_CELL = 56;
-const LINE = 12.5; // from label to label
+const LINE = 12.5; // from one label to the next
 const NAME = 16; // for the name of a side
 const LABEL_FONT = `12px ${FONT}`;
 
 /**
- * What a figure draws.
+ * Contents of a figure.
  *
  * @typedef {any} Scene
  * @property {string} title
  * @property {{rows: Axis, columns: Axis}} axes
- * @property {number[]} sight [q0, q1, k0, k1]: what is looked at, in positions and their fractions
+ * @property {number[]} sight [q0, q1, k0, k1]: the visible window, in positions with fractions
  * @property {Array<{part: any, scale: any, layer: Layer|null, thumb: HTMLCanvasElement|null}>} panels
- *   each a map, or what stands for it until its numbers are there
+ *   the maps; a thumbnail stands in for a layer until its numbers are there
  */
 
 export class MapFigure {
@@ -35,11 +35,11 @@ export class MapFigure {
   }
 
   /**
-   * Finds the places of all maps; `width` and `height` of the figure are then known.
+   * Choose the places of all maps, and set `width` and `height` of the figure.
    *
    * @param {{width: number, height: number}} room
    * @param {{rows: Axis, columns: Axis}} axes
-   * @param {number} count how many maps: side by side, or where that is too narrow below each other
+   * @param {number} count number of maps: side by side, or one below the other where that is too narrow
    */
   arrange(room, { rows, columns }, count) {
     this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height) + NAME;
@@ -81,7 +81,7 @@ export class MapFigure {
   }
 
   /**
-   * Marks what is pinned, and draws the crosshair, on a canvas above.
+   * Draw the pinned row and column and the crosshair, on a canvas above.
    *
    * @param {CanvasRenderingContext2D} context
    * @param {Scene} scene
@@ -108,7 +108,7 @@ export class MapFigure {
     }
   }
 
-  /** The row and column at a point of the figure; null if it is on no map. */
+  /** Row and column at a point of the figure; null if it is not on a map. */
   at(x, y, scene) {
     const frame = this.frames.find(
       (one) => x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height,
@@ -116,7 +116,7 @@ export class MapFigure {
     return frame ? new FrameView(frame, scene).at(x, y) : null;
   }
 
-  /** Of a side that is at most so long, along which tokens that have no room for all stand after their positions. */
+  /** Room for the labels of a side, at most `most`; where not all fit into its `length`, they have positions, too. */
   #labelRoom(axis, most, length) {
     this.#ruler.font = LABEL_FONT;
     const step = Math.max(Math.floor(axis.length / 60), 1);
@@ -165,7 +165,7 @@ export class MapFigure {
       drawImage(context, layer.image(this.colours), [left, top, width, height], frame);
   }
 
-  /** What is drawn over the colours: missing ones, numbers where they have room, the outline. */
+  /** Draw over the colours: hatches of missing numbers, numbers where they have room, and the outline. */
   #paintDetails(context, frame, scene, layer) {
     const view = new FrameView(frame, { ...scene, axes: layer });
     context.save();
@@ -191,7 +191,7 @@ export class MapFigure {
     context.strokeRect(x - 0.5, y - 0.5, width + 1, height + 1);
   }
 
-  /** The outline of what is in sight: that of all of it, and where the frame cuts it. */
+  /** Draw the outline of the visible part of a map, also where the frame cuts it. */
   #paintOutline(context, view, layer) {
     const { x, y, width, height } = view.frame;
     const [firstRow, endRow, firstColumn, endColumn] = view.range;
@@ -267,7 +267,7 @@ export class MapFigure {
     context.fillText("key", frame.x + frame.width / 2, frame.y + frame.height + this.bottom - NAME / 2);
   }
 
-  /** Two lines along a row or a column, on paper so that they are seen on every colour. */
+  /** Draw two lines along a row or a column, above the background colour, so that they are visible on all colours. */
   #lines(context, band, cell, isRow) {
     const [start, size] = isRow ? [band.y, band.height] : [band.x, band.width];
     const isThin = size < 4;
@@ -293,7 +293,7 @@ export class MapFigure {
   }
 
   #ring(context, { x, y, width, height }) {
-    const grow = Math.max(0, (7 - Math.min(width, height)) / 2); // a cell of a pixel is found too
+    const grow = Math.max(0, (7 - Math.min(width, height)) / 2); // makes a cell of one pixel visible, too
     for (const [colour, line] of [
       [this.colours.paper, 4],
       [this.colours.accent, 2],
@@ -304,7 +304,7 @@ export class MapFigure {
     }
   }
 
-  /** Labels in the accent colour: filled where the crosshair is, framed where something is pinned. */
+  /** Draw labels in the accent colour: filled at the crosshair, framed where they are pinned. */
   #light(context, frame, scene, { row, column }, isFilled) {
     const view = new FrameView(frame, scene);
     const { rows, columns } = scene.axes;
@@ -335,7 +335,7 @@ export class MapFigure {
   }
 }
 
-/** Where the pieces in sight are in a frame. */
+/** Places of the visible pieces in a frame. */
 export class FrameView {
   constructor(frame, { axes, sight: [q0, q1, k0, k1] }) {
     this.frame = frame;
@@ -370,13 +370,13 @@ export class FrameView {
     return { x: this.x(column), y: this.frame.y, width: this.cellWidth, height: this.frame.height };
   }
 
-  /** The box of a cell; null if there is only a row or a column. */
+  /** Box of a cell; null if row or column is null. */
   cell(row, column) {
     if (row === null || column === null) return null;
     return { x: this.x(column), y: this.y(row), width: this.cellWidth, height: this.cellHeight };
   }
 
-  /** The wanted cells in sight. @returns {Generator<[{x, y, width: number, height: number}, number, number]>} */
+  /** The wanted visible cells. @returns {Generator<[{x, y, width: number, height: number}, number, number]>} */
   *cells(isWanted) {
     const [firstRow, endRow, firstColumn, endColumn] = this.range;
     for (let row = firstRow; row < endRow; row++) {
@@ -386,7 +386,7 @@ export class FrameView {
     }
   }
 
-  /** The cell at a point, and the point along both axes in pieces. */
+  /** Cell at a point, and the point's place along both axes in pieces. */
   at(x, y) {
     const across = this.left + (x - this.frame.x) / this.cellWidth;
     const down = this.top + (y - this.frame.y) / this.cellHeight;
@@ -400,7 +400,7 @@ export class FrameView {
   }
 }
 
-/** [index, text] of as many labels along a side as have room: all, or those of round positions. */
+/** [index, text] of the labels along a side: all if they have room, else those at round positions. */
 function labelsOf(axis, [from, to], length) {
   const start = Math.floor(axis.place(from));
   const end = Math.min(Math.ceil(axis.place(to) - 1e-6), axis.length);
@@ -417,25 +417,25 @@ function labelsOf(axis, [from, to], length) {
   return labels;
 }
 
-/** A piece's token; of a cell its first, after its position. */
+/** Token of a piece; for a cell of several tokens, the first one after its position. */
 function labelOf(axis, index) {
   const first = axis.first(index);
   return axis.end(index) - first > 1 ? placed(axis, first) : axis.label(index);
 }
 
-/** A token after its position, which says all of those that are called by nothing else. */
+/** A token after its position; the position alone where it is also the token's label. */
 function placed(axis, position) {
   const label = axis.side.label(position);
   return label === String(position) ? label : `${position} ${label}`;
 }
 
-/** The least of 1, 2, 5, 10, 20, … that is not below a number. */
+/** Smallest of 1, 2, 5, 10, 20, … that is at least a number. */
 function roundStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least - 1e-9);
 }
 
-/** A text that runs upwards and ends at (x, y). */
+/** Draw a text that runs upwards and ends at (x, y). */
 function uprightText(context, text, x, y) {
   context.save();
   context.translate(x, y);

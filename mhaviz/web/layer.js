@@ -14,9 +14,9 @@ export class Layer {
   /**
    * @param {PageMap} map
    * @param {any} part
-   * @param {{rows: Axis, columns: Axis}} axes what is left out of them is left out of the layer
+   * @param {{rows: Axis, columns: Axis}} axes pieces that they do not show are left out of the layer, too
    * @param {number[]} range [first query, end, first key, end] of the values: positions where pieces begin
-   * @param {{values: Float32Array, rows: number, columns: number}} answer of each piece in the range
+   * @param {{values: Float32Array, rows: number, columns: number}} answer the numbers of all pieces in the range
    * @param {any} scale
    */
   constructor(map, part, { rows, columns }, [q0, q1, k0, k1], answer, scale) {
@@ -30,20 +30,20 @@ export class Layer {
     this.hasMissing = this.values.some(Number.isNaN);
   }
 
-  /** Whether all of a range of positions is here. */
+  /** Whether the layer has all of a range of positions. */
   covers([q0, q1, k0, k1]) {
     const [first, end, firstKey, endKey] = this.range;
     return first <= q0 && q1 <= end && firstKey <= k0 && k1 <= endKey;
   }
 
-  /** The number of a piece of each axis, by its index; undefined where there is none. */
+  /** Number at a piece of each axis, by their indexes; undefined where there is none. */
   value(row, column) {
     const [down, across] = [row - this.firstRow, column - this.firstColumn];
     if (down < 0 || across < 0 || down >= this.height || across >= this.width) return undefined;
     return this.values[down * this.width + across];
   }
 
-  /** The largest size of the numbers of a row. */
+  /** Largest absolute value of the numbers of a row. */
   rowLargest(row) {
     const start = (row - this.firstRow) * this.width;
     return largestSize(this.values.subarray(start, start + this.width));
@@ -59,13 +59,13 @@ export class Layer {
     return this.#hiddenOf()[(row - this.firstRow) * this.width + column - this.firstColumn] === 1;
   }
 
-  /** The lines around what is not hidden, from the layer's first row and column on. */
+  /** Lines around visible cells, from the layer's first row and column on. */
   get outline() {
     this.#outline ??= outlineOf(this.#hiddenOf(), this.height, this.width);
     return this.#outline;
   }
 
-  /** One pixel a piece, in the colours of now. */
+  /** Image of one pixel for each piece, in the current colours. */
   image(colours) {
     if (this.#imageKey !== colours.key) {
       this.#imageKey = colours.key;
@@ -110,7 +110,7 @@ export class Layer {
   }
 }
 
-/** A map's scale for single tokens: cells add up the weights of their keys; a colour is as much a key in both. */
+/** The scale of a map for single tokens: cells sum the weights of their keys, so colours mean the same weight for a key. */
 export function scaleOfTokens(scale, map) {
   const keys = map.quantity.reduction === "max" ? 1 : map.columns.tokens / map.columns.length;
   return {

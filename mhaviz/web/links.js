@@ -1,4 +1,4 @@
-// The strongest weights of what the map shows, as a table: for those who cannot see a map, and for all others.
+// Table of the strongest weights that the map shows, also for users who cannot see the map.
 
 import { make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
 import { chosenHeads, chosenName, hasOneKeyFirst, largestPlaces, regionInSight } from "./pieces.js";
@@ -15,7 +15,7 @@ export class LinksView {
     rove(this.table, "button");
   }
 
-  /** After the map, which is what is waited for. */
+  /** Update after the map, which is more urgent. */
   update() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.makeList(), LIST_DELAY);
@@ -73,7 +73,7 @@ export class LinksView {
     ];
   }
 
-  /** Pins the query and the key of a row; or, if they are, does not any more. */
+  /** Pin the query and the key of a row, or unpin them if they are pinned. */
   pin(row) {
     if (!row) return;
     const [query, key] = this.links[row.sectionRowIndex];

@@ -1,4 +1,4 @@
-// Builds the page: header, controls, tabs, help; keyboard and live region; says what goes wrong. Runs last.
+// Builds the page: header, controls, tabs, help; handles the keyboard, announces changes, reports errors. Runs last.
 
 import { offerApi } from "./api.js";
 import { Asking } from "./asking.js";
@@ -50,7 +50,7 @@ export class Page {
     };
   }
 
-  /** Builds all there is, into the element, and shows it. */
+  /** Build the page in an element, and show it. */
   build(element) {
     this.controls = new Controls(this);
     this.help = this.#makeHelp();
@@ -80,7 +80,7 @@ export class Page {
     requestAnimationFrame(() => setTimeout(() => this.#warmUp(), 250));
   }
 
-  /** Tells a screen reader, when the keys rest. */
+  /** Announce a text to screen readers, once no key is pressed for a while. */
   say(text) {
     clearTimeout(this.#sayTimer);
     this.#sayTimer = setTimeout(() => {
@@ -88,14 +88,14 @@ export class Page {
     }, 250);
   }
 
-  /** Says on the page what has gone wrong. */
+  /** Report an error on the page. */
   fail(problem) {
     console.error(problem);
     this.problem.hidden = false;
     this.problem.textContent = `Something on this page does not work: ${problem?.message ?? problem}`;
   }
 
-  /** Shows a head: in the view that is open, or from the overview as a map. */
+  /** Show a head in the current view, or as a map if that is the overview. */
   open(map, head) {
     const { view } = this.state.values;
     const next = view === "overview" || view === "tables" ? "map" : view;
@@ -104,7 +104,7 @@ export class Page {
     if (isFocusGone) this.views.map.canvas.focus();
   }
 
-  /** Goes to the head or the layer before (by −1) or after (1). */
+  /** Go to the previous (−1) or next (1) head or layer. */
   step(what, by) {
     const { map, values } = this.state;
     if (!map) return;
@@ -121,7 +121,7 @@ export class Page {
     this.say(headName(this.state.map, this.state.values.head));
   }
 
-  /** The first head takes longest: its code has to be compiled. */
+  /** Compute one head in advance, as the first one takes longest: the browser compiles the code. */
   #warmUp() {
     const { map, values } = this.state;
     if (map && !map.isPooled) this.asking.values(map, map.mainPart, values.head).catch(() => {});
@@ -142,7 +142,7 @@ export class Page {
     return this.#wide.matches && this.tabs.has("overview") && this.#view !== "overview";
   }
 
-  /** The name of the view that is looked at. */
+  /** Name of the current view. */
   get #view() {
     return this.state.values.view;
   }
@@ -152,7 +152,7 @@ export class Page {
     return [this.#view, ...beside, ...(["map", "text"].includes(this.#view) ? ["links"] : [])];
   }
 
-  /** Shows the view that is wanted, and hides the others. */
+  /** Show the current view, and hide the others. */
   #arrange() {
     const shown = this.#shownNames();
     this.content.classList.toggle("split", this.#isOverviewBeside());
@@ -165,7 +165,7 @@ export class Page {
     this.views.links.element.hidden = !shown.includes("links");
   }
 
-  /** @param {Set<string>} changed names of the state's values; "view" also of what has not been shown until now */
+  /** @param {Set<string>} changed names of the state's values that changed; "view" also if a view is new */
   #follow(changed) {
     if (changed.has("hover")) {
       for (const name of this.#shownNames()) this.views[name].onHover?.();
@@ -178,7 +178,7 @@ export class Page {
     for (const name of this.#shownNames()) this.views[name].update(changed);
   }
 
-  /** How to read the maps, and how exact their numbers are. */
+  /** Write how to read the maps, and how exact their numbers are. */
   #tellReading() {
     const { map, values } = this.state;
     const texts = [this.contents.reading];
@@ -189,7 +189,7 @@ export class Page {
 
   #pressKey(event) {
     const isTyping = event.target.matches?.("input:not([type=checkbox], [type=radio]), select, textarea");
-    // Many keyboards have "[" and "{" only with AltGr, which is Ctrl and Alt at once, or with Option, which is Alt.
+    // Many keyboards type "[" and "{" with AltGr, which is Ctrl and Alt together, or with Option, which is Alt.
     const isCommand = event.metaKey || (event.ctrlKey && !event.altKey);
     if (isTyping || isCommand || this.help.open) return;
     const step = { "[": ["head", -1], "]": ["head", 1], "{": ["layer", -1], "}": ["layer", 1] }[event.key];
@@ -210,7 +210,7 @@ export class Page {
   }
 }
 
-/** The row of choices that hold for all views. */
+/** The row of controls for all views. */
 class Controls {
   #page;
   #state;
@@ -253,7 +253,7 @@ class Controls {
     special.hidden = maps.every((map) => map.rows.special.size + map.columns.special.size === 0);
   }
 
-  /** On a phone there is one row: the map, the head, and a button for all others. */
+  /** On a phone there is one row: the map, the head, and a button for all other controls. */
   #makeMore() {
     const more = make("button", { type: "button", className: "more", "aria-expanded": false }, "more");
     more.onclick = () => more.setAttribute("aria-expanded", this.element.classList.toggle("open"));
@@ -261,7 +261,7 @@ class Controls {
     return more;
   }
 
-  /** Sets all choices to what the state says. */
+  /** Set all controls from the state. */
   update() {
     const { map, values } = this.#state;
     this.theme.value = values.theme;
@@ -286,7 +286,7 @@ class Controls {
     this.special.checked = values.special;
   }
 
-  /** The same layer of another sentence, or in another pass. */
+  /** Go to the same layer of another sentence, or in another pass. */
   #choose(what, value) {
     const { map } = this.#state;
     const other = what === "pass" ? "sentence" : "pass";
@@ -297,7 +297,7 @@ class Controls {
     this.#state.set({ map: same.index });
   }
 
-  /** A map among those of the same texts: "layer 3, self · blocks.3.attn". */
+  /** Name of a map among those of the same texts: "layer 3, self · blocks.3.attn". */
   #mapText(map) {
     return map.module ? `${map.label} · ${shortened(map.module, 60)}` : map.label;
   }
@@ -314,7 +314,7 @@ class Controls {
 
 }
 
-/** Says in one sentence, in place of the page, why there is none. */
+/** Show one sentence in place of the page that says why it cannot be shown. */
 function sayBroken(sentence) {
   const broken = document.getElementById("broken");
   broken.hidden = false;

@@ -1,4 +1,4 @@
-// One head as a map: a crosshair with the exact weight, zoom and pan, from cells down to single tokens.
+// View of one head as a map: a crosshair with the exact weight, zoom and pan, from cells down to single tokens.
 
 import { Axis } from "./axis.js";
 import { make, numberText } from "./dom.js";
@@ -9,22 +9,22 @@ import { Layer, scaleOfTokens } from "./layer.js";
 import { headName, MOST_TOKENS_IN_SIGHT, titled } from "./pieces.js";
 /** @import { Scene } from "./figure.js" */
 
-const LEAST_IN_SIGHT = 4; // pieces along a side
+const LEAST_IN_SIGHT = 4; // least visible pieces along a side
 const ZOOM_STEP = 1.5;
-const MOVED = 4; // pixels from which on a press is a drag
+const MOVED = 4; // pixels of movement that make a press a drag
 const HINT =
   "Point at a cell, or press an arrow key. Scroll to zoom, drag to move, click to pin a query and a key.";
 
 export class MapView {
   #app;
   #figure;
-  #key; // what the answers below belong to
+  #key; // identifies the map that the results below belong to
   #axes; // {rows, columns} of the map's own pieces
-  #singles; // of single tokens, where the map has cells and tokens can be had; else null
+  #singles; // axes of single tokens, where a pooled map has their weights, too; else null
   #cells = new Map(); // part name → Layer of all cells
   #tokens = null; // Layer of single tokens
-  #sight = null; // [q0, q1, k0, k1] in positions and their fractions; null: all
-  #pointers = new Map(); // id → {x, y} of what is pressed
+  #sight = null; // visible window [q0, q1, k0, k1] in positions with fractions; null: all
+  #pointers = new Map(); // id → {x, y} of the pressed pointers
   #drag = null; // {x, y, hasMoved} of the last press
   #frameRequest = 0;
   #windowTimer = 0;
@@ -67,7 +67,7 @@ export class MapView {
     this.#mark();
   }
 
-  /** Keys that mean the same wherever the focus is, as long as the map is shown. */
+  /** Handle keys that mean the same wherever the focus is, while the map is shown. */
   onKey(event) {
     const zoom = { "+": 1 / ZOOM_STEP, "=": 1 / ZOOM_STEP, "-": ZOOM_STEP }[event.key];
     if (zoom) this.zoom(zoom);
@@ -76,11 +76,11 @@ export class MapView {
     return true;
   }
 
-  /** Shows less (a factor below 1) or more, around a place on the axes: the cursor, or the middle. */
+  /** Zoom in (a factor below 1) or out around a place on the axes: the cursor, or the middle. */
   zoom(factor, around = this.#middle()) {
     const look = ([from, to], at, length) => {
       const span = Math.min(Math.max((to - from) * factor, Math.min(LEAST_IN_SIGHT, length)), length);
-      const start = at - ((at - from) / (to - from || 1)) * span; // all in sight may be left out
+      const start = at - ((at - from) / (to - from || 1)) * span; // the window may have only hidden special tokens
       return [start, start + span];
     };
     const { rows, columns } = this.#shownAxes();
@@ -107,13 +107,13 @@ export class MapView {
     return [rows.start, rows.end, columns.start, columns.end];
   }
 
-  /** What is in sight, in whole positions. */
+  /** The visible window, in whole positions. */
   get #range() {
     const [q0, q1, k0, k1] = this.#sight ?? this.#whole;
     return [Math.floor(q0 + 1e-6), Math.ceil(q1 - 1e-6), Math.floor(k0 + 1e-6), Math.ceil(k1 - 1e-6)];
   }
 
-  // What is asked for.
+  // Requests.
 
   #load() {
     const { head, special } = this.#app.state.values;
@@ -143,7 +143,7 @@ export class MapView {
     }
   }
 
-  /** Single tokens of what is in sight and a little around, once the eye rests there. */
+  /** Request the single tokens of the visible window and a little around it, once it stays the same. */
   #askForTokens(delay = 60) {
     clearTimeout(this.#windowTimer);
     const map = this.#map;
@@ -167,7 +167,7 @@ export class MapView {
     else this.#windowTimer = setTimeout(ask, delay);
   }
 
-  /** Takes an answer unless something else is looked at by then. */
+  /** Use a result unless something else is shown by then. */
   async #receive(promise, arrive) {
     const key = this.#key;
     try {
@@ -180,12 +180,12 @@ export class MapView {
     }
   }
 
-  // What is drawn.
+  // Drawing.
 
   #paintSoon() {
     this.#frameRequest ||= requestAnimationFrame(() => {
       this.#frameRequest = 0;
-      if (this.element.clientWidth) this.#paint(); // else it is hidden
+      if (this.element.clientWidth) this.#paint(); // otherwise it is hidden
     });
   }
 
@@ -234,7 +234,7 @@ export class MapView {
     return matrixImage(this.#app.colours, values, this.#app.contents.scales[part.scale], { rows, columns });
   }
 
-  /** Single tokens where all in sight are there, else the map's own pieces. */
+  /** Axes of single tokens if all visible ones are there, else of the map's own pieces. */
   #shownAxes() {
     return this.#tokens?.covers(this.#range) ? this.#singles : this.#axes;
   }
@@ -264,7 +264,7 @@ export class MapView {
     this.#read(scene);
   }
 
-  /** Indexes on the shown axes of what is pointed at. */
+  /** Indexes of the pointed row and column on the shown axes. */
   #cursor() {
     const { query, key } = this.#app.state.hover;
     return this.#cellOf(query, key);
@@ -302,7 +302,7 @@ export class MapView {
     this.#app.say(isPinned ? "Not pinned any more." : `Pinned: ${rows.name(row)} → ${columns.name(column)}.`);
   }
 
-  /** Writes below the map what the crosshair, or else the pin, is on. */
+  /** Write below the map what the crosshair, or else the pin, is on. */
   #read(scene) {
     const cursor = this.#cursor();
     const pinned = this.#pinned();
@@ -326,7 +326,7 @@ export class MapView {
     );
   }
 
-  /** What there is to say about a cell. */
+  /** Description of a cell. */
   #reading(scene, { row, column }) {
     const { rows, columns } = scene.axes;
     const query = rows.name(row);
@@ -359,7 +359,7 @@ export class MapView {
 
   // Zoom and pan.
 
-  /** What is in sight along the axes: rows, columns. @returns {[number, number][]} */
+  /** The visible part of the axes: rows, columns. @returns {[number, number][]} */
   #places() {
     const { rows, columns } = this.#shownAxes();
     const [q0, q1, k0, k1] = this.#sight ?? this.#whole;
@@ -378,7 +378,7 @@ export class MapView {
       : { down: (top + bottom) / 2, across: (left + right) / 2 };
   }
 
-  /** Looks at these places of the axes, moved so that they are on them. */
+  /** Show these places of the axes, moved so that they lie on them. */
   #look(down, across) {
     const { rows, columns } = this.#shownAxes();
     const positions = ([from, to], axis) => {
@@ -401,7 +401,7 @@ export class MapView {
     this.#stateTimer = setTimeout(() => this.#app.state.set({ window: this.#sight && this.#range }), 200);
   }
 
-  /** A window that was set elsewhere, such as by a link. */
+  /** Take over a window that was set elsewhere, such as by a link. */
   #followWindow() {
     const { window: wanted } = this.#app.state.values;
     if (JSON.stringify(wanted) === JSON.stringify(this.#sight && this.#range)) return;
@@ -417,7 +417,7 @@ export class MapView {
     this.#look([top - down, bottom - down], [left - across, right - across]);
   }
 
-  /** Moves what is in sight so that a cell is in it. */
+  /** Move the visible window so that it has a cell. */
   #reveal(row, column) {
     const [down, across] = this.#places();
     const within = ([from, to], index) => {
@@ -470,7 +470,7 @@ export class MapView {
   }
 
   #press(event) {
-    if (event.button !== 0) return; // that of a menu may never be released here
+    if (event.button !== 0) return; // the button of a menu may never be released here
     this.#pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
     this.canvas.setPointerCapture(event.pointerId);
     this.#drag = { x: event.offsetX, y: event.offsetY, hasMoved: this.#pointers.size > 1 };
@@ -554,7 +554,7 @@ export class MapView {
     this.#saySoon();
   }
 
-  /** Where the crosshair begins: on what is pinned, else in the first corner in sight. */
+  /** First place of the crosshair: the pinned cell, else the first visible one. */
   #startingCell() {
     const pinned = this.#pinned();
     if (pinned.row !== null && pinned.column !== null) return pinned;

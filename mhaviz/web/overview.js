@@ -1,17 +1,17 @@
-// All heads at a glance: layers × heads, or sorted by a number of each head.
+// View of all heads: layers × heads, or sorted by a statistic.
 
 import { Choice, make, rove } from "./dom.js";
 import { drawImage, drawLines, matrixImage, outlineOf, sizedContext } from "./drawing.js";
 import { headName, partShown, titled } from "./pieces.js";
 
-const PICTURE = 128; // pixels of a picture, at least; the browser makes it as large as its place
+const PICTURE = 128; // least pixels of a picture; the browser scales it to its place
 
 export class OverviewView {
   #app;
   #thumbs = new Map(); // "map:head" → Thumb
-  #chosen = null; // the Thumb of the head that is looked at
-  #pointed = null; // the Thumb that the pointer or the focus is on
-  #arranged; // what the elements were arranged for
+  #chosen = null; // Thumb of the current head
+  #pointed = null; // Thumb that the pointer or the focus is on
+  #arranged; // identifies the arrangement of the elements
   #inSight = new Set();
   #observer;
   #frameRequest = 0;
@@ -50,7 +50,7 @@ export class OverviewView {
     return this.#app.contents.measures.find((measure) => measure.name === this.#app.state.values.sort);
   }
 
-  /** A number of a head, or its spread; undefined or null where it has none. */
+  /** Statistic of a head, or its spread; undefined or null where it has none. */
   #number({ map, head }, name, part = "means") {
     return this.#app.contents.numbers[map.index]?.[part][name]?.[map.placeOf(head)];
   }
@@ -75,7 +75,7 @@ export class OverviewView {
     this.meaning.textContent = measure ? `${measure.name}, ${first} first: ${measure.meaning}` : "";
   }
 
-  // Which heads, in which order.
+  // Order of heads.
 
   #arrange() {
     const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
@@ -144,7 +144,7 @@ export class OverviewView {
     return this.#listbox(thumbs, ({ map }) => `layer ${map.layer}`);
   }
 
-  /** All heads, best first; those without a number last. */
+  /** All heads sorted by the statistic; those without it last. */
   #sorted(maps) {
     const measure = this.#measure;
     const sign = measure.low_first ? 1 : -1;
@@ -174,7 +174,7 @@ export class OverviewView {
     );
   }
 
-  /** Marks the head that is looked at. */
+  /** Mark the current head. */
   #choose() {
     const { map, head } = this.#app.state.values;
     const chosen = this.#thumbs.get(`${map}:${head}`) ?? null;
@@ -211,7 +211,7 @@ export class OverviewView {
     rove(this.list, ".thumb");
   }
 
-  /** The name and the numbers of the head that is pointed at, or else of the chosen one. */
+  /** Write the name and the statistics of the pointed head, or else of the current one. */
   #tellName() {
     const { map, head } = this.#app.state.values;
     const thumb = this.#pointed ?? this.#thumbs.get(`${map}:${head}`);
@@ -261,9 +261,9 @@ export class OverviewView {
   }
 }
 
-/** A head in small, to be clicked. */
+/** Thumbnail of a head, as a button. */
 export class Thumb {
-  static #canvases = [make("canvas"), make("canvas")]; // of all: to make others for each takes longer than to draw it
+  static #canvases = [make("canvas"), make("canvas")]; // shared, as making a canvas takes longer than drawing it
   #painted;
 
   constructor(map, head, key) {
@@ -281,7 +281,7 @@ export class Thumb {
     this.image.style.aspectRatio = String(shape);
   }
 
-  /** A picture in the colours of now, and the lines around what is not hidden; as an image it has any size. */
+  /** Draw the picture in the current colours, with lines around visible cells, as an image that scales to any size. */
   paint(colours, part, scale) {
     const look = `${colours.key} ${part.name}`;
     if (look === this.#painted) return;
@@ -294,14 +294,14 @@ export class Thumb {
     const picture = matrixImage(colours, values, scale, { rows, columns }, cells);
     drawImage(context, picture, [0, 0, columns, rows], { x: 0, y: 0, width, height });
     context.fillStyle = colours.line;
-    const [down, across] = map.hiddenLater || map.reach !== null ? [rows, columns] : [1, 1]; // none is hidden: one box
+    const [down, across] = map.hiddenLater || map.reach !== null ? [rows, columns] : [1, 1]; // not masked: one box
     const lines = outlineOf(this.#hidden(down, across), down, across);
-    const along = (length, count) => (cell) => (cell / count) * (length - 1); // the last line is inside too
+    const along = (length, count) => (cell) => (cell / count) * (length - 1); // keeps the last line inside
     drawLines(context, lines, along(width, across), along(height, down));
     this.image.src = canvas.toDataURL();
   }
 
-  /** 1 for each of its cells whose middle a mask hides. */
+  /** 1 for each cell whose middle a mask hides. */
   #hidden(rows, columns) {
     const { map } = this;
     const hidden = new Uint8Array(rows * columns);
@@ -313,12 +313,12 @@ export class Thumb {
   }
 }
 
-/** What stands together in one grid. */
+/** Key of the grid that a map belongs to. */
 function groupOf(map) {
   return `${kindOf(map)} ${map.family}`;
 }
 
-/** The layers that one goes through. */
+/** Key of the maps whose layers one steps through. */
 export function kindOf(map) {
   return `${map.kind} ${map.quantity.key}`;
 }

@@ -1,18 +1,18 @@
-// What the views of words, links and products share: the pieces of a text, and which weights are strongest.
+// Shared by the views of words, links and products: pieces of a text, and the strongest weights.
 
 import { pieceAt } from "./contents.js";
 import { isolated, make, rowOf, shortened } from "./dom.js";
 /** @import { PageMap, Side } from "./contents.js" */
 /** @import { Page } from "./main.js" */
 
-export const MOST_TOKENS_IN_SIGHT = 1e6; // queries × keys that are asked for as single tokens
+export const MOST_TOKENS_IN_SIGHT = 1e6; // most queries × keys that are requested as single tokens
 
 /**
- * Places of the numbers of largest size, the largest first; zeros and missing ones are left out.
+ * Return the places of the largest absolute values, the largest first, without zeros and missing numbers.
  *
  * @param {ArrayLike<number>} values
- * @param {number} count how many at most
- * @param {(a: number) => boolean} allowed which places count
+ * @param {number} count most places
+ * @param {(a: number) => boolean} allowed whether a place counts
  * @returns {number[]}
  */
 export function largestPlaces(values, count, allowed = () => true) {
@@ -30,19 +30,19 @@ export function largestPlaces(values, count, allowed = () => true) {
   return places;
 }
 
-/** The part of a map that a view of one map shows: the state's, or of a difference's three the change. */
+/** Name of the part that a view of one map shows: that of the state, or the change where it has all three. */
 export function partShown(map, state) {
   return map.parts.some((part) => part.name === state.part) ? state.part : map.mainPart;
 }
 
-/** Whether the first query sees one key alone, which then has all its weight, whatever the head does. */
+/** Whether the first query sees a single key, which then has all its weight in any head. */
 export function hasOneKeyFirst(map) {
   const { rows, columns } = map;
   const begins = rows.start === 0 && columns.start === 0 && rows.tokens > 1 && columns.tokens > 1;
   return map.hiddenLater && begins && map.hiddenToken(0, 1);
 }
 
-/** Single tokens, one piece each, or where a map has none of them the cells of a long input. */
+/** Pieces of a side: single tokens, or cells of several tokens where a map has no weights of single ones. */
 export class Pieces {
   /** @param {Side} side @param {boolean} single whether single tokens have weights */
   constructor(side, single) {
@@ -61,7 +61,7 @@ export class Pieces {
     return this.edges[this.count];
   }
 
-  /** Whether some are of several tokens. */
+  /** Whether some pieces have several tokens. */
   get areCells() {
     return this.count < this.side.tokens;
   }
@@ -70,18 +70,18 @@ export class Pieces {
     return this.edges[piece];
   }
 
-  /** The piece that a position of the whole input is in; −1 for none. */
+  /** Piece that contains a position of the whole input; −1: none. */
   of(position) {
     if (position === null || position < this.edges[0] || position >= this.end) return -1;
     return pieceAt(this.edges, position);
   }
 
-  /** Whether it is one token that is not of the text, such as [CLS]. */
+  /** Whether a piece is a single special token, such as [CLS]. */
   isSpecial(piece) {
     return this.edges[piece + 1] - this.edges[piece] === 1 && this.side.special.has(this.edges[piece]);
   }
 
-  /** The tokens of the piece as they stand in the text. */
+  /** Tokens of a piece, joined as in the text. */
   text(piece) {
     let text = "";
     for (let position = this.edges[piece]; position < this.edges[piece + 1]; position++) {
@@ -91,52 +91,52 @@ export class Pieces {
     return text;
   }
 
-  /** "7", or "8–15" of a cell. */
+  /** "7", or "8–15" for a cell of several tokens. */
   positions(piece) {
     const [first, end] = [this.edges[piece], this.edges[piece + 1]];
     return end - first === 1 ? String(first) : `${first}–${end - 1}`;
   }
 
-  /** “street” (5), short enough for a line. */
+  /** “street” (5), shortened to one line. */
   name(piece, length = 40) {
     return `“${isolated(shortened(this.text(piece), length))}” (${this.positions(piece)})`;
   }
 }
 
-/** "self L2 H9", or a rollout's "layer 3". */
+/** Name of a head: "self L2 H9", or "layer 3" for a rollout. */
 export function headName(map, head) {
   return map.names[map.placeOf(head)];
 }
 
-/** The heads whose mean the state asks for; one, unless a text shows several. */
+/** Heads whose mean is shown; one, except where a text shows several. */
 export function chosenHeads({ view, heads, head }) {
   return view === "text" && heads.length ? heads : [head];
 }
 
-/** "layer 2, self, mean of heads 1, 4"; of one head its name. */
+/** "layer 2, self, mean of heads 1, 4", or the name of a single head. */
 export function chosenName(map, heads) {
   if (heads.length === 1) return headName(map, heads[0]);
   const which = heads.length === map.heads.length ? `all ${heads.length} heads` : `heads ${heads.join(", ")}`;
   return `${map.name}, mean of ${which}`;
 }
 
-/** The mean of arrays of equal length; of one, that array itself. */
+/** Mean of arrays of equal length; a single array is returned itself. */
 export function meanOf(arrays) {
   if (arrays.length === 1) return arrays[0];
   return arrays[0].map((_, at) => arrays.reduce((sum, values) => sum + values[at], 0) / arrays.length);
 }
 
-/** A title as what an element holds, and what the program that was recorded calls the attention. */
+/** Children of a title element: the title, and the name of the attention's module. */
 export function titled(text, map) {
   return map.module ? [text, " ", make("bdi", { className: "quiet module" }, map.module)] : [text];
 }
 
 /**
- * The weights in sight of the map that is looked at: of single tokens where so few are in sight that they can be had,
- * else of all cells; where a text shows several heads, their mean.
+ * Return the weights in the visible window of the current map: of single tokens if they are few enough, else of all
+ * cells; where a text shows several heads, their mean.
  *
  * @param {Page} app
- * @param {string} slot who asks: an older question of the same is cancelled
+ * @param {string} slot name of the requester, whose older requests are cancelled
  * @returns {Promise<{map: PageMap, part: string, values: Float32Array, queries: Pieces, keys: Pieces,
  *   placeOf: (a: number) => number[], isInSight: (a: number, b: number) => boolean}>} `placeOf` gives the piece of
  *   the query and of the key that a value is of, `isInSight` is of such pieces

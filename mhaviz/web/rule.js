@@ -1,16 +1,16 @@
-// The equation: A = softmax(scale · Q Kᵀ), with what a model may add to it. Sums are in double precision.
+// The equation A = softmax(scale · Q Kᵀ), with what models may add to it. Sums are in double precision.
 
 import { bitAt, headBytes, headNumbers } from "./codes.js";
 
 /**
- * What the weights of one map are computed from, of all its tokens.
+ * Computes the weights of one map from the queries and keys of all its tokens.
  *
- * `head` is everywhere the place of a head in the map, not its number.
+ * `head` is always the index of a head in the map, not its number.
  */
 export class Call {
   #described;
   #chunkBytes;
-  #last = null; // the head that was asked for last
+  #last = null; // the head that was requested last
 
   /**
    * @param {any} described the "call" of a map
@@ -24,7 +24,7 @@ export class Call {
   }
 
   /**
-   * What the softmax is taken of, of the queries from `start` to `end`.
+   * Return the scores that the softmax is applied to, of the queries from `start` to `end`.
    *
    * @returns {Float64Array} queries × keys, −Infinity where a key is hidden
    */
@@ -39,7 +39,7 @@ export class Call {
   }
 
   /**
-   * The weights of the queries from `q0` to `q1` on the keys from `k0` to `k1`. A query that sees no key has
+   * Return the weights of the queries from `q0` to `q1` on the keys from `k0` to `k1`. A query that sees no key has
    * zeros.
    *
    * @returns {Float32Array} queries × keys
@@ -55,7 +55,7 @@ export class Call {
   }
 
   /**
-   * What the map shows of single tokens: the weights, or these times the norms of their keys' values.
+   * Return the numbers that the map shows of single tokens: weights, or weights times the norms of the keys' values.
    *
    * @returns {Float32Array} queries × keys; the arguments are those of `weights`
    */
@@ -69,13 +69,13 @@ export class Call {
   }
 
   /**
-   * The numbers in cells of several queries and keys, without the matrix of all of them.
+   * Return the numbers of cells of several queries and keys, without computing the whole matrix at once.
    *
    * @param {number} head
-   * @param {Int32Array} rowEdges the query where each row of cells begins, and where the last ends
-   * @param {Int32Array} columnEdges the same of the keys
-   * @param {string} reduction "mass": the mean over a cell's queries of what goes to its keys; "max": the
-   *   largest number in it
+   * @param {Int32Array} rowEdges query at which each row of cells begins, and the end of the last
+   * @param {Int32Array} columnEdges key at which each column of cells begins, and the end of the last
+   * @param {string} reduction "mass": the mean over a cell's queries of the sum over its keys; "max": the largest
+   *   number in the cell
    * @returns {Float32Array} rows × columns
    */
   cells(head, rowEdges, columnEdges, reduction) {
@@ -100,7 +100,7 @@ export class Call {
   }
 
   /**
-   * One score, taken apart into the products of features.
+   * Return one score with the products of features that it is computed from.
    *
    * @returns {{query: Float32Array, key: Float32Array, dot: number, scaled: number, capped: number, bias: number,
    *   score: number, hidden: boolean}} the features of both, (d_key,); without a cap, `capped` is `scaled`
@@ -120,12 +120,12 @@ export class Call {
     return { query: q, key: k, dot, scaled, capped, bias, score, hidden: score === -Infinity };
   }
 
-  /** The score that takes part in the softmax of a head and is no key's, or null. */
+  /** Score of the attention sink in the softmax of a head, which belongs to no key, or null. */
   sink(head) {
     return this.#described.sinks?.[head] ?? null;
   }
 
-  /** ‖v W_O‖ of each key of a head, or null: what the map shows is a weight times this. */
+  /** ‖v W_O‖ of each key of a head, by which the map's weights are multiplied, or null. */
   norms(head) {
     return this.#head(head).norms;
   }
@@ -134,7 +134,7 @@ export class Call {
   #head(head) {
     if (this.#last?.head === head) return this.#last;
     const { query, key, keyHeads, bias, norms } = this.#described;
-    const keys = new Float32Array(roundedUp(this.keys) * this.dKey); // the last group is filled up with zeros
+    const keys = new Float32Array(roundedUp(this.keys) * this.dKey); // the last group is padded with zeros
     keys.set(headNumbers(key, keyHeads[head], this.#chunkBytes));
     const isMask = bias?.form === "visible";
     const ofBias = (read) => read(bias.values, bias.values.shape[0] > 1 ? head : 0, this.#chunkBytes);
@@ -159,7 +159,7 @@ export class Call {
     softmax(row, this.keys, side.sink);
   }
 
-  /** The scores of query i, into the row; −Infinity where a key is hidden. */
+  /** Write the scores of query i into the row; −Infinity where a key is hidden. */
   #scoreRow(side, i, row) {
     const { causal, reach, scale, softcap } = this.#described;
     const end = causal ? Math.min(Math.max(i + this.keys - this.queries + 1, 0), this.keys) : this.keys;
@@ -180,7 +180,7 @@ export class Call {
     }
   }
 
-  /** Where in the bias that of query i and key 0 is. */
+  /** Index in the bias of query i and key 0. */
   #biasStart(i) {
     return this.#described.bias.form === "offsets" ? this.queries - 1 - i : 0;
   }
@@ -193,9 +193,9 @@ function roundedUp(keys) {
 }
 
 /**
- * q·k of query i and the keys from `first` to `last`, and of the rest of their groups.
+ * Write q·k of query i and the keys from `first` to `last`, and of the rest of their groups.
  *
- * Four sums at once take half the time of one after the other, where each addition waits for the one before.
+ * Four sums at a time take half as long as single ones, in which each addition waits for the one before.
  */
 function dotProducts(queries, i, keys, dKey, first, last, row) {
   const q = i * dKey;
@@ -222,7 +222,7 @@ function dotProducts(queries, i, keys, dKey, first, last, row) {
   }
 }
 
-/** Scores become weights, in place; exp(sink) is one more in their sum. All −Infinity: zeros. */
+/** Turn scores into weights in place, with exp(sink) in their sum; zeros if all are −Infinity. */
 function softmax(row, length, sink) {
   let largest = sink;
   for (let j = 0; j < length; j++) largest = Math.max(largest, row[j]);

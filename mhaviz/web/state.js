@@ -1,8 +1,8 @@
-// What the page shows: one set of values, kept in the address after "#", told to whoever subscribes.
+// State of the page: one set of values, which is kept in the address after "#", with subscribers.
 
 /** @import { Contents } from "./contents.js" */
 
-/** The views that there is something for, in the order of their tabs. */
+/** Views that have something to show, in the order of their tabs. */
 export function viewsOf({ maps, tables, statistics }) {
   const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
   const has = {
@@ -15,13 +15,13 @@ export function viewsOf({ maps, tables, statistics }) {
   return Object.keys(has).filter((name) => has[name]);
 }
 
-/** A value as a link writes it: 3, all, 2-5-7, yes. */
+/** A value as it is written in a link: 3, all, 2-5-7, yes. */
 function valueText(value) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   return Array.isArray(value) ? value.join("-") : String(value);
 }
 
-/** The value that was written so, or some text, which `State` checks. */
+/** The value of a text in a link; `State` checks it. */
 function readValue(text) {
   if (text === "yes" || text === "no") return text === "yes";
   if (/^[0-9]+(-[0-9]+)+$/.test(text)) return text.split("-").map(Number);
@@ -35,7 +35,7 @@ export class State {
   #values;
   #subscribers = [];
 
-  /** @param {Contents} contents every value is checked against it: a link may be of another page */
+  /** @param {Contents} contents values are checked against it, as a link may belong to another page */
   constructor(contents) {
     this.#contents = contents;
     this.#views = viewsOf(contents);
@@ -45,12 +45,12 @@ export class State {
     window.addEventListener("hashchange", () => this.set(this.#read(location.hash)));
   }
 
-  /** All values as they are now; never changed, only replaced. */
+  /** All current values; never changed, only replaced. */
   get values() {
     return this.#values;
   }
 
-  /** The map that is looked at; undefined on a page of tables alone. */
+  /** The current map; undefined on a page with tables alone. */
   get map() {
     return this.#contents.maps[this.#values.map];
   }
@@ -74,7 +74,7 @@ export class State {
   }
 
   /**
-   * Takes over what is given, as far as this page has it, and tells the names of what has changed.
+   * Set the given values, as far as they are valid on this page, and tell subscribers the names of those that changed.
    *
    * @param {any} changes some of the values
    */
@@ -91,14 +91,14 @@ export class State {
     this.#tell(changed);
   }
 
-  /** Which query and key the pointer is on, as positions; null: none. Told as "hover"; in no link. */
+  /** Set the query and key that the pointer is on, as positions; null: none. Told as "hover", and not in links. */
   setHover(query, key) {
     if (query === this.hover.query && key === this.hover.key) return;
     this.hover = { query, key };
     this.#tell(new Set(["hover"]));
   }
 
-  /** @param {(a: Set<string>) => void} tell is called with the names of what has changed */
+  /** @param {(a: Set<string>) => void} tell called with the names of the values that changed */
   subscribe(tell) {
     this.#subscribers.push(tell);
   }
@@ -107,7 +107,7 @@ export class State {
     for (const tell of this.#subscribers) tell(changed);
   }
 
-  /** A place in one text says nothing about another: it is kept only from head to head of the same tokens. */
+  /** Drop places in the text, unless the new map has the same tokens. */
   #forgetOtherText(wanted, changes) {
     const before = this.map;
     const after = this.#contents.maps[wanted.map];
@@ -137,14 +137,14 @@ export class State {
     });
   }
 
-  /** All values as the part of an address after "#" says them. */
+  /** All values that the part of an address after "#" gives. */
   #read(hash) {
     const named = [...new URLSearchParams(hash.slice(1))].filter(([name]) => Object.hasOwn(this.#defaults, name));
     const values = named.map(([name, text]) => [name, readValue(text)]);
     return this.#valid({ ...this.#defaults, ...Object.fromEntries(values) });
   }
 
-  /** The address of what is shown. That of the window may be older: browsers refuse many changes at once. */
+  /** Address of what is shown. That of the window may be older, as browsers refuse many changes at once. */
   get link() {
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(this.#values)) {
@@ -154,19 +154,19 @@ export class State {
     return parameters.size ? `${page}#${parameters}` : page;
   }
 
-  /** Writes the address; what the button "back" of the browser should go back to is a step of its own. */
+  /** Write the address, with a new entry in the history for steps that the browser's "back" should undo. */
   #write(isStep) {
     if (this.link === location.href) return; // as after "back"
     try {
       if (isStep) history.pushState(null, "", this.link);
       else history.replaceState(null, "", this.link);
     } catch {
-      // Some browsers refuse inside another page too: only the address is late.
+      // Some browsers also refuse inside another page: then only the address is outdated.
     }
   }
 }
 
-/** The values that only mean something in one map, as far as they are within it. */
+/** Values that belong to one map, as far as they are valid in it. */
 function placeIn(map, wanted) {
   const within = (side, position) =>
     Number.isInteger(position) && position >= side.start && position < side.start + side.tokens
@@ -184,13 +184,13 @@ function placeIn(map, wanted) {
   };
 }
 
-/** Those of the wanted heads that the map has, once each; none unless they are several. */
+/** Wanted heads that the map has, once each; empty unless there are several. */
 function severalHeads(map, wanted) {
   const heads = [...new Set([wanted].flat())].filter((head) => map.heads.includes(head));
   return heads.length > 1 ? heads : [];
 }
 
-/** [first query, end, first key, end] cut to the map; null if nothing or all of it is left. */
+/** [first query, end, first key, end] clipped to the map; null if nothing or all of it is left. */
 function windowWithin(map, range) {
   if (!Array.isArray(range) || range.length !== 4 || !range.every(Number.isInteger)) return null;
   const [q0, q1, k0, k1] = range;
@@ -206,7 +206,7 @@ function windowWithin(map, range) {
   return isEmpty || isAll ? null : cut;
 }
 
-/** Whether two values are equal, arrays by what they hold. */
+/** Whether two values are equal, arrays by their items. */
 function isSame(one, other) {
   return JSON.stringify(one) === JSON.stringify(other);
 }

@@ -1,11 +1,11 @@
-// Tables: those of a report, and the averages of all heads over many sentences, coloured by their size.
+// View of tables: those of a report, and the statistics of all heads over many sentences, coloured by their size.
 
 import { make, numberCell, rove, rowOf, tableOf } from "./dom.js";
 /** @import { Page } from "./main.js" */
 
 export class TablesView {
   #app;
-  #drawnDark = null; // whether it was drawn for a dark page; null: not at all
+  #drawnDark = null; // whether it was drawn for a dark page; null: not drawn
 
   /** @param {Page} app */
   constructor(app) {
@@ -14,7 +14,7 @@ export class TablesView {
     rove(this.element, ".averages button");
   }
 
-  /** Draws the tables once for each theme, as nothing else changes them. */
+  /** Draw the tables once for each theme, as nothing else changes them. */
   update() {
     const { dark } = this.#app.colours;
     if (dark === this.#drawnDark) return;
@@ -110,7 +110,7 @@ export class TablesView {
     return button;
   }
 
-  /** The head's map of the example sentence that is looked at, else of the first. */
+  /** The head's map in the current example sentence, else in the first. */
   #open(kind, layer, head) {
     const { contents, state } = this.#app;
     const maps = contents.maps.filter((map) => map.kind === kind && map.layer === layer);

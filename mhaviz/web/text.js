@@ -1,4 +1,4 @@
-// The tokens as text: what the one pointed at looks at, and what looks at it, as shades, or lines between columns.
+// View of the tokens as text: weights of the pointed token, as query and as key, as shades or as lines between columns.
 
 import { largestSize } from "./colours.js";
 import { Choice, make, rove } from "./dom.js";
@@ -13,9 +13,9 @@ const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger one
 export class TextView {
   #app;
   #pointed = { query: null, key: null }; // positions
-  #question = ""; // what was asked for last
-  #rows = new Map(); // query, as a piece → its weights on all keys, of one head or the mean of some
-  #strongest = -1; // the query whose weights are shown before one is pointed at, as a piece
+  #question = ""; // identifies the last request
+  #rows = new Map(); // piece of a query → its weights on all keys, of one head or the mean of some
+  #strongest = -1; // piece of the query whose weights are shown before one is pointed at
 
   /** @param {Page} app */
   constructor(app) {
@@ -84,7 +84,7 @@ export class TextView {
     return rows.labels === columns.labels && rows.start === columns.start;
   }
 
-  /** A word is a query and a key at once: the text stands there twice, as what it looks at and what looks at it. */
+  /** Whether queries and keys are one text, which is then shown twice: with the weights of a query, and of a key. */
   get #isOneText() {
     return this.#hasSameTokens && !this.#isLines;
   }
@@ -94,7 +94,7 @@ export class TextView {
     return { query: this.queries.pieces.of(query), key: this.keys.pieces.of(key) };
   }
 
-  /** The query and the key whose weights are shown, as pieces; −1 for none. */
+  /** Pieces of the query and the key whose weights are shown; −1 for none. */
   get #active() {
     const { query, key } = this.#values;
     const pointed = this.#pointed;
@@ -111,7 +111,7 @@ export class TextView {
     if (byKeyboard && position !== null) this.#app.say(this.#summary(role));
   }
 
-  /** Pins a token, or unpins it; of one text the query, with Shift the key. */
+  /** Pin or unpin a token; in one text as the query, or with Shift as the key. */
   #pin(role, position, withShift) {
     const name = this.#isOneText ? (withShift ? "key" : "query") : role;
     const { pieces } = name === "key" ? this.keys : this.queries;
@@ -122,7 +122,7 @@ export class TextView {
     );
   }
 
-  /** Shows a long text from a position on. */
+  /** Show a long text from a position on. */
   #go(role, position) {
     const range = ({ pieces, start }, isAsked) => {
       const first = pieces.of(
@@ -140,7 +140,7 @@ export class TextView {
   update() {
     this.#showControls();
     this.#showWords();
-    this.#load(); // before they are shaded: rows of other heads are forgotten
+    this.#load(); // before shading, as it drops rows of other heads
     this.#shade();
   }
 
@@ -170,7 +170,7 @@ export class TextView {
     const sorted = [...chosen].sort((one, other) => one - other);
     if (sorted.length > 1) this.#set({ heads: sorted });
     else if (sorted.length === 1) this.#set({ heads: [], head: sorted[0] });
-    else this.#showControls(); // one stays chosen
+    else this.#showControls(); // at least one stays chosen
   }
 
   #showWords() {
@@ -195,11 +195,11 @@ export class TextView {
       isNew = true;
     }
     const [first, second] = this.#isOneText ? [this.keys, this.queries] : [this.queries, this.keys];
-    if (this.#hasSameTokens) second.pager.hidden = true; // the first one turns both
+    if (this.#hasSameTokens) second.pager.hidden = true; // the first one pages both
     if (isNew) first.reveal(queries.of(query));
   }
 
-  /** The first piece to show: where the window begins, else so that the pinned one is seen. */
+  /** First piece to show: at the beginning of the window, else so that the pinned one is visible. */
   #startOf(words, pieces, from, pinned) {
     const within = (start) => Math.max(Math.min(start, pieces.count - TOKENS_SHOWN), 0);
     if (from !== undefined) return within(pieces.of(from));
@@ -208,7 +208,7 @@ export class TextView {
     return at < 0 ? 0 : within(at - TOKENS_SHOWN / 2);
   }
 
-  /** Asks for the rows of weights: of single tokens only those in sight, of a short input all. */
+  /** Request the rows of weights: of single tokens only the visible ones, of a short input all. */
   async #load() {
     const map = this.#map;
     const heads = chosenHeads(this.#values);
@@ -237,7 +237,7 @@ export class TextView {
     this.#shade();
   }
 
-  /** [query, weights] of a range of single tokens, else of all. @returns {Promise<[number, Float32Array][]>} */
+  /** [query, weights] of a range of single tokens, or of all pieces. @returns {Promise<[number, Float32Array][]>} */
   async #block(map, heads, range, at) {
     const { asking } = this.#app;
     const { pieces } = this.queries;
@@ -255,7 +255,7 @@ export class TextView {
     return Array.from({ length: rows }, (_, row) => [first + row, values.subarray(row * columns, (row + 1) * columns)]);
   }
 
-  /** Of the queries in sight the one with the largest weight between two tokens of the text; −1 if there is none. */
+  /** The visible query with the largest weight between two tokens of the text; −1: none. */
   #findStrongest() {
     const [queries, keys] = [this.queries.pieces, this.keys.pieces];
     let [strongest, most] = [-1, 0];
@@ -267,7 +267,7 @@ export class TextView {
     return strongest;
   }
 
-  /** The weights of a key from all queries in sight; undefined until they are there. */
+  /** Weights of a key from all visible queries; undefined until they are there. */
   #columnOf(key) {
     if (key < 0 || !this.#rows.has(this.queries.start)) return undefined;
     const column = new Float32Array(this.queries.pieces.count);
@@ -297,7 +297,7 @@ export class TextView {
   /**
    * @param {Words} words
    * @param {Float32Array|undefined} weights of all of them
-   * @param {(a: number) => number} queryOf whose row the weight of a piece is in
+   * @param {(a: number) => number} queryOf query in whose row the weight of a piece is
    * @param {(a: number) => boolean} isHidden
    */
   #shadeOne(words, weights, queryOf, isHidden) {
@@ -309,7 +309,7 @@ export class TextView {
     words.shade(weights, rgb, colours, isHidden);
   }
 
-  /** How far up its scale a weight is, 0 to 1. */
+  /** Place of a weight on its scale, 0 to 1. */
   #share(value, rowLargest) {
     const { low, high, log, perRow } = this.#app.colours.range(this.#scale);
     const size = Math.abs(value) / (perRow ? rowLargest || 1 : 1);
@@ -322,7 +322,7 @@ export class TextView {
     return query >= 0 && key >= 0 && this.#map.hiddenToken(queries.first(query), keys.first(key));
   }
 
-  /** What a token looks at and what looks at it, for the ear. */
+  /** Sentences for screen readers on the largest weights of a token, as query and as key. */
   #summary(role) {
     const { query, key } = this.#active;
     const row = (role === "query" || this.#isOneText) && this.#rows.get(query);
@@ -334,7 +334,7 @@ export class TextView {
 
   #drawLines() {
     const { clientWidth: width, clientHeight: height } = this.lines;
-    if (!width || !height) return; // as text, or hidden
+    if (!width || !height) return; // shown as text, or hidden
     const density = Math.min(devicePixelRatio, Math.sqrt(LARGEST_CANVAS / (width * height)));
     const context = sizedContext(this.canvas, width, height, density);
     context.lineWidth = 1.5;
@@ -353,7 +353,7 @@ export class TextView {
     }
   }
 
-  /** Lines of the token pointed at, else of the pinned one, else of all. */
+  /** Lines of the pointed token, else of the pinned one, else of all. */
   *#linesShown(queries, keys) {
     const { colours } = this.#app;
     const scale = this.#scale;
@@ -365,7 +365,7 @@ export class TextView {
       const largest = largestSize(row);
       for (const key of chosen(keys, only.key)) {
         const share = this.#share(row[key], largest);
-        if (!(share >= 0.02)) continue; // too faint to be seen, or no number
+        if (!(share >= 0.02)) continue; // too faint to see, or missing
         const rgb = scale.signed && colours.rgb(Math.sign(row[key]) * scale.high, scale);
         yield { query, key, share, colour: rgb ? `rgb(${rgb.join(" ")})` : colours.accent };
       }

@@ -1,4 +1,4 @@
-// Why a query gives a key its weight: products of features, their sum on its way to a score, the softmax.
+// View that explains one weight: products of features, from their sum to the score, and the softmax.
 
 import { largestSize } from "./colours.js";
 import { Choice, isolated, make, numberCell, numberText, precisionText, rowOf, shortened, tableOf } from "./dom.js";
@@ -7,11 +7,11 @@ import { hasOneKeyFirst, headName, largestPlaces, titled } from "./pieces.js";
 
 const STRONGEST_FEATURES = 12;
 const STRONGEST_KEYS = 10;
-const SHOWN_VALUES = ["view", "map", "head", "query", "key", "theme"]; // of the state: others change nothing here
+const SHOWN_VALUES = ["view", "map", "head", "query", "key", "theme"]; // values of the state that this view depends on
 
 export class WhyView {
   #app;
-  #asked = null; // of the latest update: later answers to older ones are dropped
+  #asked = null; // identifies the latest request; results of older ones are dropped
 
   /** @param {Page} app */
   constructor(app) {
@@ -60,7 +60,7 @@ export class WhyView {
     }
   }
 
-  /** The query and key pinned; for what is not, those of the largest number; and whether there is one. */
+  /** The pinned query and key, or else those of the largest number; and whether there is one. */
   async #pair(map, head) {
     const { query, key } = this.#app.state.values;
     if (query !== null && key !== null) return [query, key, true];
@@ -142,7 +142,7 @@ export class WhyView {
     return tableOf(caption, ["feature", "q", "k", "q × k", ""], rows);
   }
 
-  /** From the sum of products to the weight, as numbers, each step of the rule in a line. */
+  /** Table of the steps from the sum of products to the weight. */
   #steps(call, products, row, weight, key) {
     const lines = [["q·k", products.dot]];
     const scaling = /^\/ √\d+/.exec(call.rule)?.[0] ?? `× ${numberText(call.scale)}`;
@@ -177,7 +177,7 @@ export class WhyView {
     return tableOf("from q·k to the weight", ["step", "value"], rows);
   }
 
-  /** The scores and weights of the query's strongest keys, among them the one looked at: softmax weighs them all. */
+  /** Table of the scores and weights of the query's strongest keys, with the current one among them. */
   #otherKeys(map, query, key, { scores, weights, sink }) {
     const places = largestPlaces(weights, STRONGEST_KEYS);
     if (!places.includes(key)) places.push(key);
@@ -188,7 +188,7 @@ export class WhyView {
       0,
     );
     const ofSink = sink === null ? 0 : Math.max(1 - total, 0);
-    const largest = Math.max(largestSize(weights), ofSink) || 1; // of all bars: a sum of many weights has none
+    const largest = Math.max(largestSize(weights), ofSink) || 1; // of the longest bar; sums of many weights have none
     const row = (className, name, score, weight, bar = /** @type {any} */ (shareBar(weight / largest))) =>
       rowOf(className, name, fixedCell(score, decimals), fixedCell(weight, 4), bar);
     const rows = places.map((place) => {
@@ -219,7 +219,7 @@ export class WhyView {
   }
 }
 
-/** A cell of a column whose numbers have equally many decimals; null leaves it empty. */
+/** A cell of a column with a fixed number of decimals; empty for null. */
 function fixedCell(value, decimals) {
   const text =
     value === null
@@ -230,7 +230,7 @@ function fixedCell(value, decimals) {
   return numberCell(text);
 }
 
-/** How many decimals show the largest of the numbers in four digits. */
+/** Number of decimals that show the largest number in four digits. */
 function decimalsFor(values) {
   const largest = largestSize(values.filter(Number.isFinite));
   return Math.min(Math.max(3 - Math.floor(Math.log10(largest || 1)), 0), 8);
@@ -242,7 +242,7 @@ function shareBar(share) {
   return make("td", { className: "bar-cell", "aria-hidden": "true" }, length);
 }
 
-/** A bar to the right of the middle, or to its left if the share is negative. */
+/** A bar to the right of the middle, or to the left for a negative share. */
 function signedBar(share) {
   const length = make("span", { className: `length ${share < 0 ? "negative" : "positive"}` });
   length.style.width = `${50 * Math.abs(share)}%`;

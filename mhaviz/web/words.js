@@ -1,20 +1,20 @@
-// One text as words to point at, shaded by what they weigh; a running text, or a column beside the lines.
+// One text as words to point at, shaded by their weights: a running text, or a column beside lines.
 
 import { isolated, make, numberText, rove, shortened } from "./dom.js";
 import { largestPlaces } from "./pieces.js";
 /** @import { Colours } from "./colours.js" */
 /** @import { Pieces } from "./pieces.js" */
 
-export const TOKENS_SHOWN = 300; // of a text at a time
-const NAMED = 5; // words whose weights stand beside them as numbers
-const LEAST_NAMED = 0.02; // of the strongest's weight
+export const TOKENS_SHOWN = 300; // most tokens of a text shown at a time
+const NAMED = 5; // words with their weights as numbers
+const LEAST_NAMED = 0.02; // least weight of such a word, as a share of the largest
 const NUMBER_WIDTH = 26; // pixels of such a number
 
 export class Words {
   /**
    * @param {string} role "query" or "key"
-   * @param {any} listener of positions: {onPoint(position or null, by the keyboard), onPin(position, with Shift),
-   *   onGo(the first one to show of a long text)}
+   * @param {any} listener {onPoint(position or null, by keyboard), onPin(position, with Shift), onGo(first position to
+   *   show of a long text)}
    */
   constructor(role, { onPoint, onPin, onGo }) {
     this.role = role;
@@ -81,12 +81,12 @@ export class Words {
   }
 
   /**
-   * Sets the pieces from `start` on as words, at most TOKENS_SHOWN.
+   * Show the pieces from `start` on as words, at most TOKENS_SHOWN.
    *
    * @param {Pieces} pieces
    * @param {number} start
-   * @param {boolean} special whether tokens that are not of the text are shown
-   * @returns {boolean} whether these are other words than before
+   * @param {boolean} special whether special tokens are shown
+   * @returns {boolean} whether the words have changed
    */
   show(pieces, start, special) {
     const isSame = this.isOf(pieces) && start === this.start && special === this.special;
@@ -117,7 +117,7 @@ export class Words {
     return true;
   }
 
-  /** Scrolls to the word of a piece, if it is among the words and out of sight. */
+  /** Scroll to the word of a piece, if it is among the words and not visible. */
   reveal(piece) {
     const word = this.words.find((one) => Number(one.dataset.piece) === piece);
     if (!word) return;
@@ -125,7 +125,7 @@ export class Words {
     if (top < 0 || bottom > window.innerHeight) word.scrollIntoView({ block: "center" });
   }
 
-  /** Whether these are words of the same text, cut into the same pieces. */
+  /** Whether the current words are of the same text in the same pieces. */
   isOf(pieces) {
     return this.pieces?.side.labels === pieces.side.labels && this.pieces.count === pieces.count;
   }
@@ -138,13 +138,13 @@ export class Words {
     Object.assign(this.field, { min: pieces.first(0), max: pieces.end - 1, value: pieces.first(start) });
   }
 
-  /** What the shades mean, for the eye and the ear. */
+  /** Set the text that says what the shades mean, also for screen readers. */
   set title(text) {
     this.heading.textContent = text;
     this.list.setAttribute("aria-label", text);
   }
 
-  /** Outlines the word pointed at and the one pinned; a piece each, −1 for none. */
+  /** Outline the pointed and the pinned word, given as pieces; −1 for none. */
   mark(active, pinned) {
     for (const word of this.words) {
       const piece = Number(word.dataset.piece);
@@ -155,10 +155,10 @@ export class Words {
   }
 
   /**
-   * Shades the words by the weights of one head (or the mean of some).
+   * Shade the words by the weights of one head (or the mean of some).
    *
-   * @param {Float32Array|undefined} weights of all pieces, if there are any
-   * @param {(a: number, b: number) => number[]|null} rgb of a weight and its piece; null where it is not shown
+   * @param {Float32Array|undefined} weights weights of all pieces, if known
+   * @param {(a: number, b: number) => number[]|null} rgb colour of a weight and its piece; null where it is not shown
    * @param {Colours} colours
    * @param {(a: number) => boolean} isHidden whether a piece can have no weight
    */
@@ -177,7 +177,7 @@ export class Words {
     this.#separate(this.words.filter((word) => word.lastChild.textContent));
   }
 
-  /** Numbers under short words would touch: every other one of these stands lower. */
+  /** Move every other number below short words down, as neighbours would overlap. */
   #separate(named) {
     const places = named.map((word) => [word.offsetLeft + word.offsetWidth / 2, word.offsetTop]);
     let isLower = false;
@@ -191,7 +191,7 @@ export class Words {
     }
   }
 
-  /** "it 0.42, animal 0.21": the words shown that weigh most. */
+  /** "it 0.42, animal 0.21": the shown words with the largest weights. */
   told(weights) {
     return (
       this.strongest(weights)
@@ -200,7 +200,7 @@ export class Words {
     );
   }
 
-  /** The pieces shown that weigh most, as far as they count beside the strongest. */
+  /** The shown pieces with the largest weights, without those that are small beside the largest. */
   strongest(weights) {
     const shown = weights.subarray(this.start, this.end);
     const places = largestPlaces(shown, NAMED);
@@ -210,10 +210,10 @@ export class Words {
   }
 
   /**
-   * Says what part of a row is not among the words: outside the tokens shown, where one can go.
+   * Write which share of a row is outside the shown tokens, with a way to go there.
    *
-   * @param {Float32Array|undefined} weights of all pieces, if there are any
-   * @param {boolean} haveSum whether the weights add up: the largest of cells do not
+   * @param {Float32Array|undefined} weights weights of all pieces, if known
+   * @param {boolean} haveSum whether the weights can be summed, as the largest weights of cells cannot
    */
   tellElsewhere(weights, haveSum) {
     this.elsewhere.replaceChildren();
@@ -236,7 +236,7 @@ export class Words {
   }
 }
 
-/** Whether most of the texts are of a script written from right to left. */
+/** Whether most of the texts are in a right-to-left script. */
 function isRightToLeft(texts) {
   const count = (pattern) => texts.filter((text) => pattern.test(text)).length;
   return (
@@ -245,7 +245,7 @@ function isRightToLeft(texts) {
   );
 }
 
-/** A weight in little room: .42, .003, −.1 */
+/** A weight in a short form: .42, .003, −.1 */
 function shortWeight(value) {
   const size = Math.abs(value);
   if (size < 0.0005) return numberText(value, 1);
