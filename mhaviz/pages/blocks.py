@@ -344,7 +344,7 @@ class Panels:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether each panel shows another number of the heads, with the ends of its scale beside its title."""
+        """Whether each panel shows a different statistic of the heads, on a scale of its own beside its title."""
         return bool(self.first) and not self.scales
 
     @property

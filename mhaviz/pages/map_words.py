@@ -129,7 +129,7 @@ _MOST_LAYERS = 6  # most layers that are named one by one
 
 
 def layers_text(layers: Sequence[int]) -> str:
-    """ "layer 3", "layers 0 to 5", "layers 0, 2, 4"."""
+    """Return "layer 3", "layers 0 to 5", "layers 0, 2, 4"."""
     if len(layers) == 1:
         return f"layer {layers[0]}"
     if list(layers) == list(range(layers[0], layers[0] + len(layers))):

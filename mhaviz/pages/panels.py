@@ -19,7 +19,7 @@ FILM = "film"  # colormap from clear to one strong colour, over an image: mhaviz
 
 _ROUNDING = 2**-20  # relative rounding error of numbers in float32
 _MANY = 1_000  # numbers; among more, a few outliers do not make all others pale
-_BEYOND = 0.01  # share of so many numbers that may lie beyond the scale
+_BEYOND = 0.01  # share of them that may lie beyond the scale
 
 
 def decimals_of(largest: float) -> int:
@@ -39,7 +39,7 @@ def end_of_scale(several: Sequence[NDArray[np.float32]]) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """How numbers become colours.
+    """Mapping from numbers to colours.
 
     Attributes:
         colormap: "ink", "film", or a colormap of matplotlib.

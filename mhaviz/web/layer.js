@@ -110,7 +110,7 @@ export class Layer {
   }
 }
 
-/** The scale of a map for single tokens: cells sum the weights of their keys, so colours mean the same weight for a key. */
+/** The scale of a map for single tokens: cells sum the weights of their keys, so it is divided by their number. */
 export function scaleOfTokens(scale, map) {
   const keys = map.quantity.reduction === "max" ? 1 : map.columns.tokens / map.columns.length;
   return {
