@@ -31,26 +31,24 @@ class Margin:
 
 
 def key_margin(m: AttentionMap) -> Margin | None:
-    """Return r_j = Σ_i A_ij / n_j, where n_j queries of the map see key j; None where it is not known.
+    """Return r_j = Σ_i A_ij / n over the n queries of the map; None for numbers that are no weights, and for maxima.
 
-    The number of a cell of several keys is the mean over all pairs of a query and a key that it sees.
+    Queries that do not see a key count, with a weight of 0: the map does not know all masks. The number of a cell of
+    several keys is their mean.
     """
     quantity = m.quantity
     if quantity.row != "query" or quantity.is_signed or quantity.reduction == "max":
         return None
-    n_pairs = _pairs_seen(m)
-    if n_pairs is None:
-        return None
-    totals = np.diff(m.rows.edges) @ m.weights[0].astype(np.float64)  # a cell is the mean over its queries
-    means = np.divide(totals, n_pairs, out=np.full(len(totals), np.nan), where=n_pairs > 0)
+    queries = np.diff(m.rows.edges)
+    n = queries.sum()
+    totals = queries @ m.weights[0].astype(np.float64)  # a cell is the mean over its queries
     if m.summary is not None:
         sinks = [sink for sink in m.summary.heads[0].sinks[:_NAMED] if m.columns.start <= sink.key < m.columns.end]
         named = [(m.columns.cell_of(sink.key), sink.token) for sink in sinks]
     else:
         order = np.argsort(-totals, kind="stable")[:_NAMED].tolist() if not m.columns.is_pooled else []
         named = [(j, m.keys[j]) for j in order]
-    of = "queries" if m.hidden is None else "queries that see the key"
-    return Margin(f"mean {quantity.name} over {of}", means, tuple(named))
+    return Margin(f"mean {quantity.name} over {n:,} queries", totals / n / np.diff(m.columns.edges), tuple(named))
 
 
 def query_margin(m: AttentionMap) -> Margin | None:
@@ -68,19 +66,3 @@ def query_margin(m: AttentionMap) -> Margin | None:
     else:
         return None
     return Margin("entropy", values) if values.size else None
-
-
-def _pairs_seen(m: AttentionMap) -> NDArray[np.int64] | None:
-    """Return the number of pairs of a query and a key that it sees in each column; None where it is not known."""
-    queries, edges = m.rows.edges, m.columns.edges
-    keys = np.arange(edges[0], edges[-1])
-    first, end = np.full(keys.shape, queries[0]), np.full(keys.shape, queries[-1])
-    if m.hidden is not None:
-        if not m.is_whole and queries[-1] < edges[-1]:  # it is not known which key each query is aligned with
-            return None
-        later = len(m.keys) - len(m.queries) if m.is_whole and m.kind == "masked" else 0
-        reach = np.iinfo(np.int64).max // 2 if m.reach is None else m.reach
-        lined_up = keys - later
-        first = np.maximum(first, lined_up if m.kind == "masked" else lined_up - reach)
-        end = np.minimum(end, lined_up + reach + 1)
-    return np.add.reduceat(np.maximum(end - first, 0), edges[:-1] - edges[0])

@@ -9,6 +9,7 @@ import torch
 from looking import GivenModel, attend
 from rounding import rounding
 
+import mhaviz
 from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.attention.call import AttentionCall
 from mhaviz.pages.margins import key_margin, query_margin
@@ -42,23 +43,16 @@ def test_margins_are_means_of_all_weights(kind, size, window):
     model, weights = model_of(kind)
     m = map_of(model, size, window)
     q0, q1, k0, k1 = window or (0, LENGTH, 0, LENGTH)
-    seen = np.tri(LENGTH) if kind == "masked" else np.ones((LENGTH, LENGTH))
-    expected = []
-    for first, end in zip(m.columns.edges[:-1], m.columns.edges[1:], strict=True):
-        sums = [x[q0:q1, first:end].sum() for x in (weights, seen)]
-        expected.append(sums[0] / sums[1] if sums[1] else np.nan)
+    cells = zip(m.columns.edges[:-1], m.columns.edges[1:], strict=True)
     margin = key_margin(m)
-    if window == (0, 9, 0, 50) and kind == "masked":  # which key the last query stands at is not known
-        assert margin is None
-    else:
-        np.testing.assert_allclose(margin.values, expected, atol=CLOSE)
-        assert margin.text == "mean weight over queries" + " that see the key" * (kind == "masked")
-        received = weights[q0:q1, k0:k1].sum(axis=0)
-        most = int(received.argmax()) + k0
-        if margin.named:  # the table's sinks, as far as they are in the map
-            of_all = np.argsort(-weights[q0:q1].sum(axis=0))[:2]
-            assert margin.named == tuple((m.columns.cell_of(j), f"t{j}") for j in of_all if k0 <= j < k1)
-            assert window is not None or margin.named[0][1] == f"t{most}"
+    np.testing.assert_allclose(margin.values, [weights[q0:q1, a:b].mean() for a, b in cells], atol=CLOSE)
+    assert margin.text == f"mean weight over {q1 - q0} queries"
+    received = weights[q0:q1, k0:k1].sum(axis=0)
+    most = int(received.argmax()) + k0
+    if margin.named:  # the table's sinks, as far as they are in the map
+        of_all = np.argsort(-weights[q0:q1].sum(axis=0))[:2]
+        assert margin.named == tuple((m.columns.cell_of(j), f"t{j}") for j in of_all if k0 <= j < k1)
+        assert window is not None or margin.named[0][1] == f"t{most}"
     rows = zip(m.rows.edges[:-1], m.rows.edges[1:], strict=True)
     of_queries = entropies(weights)
     np.testing.assert_allclose(query_margin(m).values, [of_queries[a:b].mean() for a, b in rows], atol=CLOSE)
@@ -68,12 +62,28 @@ def test_margins_of_a_map_without_a_summary_and_of_what_is_no_weight():
     model, weights = model_of("masked")
     (m,) = attend(model, []).maps
     np.testing.assert_allclose(query_margin(m).values, entropies(weights), atol=CLOSE)
-    np.testing.assert_allclose(key_margin(m).values, weights.sum(axis=0) / np.arange(LENGTH, 0, -1), atol=CLOSE)
+    np.testing.assert_allclose(key_margin(m).values, weights.mean(axis=0), atol=CLOSE)
     ratios = weights * np.arange(1, LENGTH + 1)[:, None]
     of_ratios = key_margin(m.times_uniform())
-    np.testing.assert_allclose(of_ratios.values, ratios.sum(axis=0) / np.arange(LENGTH, 0, -1), rtol=1e-5)
-    assert of_ratios.text == "mean ratio over queries that see the key"
+    np.testing.assert_allclose(of_ratios.values, ratios.mean(axis=0), rtol=1e-5)
+    assert of_ratios.text == "mean ratio over 50 queries"
     assert query_margin(m.times_uniform()) is None
+
+
+@pytest.mark.parametrize("mask", ["chunked", "global", "causal"])
+def test_keys_of_a_recorded_mask_receive_what_its_weights_say(mask):
+    """Chunks as in Llama 4; a first key that all queries see, besides a window of two, as in Longformer."""
+    i, j = torch.arange(8)[:, None], torch.arange(8)
+    visible = {"chunked": i // 4 == j // 4, "global": (j == 0) | (i - j < 2), "causal": j >= 0}[mask] & (j <= i)
+    q, k, v = torch.randn(3, 1, 1, 8, 4, dtype=torch.float64)
+    with mhaviz.record() as recording:
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, visible)
+    (m,) = recording.attention.maps
+    scores = np.where(visible, (q @ k.mT)[0, 0] / 2, -np.inf)
+    weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    margin = key_margin(m)
+    np.testing.assert_allclose(margin.values, weights.mean(axis=0), atol=CLOSE)
+    assert margin.text == "mean weight over 8 queries"
 
 
 def test_entropies_are_saved_where_no_query_of_a_row_sees_a_key():
