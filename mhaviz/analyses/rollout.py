@@ -31,7 +31,7 @@ def rollout(model: Model, inputs: Inputs) -> Attention:
     """
     drawn = [site for site in model.sites(inputs) if site.kind != "cross"]
     if not drawn:
-        raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
+        raise ArgumentError("a rollout goes through self-attention, got only source-target attention")
     through = model.select(tuple(range(max(site.layer for site in drawn) + 1)), model.kind)
     n_layers = len(through.sites(inputs)) * len(inputs.texts)
     n_heads, length = max(site.n_heads for site in drawn), inputs.longest
@@ -63,7 +63,7 @@ def rollout_of_maps(attention: Attention) -> Attention:
         if m.kind != "cross":
             rollout.add(m)
     if not rollout.maps:
-        raise ArgumentError("a rollout goes through self-attention, got source-target attention alone")
+        raise ArgumentError("a rollout goes through self-attention, got only source-target attention")
     return Attention(attention.source, tuple(rollout.maps))
 
 

@@ -112,10 +112,10 @@ def load(
         from mhaviz.models.transformers.model import model_in_memory
 
         if options:
-            raise ArgumentError(f"a model that is in memory is what it is; leave out {', '.join(options)}")
+            raise ArgumentError(f"these options are not for a model in memory; leave out {', '.join(options)}")
         return LoadedModel(lambda predicts: model_in_memory(model, tokenizer), predicts=True)
     if tokenizer is not None:
-        raise ArgumentError(f"{parameter('tokenizer')} goes with a model that is in memory; a folder brings its own")
+        raise ArgumentError(f"{parameter('tokenizer')} goes with a model in memory; a folder has its own")
 
     def make(predicts: bool) -> Model:
         return load_model(str(model), device, predicts, on_notice, **options)
@@ -397,7 +397,7 @@ class LoadedModel:
         """
         whole = Given.of(text, target, given)
         if whole.generate:
-            raise ArgumentError(f"embeddings are of what is given; leave out {parameter('generate')}")
+            raise ArgumentError(f"embeddings are those of the given text; leave out {parameter('generate')}")
         return self._whole.embed_given(whole)
 
     def compare_scaling(
@@ -437,7 +437,7 @@ class LoadedModel:
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text))
         if not isinstance(loaded._whole, RandomLayer) or self._said - {"seed"} or whole.target is not None:
             raise ArgumentError(
-                f"a sweep goes through d_key with random weights, one head and no mask; leave out all but the sentence "
+                f"a sweep varies d_key with random weights, one head and no mask; leave out all but the sentence "
                 f"and {parameter('seed')}"
             )
         inputs = loaded._whole.encode(whole.sentences)
@@ -506,7 +506,7 @@ class LoadedModel:
         """
         if not isinstance(self._whole, RandomLayer):
             raise ArgumentError(
-                f"sizes alone are traced of a layer with random weights; leave out {parameter('model')}"
+                f"sizes without sentences need a layer with random weights; leave out {parameter('model')}"
             )
         return self._whole.trace_sizes(batch_size, seq_length)
 
@@ -621,9 +621,7 @@ class LoadedModel:
         """
         model = self._chosen(layer, kind)
         if not isinstance(model, CorpusModel):
-            raise ArgumentError(
-                "expected a model of transformers, as this is averaged over many sentences: a folder, or a hub id"
-            )
+            raise ArgumentError("expected a transformers model, to average over many sentences: a folder or a hub id")
         return model
 
     def _require_predicting(self) -> None:

@@ -374,7 +374,7 @@ class Recording(ContextDecorator):
             MhavizError: no attention was recorded.
         """
         if self._study is None:
-            raise ArgumentError("statistics are made while a program runs; write mhaviz.record(…, statistics=True)")
+            raise ArgumentError("statistics are computed while a program runs; write mhaviz.record(…, statistics=True)")
         whole = {site.number for site in self._sites.all if not (site.is_part or site.heads_of)}
         if not self._study.sums or whole.isdisjoint(self._heads):
             raise MhavizError(self._why_empty())
@@ -653,7 +653,7 @@ class Recording(ContextDecorator):
         there = sorted({layers[site.number] for site in self._sites.all if self._options.wants(site)})
         wanted = ", ".join(map(str, self._options.layers or ()))
         return ArgumentError(
-            f"{parameter('layer')}: there is no layer {wanted}; what is recorded has {listed_numbers('layer', there)}"
+            f"{parameter('layer')}: there is no layer {wanted}; the recording has {listed_numbers('layer', there)}"
         )
 
     def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:

@@ -46,7 +46,7 @@ def read(
     saved = read_maps(Path(path), about, on_notice)
     if saved.is_own and about != About():
         given = (parameter(one.name) for one in fields(about) if getattr(about, one.name) is not None)
-        raise ArgumentError(f"{path} brings its own tokens and kinds; leave out {', '.join(given)}")
+        raise ArgumentError(f"{path} has its own tokens and kinds; leave out {', '.join(given)}")
     for notice in saved.notices:
         on_notice(notice)
     return saved.attention

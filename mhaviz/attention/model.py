@@ -100,7 +100,7 @@ class SiteCall:
         """The call. Raises MhavizError if the model shows its weights alone."""
         if not isinstance(self.call, AttentionCall):
             raise MhavizError(
-                "the model shows its weights alone, and no queries and keys: only heatmap and heads can draw it"
+                "the model gives only its weights, and no queries and keys: only heatmap and heads can draw it"
             )
         return self.call
 
@@ -142,7 +142,7 @@ class SiteCall:
             return self
         rows, columns = (one[0].nonzero().flatten().tolist() for one in (self.padding.queries, self.padding.keys))
         if not (rows and columns):
-            raise MhavizError("expected tokens, got padding alone")
+            raise MhavizError("expected tokens, got only padding")
         call = self.call
         if isinstance(call, AttentionWeights):  # ``part`` would spread rounding errors over the keys that remain
             call = replace(call, given=call.given[:, :, rows][..., columns])
@@ -302,7 +302,7 @@ class Model(ABC):
             MhavizError: the model has no embeddings; NaN or infinity in them.
         """
         raise ArgumentError(
-            f"expected a model with embeddings, got the parameters of an attention alone; name another by "
+            f"expected a model with embeddings, got only the parameters of an attention; name another by "
             f"{parameter('model')}"
         )
 
@@ -478,7 +478,7 @@ def require_heads(site: Site, heads: Sequence[int]) -> None:
 
 def only_of_transformers(option: str) -> ArgumentError:
     """Return the error for an option that only models of transformers have."""
-    return ArgumentError(f"{parameter(option)} is for a model of transformers; name one by {parameter('model')}")
+    return ArgumentError(f"{parameter(option)} is for a transformers model; name one with {parameter('model')}")
 
 
 def require_texts(given: Given) -> None:

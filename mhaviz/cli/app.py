@@ -143,7 +143,7 @@ def _require_folder() -> None:
     try:
         Path.cwd()
     except FileNotFoundError as error:
-        raise MhavizError("the folder that this runs in has been deleted; change to another") from error
+        raise MhavizError("the current folder has been deleted; change to another") from error
 
 
 def _usage_message(error: Any, words: Sequence[str]) -> str:

@@ -69,7 +69,7 @@ class Corpus:
         if self.part is not None and Path(self.part).suffix.lower() != SUFFIX:
             raise ArgumentError(f"{parameter('part')}: expected a name ending in {SUFFIX}, got {self.part}")
         if self.resume and self.part is None:
-            raise ArgumentError(f"{parameter('resume')} goes on from a part; name a {SUFFIX} file that keeps it")
+            raise ArgumentError(f"{parameter('resume')} continues from a part; name a {SUFFIX} file that keeps it")
 
     @classmethod
     def of(cls, texts: "Texts") -> "Corpus":
@@ -116,7 +116,7 @@ class Corpus:
         path = self.own_part
         if path is not None and path.exists() and not self.resume and not self.keeps_at_end:
             raise ArgumentError(
-                f"{path} keeps what was read of a corpus before; go on from it by {parameter('resume')}, or remove it"
+                f"{path} keeps sums of an earlier run; continue from it with {parameter('resume')}, or remove it"
             )
 
     def probed(

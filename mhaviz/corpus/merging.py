@@ -113,7 +113,7 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     for name, part in in_order:
         if not part.progress.is_all:
             raise MhavizError(
-                f"{name}, shard {part.shard}, is not complete: it has come to sentence {part.progress.read:,}; go on "
+                f"{name}, shard {part.shard}, is not complete: it ends at sentence {part.progress.read:,}; continue "
                 f"with {parameter('resume')}"
             )
     (name, whole), *others = in_order

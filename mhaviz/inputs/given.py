@@ -89,7 +89,7 @@ class Given:
         asked: dict[str, Any] = dict(options or {})
         if isinstance(texts, Given):
             if target is not None or any(value is not None for value in asked.values()):
-                raise ArgumentError("expected a Given alone, got other inputs beside it; leave them out")
+                raise ArgumentError("expected only a Given, got other inputs beside it; leave them out")
             return texts
         if asked.get("chat") is not None:
             asked["chat"] = require_messages(asked["chat"], f"{parameter('chat')}: ")

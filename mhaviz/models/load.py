@@ -185,7 +185,7 @@ KINDS = (
         is_of_kind=_has_parameters,
     ),
     ModelKind(
-        called="a model of transformers",
+        called="a transformers model",
         load=_load_transformers,
         options=("revision", "dtype", "device_map", "max_memory", "tensor_parallel"),
         expected="a folder of transformers, or a hub id",

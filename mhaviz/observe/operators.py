@@ -201,7 +201,7 @@ class _Packed:
         pairs = enumerate(zip(self._q_lengths, self._k_lengths, strict=True))
         one = next((place for place, lengths in pairs if all(lengths)), None)
         if one is None:
-            raise MhavizError("packs sequences that hold nothing")
+            raise MhavizError("packs empty sequences")
         return [
             x[starts[one] : starts[one] + lengths[one]][None]
             for x, (starts, lengths) in zip(tensors, of_tensors, strict=True)

@@ -42,7 +42,7 @@ def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], held_out: bool, devi
     checkpoint.model.to(device)
     of_guesses = perplexity(checkpoint, pairs, device)
     if not math.isfinite(of_guesses):
-        raise MhavizError("the model's guesses are no numbers: its parameters are too large; train it again")
+        raise MhavizError("the model's predictions are not numbers: its parameters are too large; train it again")
     return Evaluation(
         source=checkpoint.source(device),
         task=TASK,

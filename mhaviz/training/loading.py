@@ -54,7 +54,7 @@ def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         about = None
     if not isinstance(about, dict) or "checkpoint" not in about:
-        raise MhavizError(f"{path} is no checkpoint of mhaviz, as its metadata would say; make one with mhaviz train")
+        raise MhavizError(f"{path} is not a checkpoint of mhaviz; make one with mhaviz train")
     if about["checkpoint"] != FORMAT:
         raise MhavizError(
             f"{path} is a checkpoint of format {about['checkpoint']!s:.20}, written by mhaviz "

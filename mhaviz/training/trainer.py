@@ -156,6 +156,6 @@ def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
         raise ArgumentError("this checkpoint holds no state of its optimizer, so it cannot be resumed; train anew")
     if checkpoint.step >= checkpoint.plan.steps:
         raise ArgumentError(
-            f"expected more steps than the {checkpoint.step:,} that this checkpoint has had, got "
+            f"expected more steps than the {checkpoint.step:,} that this checkpoint has taken, got "
             f"{checkpoint.plan.steps:,}; ask for more with {parameter('steps')}"
         )

@@ -196,7 +196,7 @@ def test_progress_and_errors(gpt2):
         loaded.ablate([])
     with pytest.raises(ArgumentError, match="replicates"):
         loaded.ablate(TEXTS, replicates=-1)
-    with pytest.raises(ArgumentError, match="expected a model of transformers"):
+    with pytest.raises(ArgumentError, match="expected a transformers model"):
         mhaviz.load("random").ablate(TEXTS)
     with pytest.raises(ArgumentError, match="got layer 2, head 0"):
         loaded.head_statistics(TEXTS, without=[(2, 0)])

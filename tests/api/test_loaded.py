@@ -130,8 +130,8 @@ def test_a_model_in_memory_is_that_of_its_folder(model_folder):
     np.testing.assert_array_equal(in_memory[0].weights, named[0].weights)
     for given, message in (
         ((theirs,), "expected the model's tokenizer too, got NoneType"),
-        ((object(), tokenizer), "expected a name, a path or a model of transformers, got object"),
-        (("random", tokenizer), "`tokenizer` goes with a model that is in memory"),
+        ((object(), tokenizer), "expected a name, a path or a transformers model, got object"),
+        (("random", tokenizer), "`tokenizer` goes with a model in memory"),
     ):
         with pytest.raises(ArgumentError, match=message):
             mhaviz.load(*given)
@@ -163,7 +163,7 @@ def test_a_decoder_is_loaded_again_when_it_must_write(model_folder):
     model = mhaviz.load(model_folder("llama"))
     length = len(model.attend("the cat")[0].queries)
     assert len(model.attend("the cat", generate=3)[0].queries) in range(length + 1, length + 4)
-    with pytest.raises(ArgumentError, match="`generate` is for a model of transformers"):
+    with pytest.raises(ArgumentError, match="`generate` is for a transformers model"):
         mhaviz.load().attend("the cat", generate=3)
 
 
@@ -351,7 +351,7 @@ def test_statistics_of_one_sentence_are_not_those_of_its_letters(model_folder):
 
 def test_a_file_of_mhaviz_brings_its_own_labels(tmp_path):
     mhaviz.load().attend("a b").save(tmp_path / "own.json")
-    with pytest.raises(ArgumentError, match="brings its own tokens and kinds; leave out `queries`, `kind`"):
+    with pytest.raises(ArgumentError, match="has its own tokens and kinds; leave out `queries`, `kind`"):
         mhaviz.read(tmp_path / "own.json", queries=["a", "b"], kind="self")
 
 

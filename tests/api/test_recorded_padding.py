@@ -184,7 +184,7 @@ def test_an_example_of_padding_alone_is_left_out():
     with mhaviz.record(statistics=True, examples="all") as recording:
         layer(x, x, x, key_padding_mask=padded, need_weights=False)
     assert [m.sentence for m in recording.attention] == [0, 2]
-    assert any("example 1: expected tokens, got padding alone" in line for line in recording.notices)
+    assert any("example 1: expected tokens, got only padding" in line for line in recording.notices)
     (kind,) = recording.head_statistics.kinds
     assert (kind.sentences, kind.queries) == (2, 9)
 

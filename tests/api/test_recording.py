@@ -192,7 +192,7 @@ def test_modules_and_layers_are_chosen(gpt):
     assert [m.layer for m in recording.attention] == [0, 2]
     with mhaviz.record(gpt, layer=7) as recording:
         gpt(ids())
-    with pytest.raises(mhaviz.ArgumentError, match="there is no layer 7; what is recorded has layers 0 to 2"):
+    with pytest.raises(mhaviz.ArgumentError, match="there is no layer 7; the recording has layers 0 to 2"):
         _ = recording.attention
     with mhaviz.record(gpt, module="blocks.*") as recording:
         gpt(ids())

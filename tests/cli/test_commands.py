@@ -223,7 +223,7 @@ BAD = [
     (["compare-scaling", "--head", "9"], 2, "there is no head 9"),
     (["report", "a", "--head", "all"], 2, "--head: expected one head, such as 3, got 'all'"),
     (["heatmap", "a", "--device", "gpu"], 2, "expected auto, cpu, cuda, cuda:N or mps"),
-    (["heatmap", "a", "--device", "cuda:77"], 1, "device cuda:77 is not there"),
+    (["heatmap", "a", "--device", "cuda:77"], 1, "device cuda:77 is missing"),
     (["heatmap", "a", "--seed", "-1"], 2, "--seed: expected a number from 0"),
     (["heatmap", "a", "--mask", "some"], 2, "--mask"),
     (["heatmap", "a", "--cmap", "virdis"], 2, "try viridis"),
@@ -544,7 +544,7 @@ def test_a_folder_that_has_been_deleted(mhaviz, tmp_path, monkeypatch):
     (tmp_path / "gone").rmdir()
     result = mhaviz("heatmap", "a b")
     assert result.status == 1
-    assert result.err == "mhaviz: the folder that this runs in has been deleted; change to another\n"
+    assert result.err == "mhaviz: the current folder has been deleted; change to another\n"
 
 
 def test_a_name_of_thousands_of_letters_is_no_model(mhaviz):

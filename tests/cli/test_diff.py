@@ -173,7 +173,7 @@ def test_arrays_of_another_tool(mhaviz, folder):
     assert mhaviz("diff", "c.json", "labelled.json").status == 0
     result = mhaviz("diff", "c.json", "c.json", "--kind", "self")
     assert result.status == 2
-    assert "c.json and c.json bring their own tokens and kinds; leave out --kind" in result.err
+    assert "c.json and c.json have their own tokens and kinds; leave out --kind" in result.err
 
 
 @pytest.fixture

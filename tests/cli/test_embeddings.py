@@ -108,5 +108,5 @@ def test_the_parameters_of_an_attention_are_one_line(mhaviz, tmp_path):
     torch.save(torch.nn.MultiheadAttention(8, 2).state_dict(), tmp_path / "layer.pt")
     result = mhaviz("embeddings", "a b", "--model", str(tmp_path / "layer.pt"))
     assert result.err.splitlines() == [
-        "mhaviz: expected a model with embeddings, got the parameters of an attention alone; name another by --model"
+        "mhaviz: expected a model with embeddings, got only the parameters of an attention; name another by --model"
     ]

@@ -197,7 +197,7 @@ def test_the_columns_are_those_of_the_table():
 
 BAD = [
     ("--random-repeat 5 a", 2, "--random-repeat takes the place of sentences; leave out one of them"),
-    ("--random-repeat 5", 2, "--random-repeat is for a model of transformers; name one by --model"),
+    ("--random-repeat 5", 2, "--random-repeat is for a transformers model; name one with --model"),
     ("--random-repeat 5 --needle x", 2, "--random-repeat and --needle are two kinds of texts; leave out one"),
     ("--sort needle a", 2, "--sort needle ranks heads by what they read of a needle, and none was in the sentences"),
     ("--sort retrieval a", 2, "--sort retrieval ranks heads by what they read of a needle, and none was"),

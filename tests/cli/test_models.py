@@ -204,7 +204,7 @@ def test_a_model_whose_weights_are_computed_by_hand(mhaviz, model_folder):
     for command in (("heatmap", TEXT, "--verify"), ("explain", TEXT, "--token", "#0"), ("trace-shapes", TEXT)):
         refused = mhaviz(*command, *model)
         assert (refused.status, refused.out) == (1, "")
-        assert "shows its weights alone" in refused.err
+        assert "gives only its weights" in refused.err
 
 
 @pytest.fixture
@@ -309,7 +309,7 @@ def test_a_folder_that_is_no_whole_model(mhaviz, copy, damage, message):
         (["--show", "rollout", "--head", "1"], 2, "a rollout goes through all heads; leave out --head"),
         (["--show", "rollout", "--verify"], 2, "leave out --verify"),
         (["--hide-special", "--window", "0:2,0:2"], 2, "leave out one"),
-        (["--device", "cuda:99"], 1, "device cuda:99 is not there"),
+        (["--device", "cuda:99"], 1, "device cuda:99 is missing"),
     ],
 )
 def test_what_cannot_be(mhaviz, model_folder, arguments, status, message):
@@ -329,7 +329,7 @@ def test_what_cannot_be(mhaviz, model_folder, arguments, status, message):
 def test_options_of_a_model_without_one(mhaviz, option):
     result = mhaviz("heatmap", TEXT, option)
     assert (result.status, result.out) == (2, "")
-    assert "is for a model of transformers; name one by --model" in result.err
+    assert "is for a transformers model; name one with --model" in result.err
 
 
 def test_a_rollout_through_the_translator(mhaviz):
@@ -467,7 +467,7 @@ def test_no_attention(mhaviz, tmp_path, model_folder):
         shutil.copy(path, tmp_path / "mamba")
     result = mhaviz("heatmap", TEXT, "--model", str(tmp_path / "mamba"))
     assert (result.status, result.out) == (1, "")
-    assert "(mamba) has no attention to be shown" in result.err
+    assert "(mamba) has no attention that can be shown" in result.err
 
 
 class Terminal(io.BytesIO):

@@ -228,9 +228,9 @@ def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):
     assert "first of" not in result.err
     missing = record(PROGRAM, "--show", "heads", "--layer", "5")
     assert missing.status == 2
-    assert missing.err == "mhaviz: --layer: there is no layer 5; what is recorded has layers 0 to 1\n"
+    assert missing.err == "mhaviz: --layer: there is no layer 5; the recording has layers 0 to 1\n"
     beside = record(PROGRAM, "--show", "heads", "--module", "blocks.1", "--layer", "0")
-    assert beside.err == "mhaviz: --layer: there is no layer 0; what is recorded has layer 1 only\n"
+    assert beside.err == "mhaviz: --layer: there is no layer 0; the recording has layer 1 only\n"
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_what_cannot_be_run(mhaviz, tmp_path, monkeypatch, words, status, messag
 def test_a_layer_that_is_not_there(record):
     result = record(PROGRAM + "sys.exit(5)", "--layer", "9")
     assert result.status == 5
-    assert "mhaviz: --layer: there is no layer 9; what is recorded has layers 0 to 1\n" in result.err
+    assert "mhaviz: --layer: there is no layer 9; the recording has layers 0 to 1\n" in result.err
 
 
 def test_a_program_under_the_installed_command(tmp_path):

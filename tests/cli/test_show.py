@@ -136,7 +136,7 @@ def test_mhaviz_s_own_files_take_no_labels(mhaviz, folder, suffix):
     Path("labels.txt").write_text("one\ntwo")
     result = mhaviz("show", f"a.{suffix}", "--queries", "labels.txt", "--kind", "self")
     assert result.status == 2
-    assert f"a.{suffix} brings its own tokens and kinds; leave out --queries, --kind" in result.err
+    assert f"a.{suffix} has its own tokens and kinds; leave out --queries, --kind" in result.err
 
 
 def test_a_long_array_is_not_blank(mhaviz, folder):

@@ -244,7 +244,7 @@ def test_what_does_not_go_together(tmp_path):
     for options, message in (
         ({"shard": (0, 4)}, "expected a shard from 1"),
         ({"part": "part.json"}, r"expected a name ending in \.safetensors, got part.json"),
-        ({"resume": True}, r"goes on from a part; name a \.safetensors file"),
+        ({"resume": True}, r"continues from a part; name a \.safetensors file"),
     ):
         with pytest.raises(ArgumentError, match=message):
             mhaviz.Corpus(**options)
@@ -398,7 +398,7 @@ def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, comm
         assert Path("once.safetensors").read_bytes() == kept.read_bytes()
         before = kept.read_bytes()
         result = mhaviz(command, *words)
-        message = "k.part.safetensors keeps what was read of a corpus before; go on from it by --resume, or remove it"
+        message = "k.part.safetensors keeps sums of an earlier run; continue from it with --resume, or remove it"
         assert (result.status, result.err) == (2, f"mhaviz: {message}\n")
         assert kept.read_bytes() == before, "hours of work are not written over for want of an option"
     result = mhaviz(command, *words[:-3], "-o", "k.json", "--resume")

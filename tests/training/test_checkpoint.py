@@ -75,7 +75,7 @@ def test_another_format(saved):
 def test_attention_maps_are_no_checkpoint(random_attention, tmp_path):
     path = tmp_path / "maps.safetensors"
     path.write_bytes(safetensors_bytes(random_attention()))
-    with pytest.raises(MhavizError, match="is no checkpoint of mhaviz"):
+    with pytest.raises(MhavizError, match="is not a checkpoint of mhaviz"):
         load_checkpoint(str(path))
 
 
@@ -84,7 +84,7 @@ def test_attention_maps_are_no_checkpoint(random_attention, tmp_path):
 )
 def test_the_tensors_of_others_are_no_checkpoint(tmp_path, metadata):
     save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors", metadata)
-    with pytest.raises(MhavizError, match="is no checkpoint of mhaviz"):
+    with pytest.raises(MhavizError, match="is not a checkpoint of mhaviz"):
         load_checkpoint(str(tmp_path / "other.safetensors"))
 
 

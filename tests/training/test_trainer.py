@@ -154,7 +154,7 @@ def test_milestones(train, corpus, monkeypatch):
 
 def test_what_cannot_be_resumed(train, corpus, tmp_path):
     done = train(corpus)
-    with pytest.raises(ArgumentError, match="more steps than the 4 that this checkpoint has had, got 4"):
+    with pytest.raises(ArgumentError, match="more steps than the 4 that this checkpoint has taken, got 4"):
         Trainer(done, corpus, CPU)
     half = train(corpus, until=2)
     with pytest.raises(ArgumentError, match="whose sentences differ from those of a test now"):

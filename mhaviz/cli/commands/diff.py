@@ -57,7 +57,7 @@ class TwoArrayOptions:
         files = [read_maps(path, about, delivery.tell) for path, about in zip(paths, abouts, strict=True)]
         if given(self) and all(saved.is_own for saved in files):
             raise ArgumentError(
-                f"{' and '.join(map(str, paths))} bring their own tokens and kinds; leave out {', '.join(given(self))}"
+                f"{' and '.join(map(str, paths))} have their own tokens and kinds; leave out {', '.join(given(self))}"
             )
         for saved in files:
             delivery.tell(*saved.notices)

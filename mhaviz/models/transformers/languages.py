@@ -29,9 +29,7 @@ class Languages:
                 continue
             codes = codes_of(tokenizer)
             if not codes:
-                raise ArgumentError(
-                    f"{parameter(option)} is for a model of many languages; {name} knows no language codes"
-                )
+                raise ArgumentError(f"{parameter(option)} is for multilingual models; {name} knows no language codes")
             if code not in codes:
                 some = ", ".join(sorted(codes)[:_LISTED])
                 raise ArgumentError(

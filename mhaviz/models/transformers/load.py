@@ -244,7 +244,7 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
         require_sound_steps(folder)
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
-            raise ValueError("it has no tokens but special ones")
+            raise ValueError("it has only special tokens")
     return tokenizer
 
 

@@ -320,7 +320,7 @@ class TransformersModel(CorpusModel):
         """Raise MhavizError if a selected attention shows its weights alone, before the model runs."""
         if self._show_weights_alone:
             raise MhavizError(
-                f"{self.loaded.name} ({self.loaded.type}) shows its weights alone, and no queries and "
+                f"{self.loaded.name} ({self.loaded.type}) gives only its weights, and no queries and "
                 f"keys: only heatmap and heads can draw it"
             )
 
@@ -328,7 +328,7 @@ class TransformersModel(CorpusModel):
         """Return the type of the model's numbers. Raises MhavizError if it shows its weights alone."""
         if self._show_weights_alone:
             raise MhavizError(
-                f"{self.loaded.type} shows its weights alone, and no values: leave out {parameter('verify')}"
+                f"{self.loaded.type} gives only its weights, and no values: leave out {parameter('verify')}"
             )
         return self.loaded.model.dtype
 
@@ -397,7 +397,7 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) ->
         MhavizError: the model has no attention that can be drawn.
     """
     if not isinstance(model, PreTrainedModel):
-        raise ArgumentError(f"expected a name, a path or a model of transformers, got {type(model).__name__}")
+        raise ArgumentError(f"expected a name, a path or a transformers model, got {type(model).__name__}")
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
     name = str(model.name_or_path) or type(model).__name__

@@ -55,7 +55,7 @@ def probing(model: CorpusModel, probe: Probe, texts: Iterable[Sentence]) -> Prob
     kinds = {site.kind for site in model.all_sites}
     if kinds != {"masked"}:
         raise ArgumentError(
-            f"{parameter(name)}: expected a model that writes on after a text, as GPT-2 does, got {model.loaded.name} "
+            f"{parameter(name)}: expected a model that continues a text, as GPT-2 does, got {model.loaded.name} "
             f"with attention of kind {', '.join(sorted(kinds))}"
         )
     ids = needle_ids(model.loaded.tokenizer, probe)

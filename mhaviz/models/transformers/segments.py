@@ -54,7 +54,7 @@ def read_chat(
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast)
     ids: list[int] = encoded["input_ids"]
     if not ids:
-        raise ArgumentError(f"{parameter('chat')}: the chat template of {name} makes no token of these messages")
+        raise ArgumentError(f"{parameter('chat')}: the chat template of {name} gives no token for these messages")
     special = special_of(tokenizer, ids)  # special tokens that the template wrote as text
     if not tokenizer.is_fast:
         return Text(name_tokens(tokenizer, ids, special))

@@ -74,7 +74,7 @@ def find_sites(loaded: Loaded) -> Loaded:
     if not best.sites:
         if attention_class(loaded):
             raise form_of_its_own(loaded, missed[0] if missed else "")
-        raise MhavizError(f"{loaded.name} ({loaded.type}) has no attention to be shown")
+        raise MhavizError(f"{loaded.name} ({loaded.type}) has no attention that can be shown")
     return best
 
 

@@ -60,7 +60,7 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
         (m, tile, weights) for m in attention.maps for tile, weights in zip(tile_titles(m), m.weights, strict=True)
     ]
     if len(axes) != len(heads) or not all(isinstance(one, Axes) for one in axes):
-        raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one a head, got {len(axes)} objects")
+        raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one per head, got {len(axes)} objects")
     fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys, m.module))
     font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
     scales = scales_of(style, attention.maps, attention.maps)

@@ -82,7 +82,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     """
     style = style or Style()
     if style.numbers is not None and not any(isinstance(block, Heads) for block in leaves(page.blocks)):
-        raise ArgumentError(f"{parameter('numbers')}: expected a picture of maps, and this is none; leave it out")
+        raise ArgumentError(f"{parameter('numbers')}: expected a picture of maps, got another one; leave it out")
     zoom, crop = (style.font_size or BODY) / BODY, 0.0
     if style.width is not None:  # the document around it has margins
         crop = MARGIN - _LEAST_MARGIN

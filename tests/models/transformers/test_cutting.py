@@ -215,4 +215,4 @@ def test_on_the_command_line(mhaviz, short, tmp_path):
     assert mhaviz("diff", name, name, *corpus, "--fail-above", "0").status == 0
     result = mhaviz("heads", "--model", name, *corpus, "--languages", ",fr")
     assert (result.status, result.out) == (2, "")
-    assert "--languages is for a model of many languages" in result.err
+    assert "--languages is for multilingual models" in result.err

@@ -241,7 +241,7 @@ NAN = float("nan")
     [
         ("bert", {"num_attention_heads": 0}, "by zero"),
         ("bert", {"num_attention_heads": -4}, "cannot be run"),
-        ("bert", {"num_hidden_layers": 0}, "has no attention to be shown"),
+        ("bert", {"num_hidden_layers": 0}, "has no attention that can be shown"),
         ("llama", {"num_key_value_heads": 0}, "by zero"),
         ("bert", {"hidden_act": "no such"}, "'no such'"),
         ("bert", {"dtype": "no such"}, "'no such'"),

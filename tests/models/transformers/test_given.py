@@ -190,8 +190,8 @@ def test_messages_that_a_template_says_otherwise_alone_are_one_segment():
         ("{{ messages[9].content.x }}", MhavizError, "refuses these messages"),
         ("{{ ''.__class__.__mro__ }}", MhavizError, "refuses these messages"),
         ("{{ 1 / 0 }}", MhavizError, r"\(division by zero\)"),
-        ("", ArgumentError, "makes no token of these messages"),
-        (" {#- nothing -#} ", ArgumentError, "makes no token of these messages"),
+        ("", ArgumentError, "gives no token for these messages"),
+        (" {#- nothing -#} ", ArgumentError, "gives no token for these messages"),
     ],
 )
 def test_templates_that_do_not_work(chatting, template, status, message):
@@ -211,7 +211,7 @@ def test_special_tokens_inside_a_pair_share_no_cells(compared, monkeypatch):
     paired = loaded.attend("the cat sat", pair="a dog", hide_special=True).maps[0]
     assert (paired.weights.shape, paired.is_pooled) == ((4, 5, 5), False)
     assert loaded.attend("the cat sat", pair="a dog").maps[0].weights.shape == (4, 2, 2)
-    with pytest.raises(ArgumentError, match="share cells with it; leave it out"):
+    with pytest.raises(ArgumentError, match="share cells with it; leave this out"):
         loaded.attend("the cat sat", pair="a dog", hide_special=True, size=2, show="norms")
 
 
@@ -248,9 +248,9 @@ def test_exactly_these_ids(compared):
         ({"chat": [{"role": 1, "content": "a"}]}, "Expected `str`, got `int`"),
         (
             {"texts": "a", "target_language": "fr"},
-            "`target_language` is for a model of many languages; ",
+            "`target_language` is for multilingual models; ",
         ),
-        ({"texts": Given(("a",)), "pair": "b"}, "expected a Given alone"),
+        ({"texts": Given(("a",)), "pair": "b"}, "expected only a Given"),
     ],
 )
 def test_what_cannot_be_read(compared, options, message):
@@ -266,7 +266,7 @@ def test_a_tokenizer_without_a_template_for_pairs(chatting):
 @pytest.mark.parametrize("model", ["random", "translation"])
 def test_models_that_read_words_alone(model):
     for options in ({"chat": CHAT}, {"ids": [1]}, {"texts": "a cat", "pair": "b"}):
-        with pytest.raises(ArgumentError, match="is for a model of transformers; name one by `model`"):
+        with pytest.raises(ArgumentError, match="is for a transformers model; name one with `model`"):
             mhaviz.load(model).attend(**options)
 
 
@@ -392,7 +392,7 @@ def test_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch):
         (["--ids", "1,x"], "", 2, "--ids: expected numbers such as 101,2023,102, or a file of them, got 'x'"),
         (["--ids", "1", "a"], "", 2, "--ids takes the place of a sentence"),
         (["--pair", "a"], "", 2, "--pair goes with one sentence, got 0"),
-        (["--pair", "a", "b", "--model", "random"], "", 2, "--pair is for a model of transformers"),
+        (["--pair", "a", "b", "--model", "random"], "", 2, "--pair is for a transformers model"),
         (["--ids", "9" * 18], "", 2, "expected tokens below 300, as it has embeddings, got"),
         (["--ids", "9" * 5000], "", 2, "--ids: expected numbers such as 101,2023,102"),
     ],

@@ -72,7 +72,7 @@ def wrong(index, value):
         (softmax(), {"n_rows": 1, "n_cols": 2}, "to hold 8 heads, got 1 × 2"),
         (softmax(), {"n_rows": 0}, "to hold 8 heads, got 0 × 1"),
         ([softmax()[None], softmax(8, 2)[None]], {}, r"attention\[1\]: expected axis q_length to be 3, got 2"),
-        (softmax(), {"ax": Figure().subplots()}, "ax: expected 8 matplotlib Axes, one a head, got 1 objects"),
+        (softmax(), {"ax": Figure().subplots()}, "ax: expected 8 matplotlib Axes, one per head, got 1 objects"),
         (softmax(), {"cmap": "nonsense"}, "nonsense"),
         (wrong((5, 2, 1), np.nan), {}, "weights from 0 to 1 in head 5, row 2, got nan"),
         (wrong((0, 1, 1), np.inf), {}, "weights from 0 to 1 in head 0, row 1, got inf"),
