@@ -51,7 +51,7 @@ def require_verified(deviations: Sequence[Deviation], dtype: torch.dtype) -> Dev
     if worst.difference > max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps) * worst.size:
         raise MhavizError(
             f"not verified: the weights do not give the model's own outputs, which are up to {worst.size:.2g}; they "
-            f"differ by up to {worst.difference:.1e} (layer {worst.layer}, {worst.kind}, head {worst.head})"
+            f"differ by up to {worst.difference:.1e} (L{worst.layer} H{worst.head}, {worst.kind})"
         )
     return worst
 

@@ -699,7 +699,7 @@ def _verified(
     if on_notice is not None:
         on_notice(
             f"verified: the weights give the model's own outputs, which reach {worst.size:.2g}, to "
-            f"{worst.difference:.1e} (largest in layer {worst.layer}, {worst.kind}, head {worst.head})"
+            f"{worst.difference:.1e} (largest in L{worst.layer} H{worst.head}, {worst.kind})"
         )
     details = dict(attention.source.details) | {"verified": [asdict(deviation) for deviation in deviations]}
     return replace(attention, source=replace(attention.source, details=details))

@@ -193,8 +193,8 @@ def _require_weights(m: AttentionMap, path: Path) -> None:
             expected, wrong = f"no weight on {'later' if m.reach is None else 'hidden'} keys", m.hidden & (weights != 0)
         if wrong.any():
             query, key = np.argwhere(wrong)[0].tolist()
-            got = f"{weights[query, key]:.3g} in head {head}, row {query}, column {key}"
-            raise MhavizError(f"{path}: {m.name}: expected {expected}, got {got}")
+            got = f"{weights[query, key]:.3g} in row {query}, column {key}"
+            raise MhavizError(f"{path}: {m.name_of(head)}: expected {expected}, got {got}")
 
 
 def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
@@ -213,12 +213,12 @@ def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
         if away.max() > worst:
             worst = float(away.max())
             head, row = (int(i) for i in np.unravel_index(away.argmax(), away.shape))
-            text = f"row {row} of head {m.heads[head]} in {m.name} sums to {sums[head, row]:.4g}"
+            text = f"row {row} of {m.name_of(m.heads[head])} sums to {sums[head, row]:.4g}"
         if not m.has_rest:
             rows += sums.size
             if (sums == 0).any():
                 head, row = (int(i) for i in np.argwhere(sums == 0)[0])
-                first = first or f"row {row} of head {m.heads[head]} in {m.name}"
+                first = first or f"row {row} of {m.name_of(m.heads[head])}"
                 zeros += int((sums == 0).sum())
     if text:
         yield f"{path}: not all rows sum to 1; farthest from it, {text}"

@@ -148,13 +148,16 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, again: Collection[st
     together = replace(first, title=title, maps=tuple(maps.values()), table=None, module=module)
     if first.first.quantity.of_all_heads and not is_film:  # one matrix a layer, all side by side
         return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
-    tiles = tuple(f"{_row_name(one.first, is_film, are_calls)} · {tile}" for one in by_layer for tile in one.tiles)
+    tiles = tuple(_row_name(one.first, is_film, are_calls) + tile for one in by_layer for tile in one.tiles)
     n_heads = len(first.first.heads)
     return replace(together, tiles=tiles, across=n_heads if n_heads > 1 else None, by_layer=by_layer)
 
 
 def _row_name(m: AttentionMap, is_film: bool, is_call: bool) -> str:
-    return f"pass {m.pass_number}" if is_film else _layer_or_call(m, is_call)
+    """Return "pass 3 · ", "call 2 · ", or nothing, as the name of a head says its layer."""
+    if is_film:
+        return f"pass {m.pass_number} · "
+    return f"{_layer_or_call(m, is_call)} · " if is_call else ""
 
 
 def _layer_or_call(m: AttentionMap, is_call: bool) -> str:

@@ -10,7 +10,8 @@ from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, 
 from mhaviz.pages.head_numbers import WHISKER, key_columns, kind_text, reading_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.words import bits_text, counted, head_name, left_out_text
+from mhaviz.pages.words import bits_text, counted, left_out_text
+from mhaviz.results.attention import head_name
 from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
 
 _MOST_ROWS, _TOKEN = 16, 12  # rows of the table; characters of a token beside a dot

@@ -16,8 +16,8 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Pane
 from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, lesson
 from mhaviz.pages.map_words import cells_text, hidden_text, left_out_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.words import bits_text, head_name, one_text, position_text
-from mhaviz.results.attention import AttentionMap
+from mhaviz.pages.words import bits_text, one_text, position_text
+from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.quantity import WEIGHT, Cells

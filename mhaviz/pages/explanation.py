@@ -10,6 +10,7 @@ from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
+from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.explanation import Explanation
 
@@ -77,7 +78,7 @@ def number_text(value: float, form: str = "z.2f") -> str:
 
 def heading(e: Explanation) -> str:
     """Return the heading of the page: the head and the query."""
-    return f"head {e.head}, query “{quoted(e.token, _QUOTED)}” at position {e.position}"
+    return f"{head_name(e.layer, e.head)}, query “{quoted(e.token, _QUOTED)}” at position {e.position}"
 
 
 def scores_heading(e: Explanation) -> str:

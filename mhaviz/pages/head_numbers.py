@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table, Where
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.pages.words import counted, head_name
+from mhaviz.pages.words import counted
+from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
 

@@ -11,7 +11,8 @@ from mhaviz.pages.labels import quoted
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import FILM, WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import counted, head_name, one_text
+from mhaviz.pages.words import counted, one_text
+from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap
 

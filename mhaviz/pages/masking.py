@@ -8,8 +8,7 @@ from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
-from mhaviz.pages.words import head_name
-from mhaviz.results.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.masking import Masking
 

@@ -14,8 +14,8 @@ from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
-from mhaviz.pages.words import attention_title, head_name
-from mhaviz.results.attention import AttentionMap
+from mhaviz.pages.words import attention_title
+from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.matrices import HeadMatrices, LayerMatrices, Matrix
 

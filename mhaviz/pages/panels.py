@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.pooling import pool_strongest
-from mhaviz.results.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap, head_name
 
 WEIGHT = "weight"  # name of the scale whose end a user may choose
 CROSS = "×"  # mark of a dropped weight
@@ -181,12 +181,12 @@ class Panel:
 
 
 def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
-    """Return "head 0" for every head; "layer 5" for one matrix of all heads."""
+    """Return "L5 H0" for every head; "layer 5" for one matrix of all heads."""
     if attention_map.quantity.row == "layer":
         return ("all layers",)
     if attention_map.quantity.of_all_heads:
         return (f"layer {attention_map.layer}",) * len(attention_map.heads)
-    return tuple(f"head {head}" for head in attention_map.heads)
+    return tuple(head_name(attention_map.layer, head) for head in attention_map.heads)
 
 
 def head_panels(

@@ -12,6 +12,7 @@ from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
+from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.projections import ProjectionComparison, ProjectionStage
 
@@ -51,7 +52,7 @@ def projections_page(c: ProjectionComparison) -> Page:
     results = [Panel(f"{i} O{some}", values, outputs) for i, values in enumerate(drawn, 1)]
     features = Axis.of(map(str, range(drawn[0].shape[1])))
     of_heads = tuple(
-        Panel(f"head {i}", _without(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
+        Panel(head_name(0, i), _without(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
     )
     title = attention_title("self", Tokens(c.tokens), Tokens(c.tokens), f", {c.source.model}")
     divergence = Panel(

@@ -7,6 +7,7 @@ from mhaviz.pages.blocks import Page, Table, Text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.scaling import scaling_blocks
 from mhaviz.pages.trace import costs_text, steps_table
+from mhaviz.results.attention import head_name
 from mhaviz.results.report import Report
 from mhaviz.results.trace import ShapeTrace
 
@@ -22,7 +23,7 @@ def report_page(report: Report) -> Page:
         Text(("the shapes on the way",), "heading"),
         _shapes(report.trace),
         Text((f"altogether {costs_text(report.trace.steps)}", "")),
-        *scaling_blocks(scaling, f"why the scores are scaled: head {scaling.heads[0]}"),
+        *scaling_blocks(scaling, f"why the scores are scaled: {head_name(scaling.layer, scaling.heads[0])}"),
     )
     return replace(page, blocks=blocks)
 

@@ -10,7 +10,8 @@ from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxi
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import head_name, rule_text, study_title
+from mhaviz.pages.words import rule_text, study_title
+from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
 

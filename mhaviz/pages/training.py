@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
+from mhaviz.results.attention import head_name
 from mhaviz.results.training import Evaluation, LearningPoint, Training
 
 _T = TypeVar("_T")
@@ -61,7 +62,7 @@ def evaluation_page(evaluation: Evaluation) -> Page:
     if e.alignment is not None:
         # The last is the error rate of the averaged weights, not the mean of the heads' error rates.
         rates = [
-            *((f"head {i}", rate) for i, rate in enumerate(e.alignment.heads)),
+            *((head_name(0, i), rate) for i, rate in enumerate(e.alignment.heads)),
             ("heads averaged", e.alignment.mean),
         ]
         columns = (

@@ -58,11 +58,6 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
     return Title(head, (("queries", queries), ("keys", keys)), short)
 
 
-def head_name(layer: int | None, head: int) -> str:
-    """Return "L3 H5", or "head 5" where ``layer`` is None, as there is only one."""
-    return f"head {head}" if layer is None else f"L{layer} H{head}"
-
-
 def study_title(result: Explanation | ScalingComparison, model: str = "") -> Title:
     """Return the title of a study of one layer, which it names if the model has several."""
     layer = f", {model}" * bool(model) + ("" if result.layer is None else f", layer {result.layer}")

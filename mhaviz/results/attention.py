@@ -29,6 +29,11 @@ LARGEST = 1e30
 """Largest number that is drawn: sums of millions of such numbers are still finite in float32."""
 
 
+def head_name(layer: int | None, head: int) -> str:
+    """Return "L3 H5"; the only layer of a model is L0."""
+    return f"L{layer or 0} H{head}"
+
+
 @dataclass(frozen=True)
 class AttentionMap(Result):
     """Attention of the heads of one layer on one sentence or pair: all of it, a window of it, or pooled to cells.
@@ -178,6 +183,10 @@ class AttentionMap(Result):
         quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
         largest = ", max" if self.quantity.reduction == "max" else ""
         return f"{sentence}layer {self.layer}, {self.kind}{quantity}{largest}"
+
+    def name_of(self, head: int) -> str:
+        """Return the ``name`` of one head: "L0 H3, self"."""
+        return self.name.replace(f"layer {self.layer}", head_name(self.layer, head))
 
     @property
     def shown_name(self) -> str:

@@ -224,4 +224,4 @@ def test_statistics_without_heads_say_so_and_differ(gpt2):
     assert np.array_equal(entropies[0][0], entropies[1][0])  # of the layer itself nothing changes
     assert not np.allclose(entropies[0][1], entropies[1][1])
     assert without.source.details["zeroed"] == [["masked", 0, 1]]
-    assert "head 1 of layer 0 is zeroed" in without.source.remark
+    assert "L0 H1 is zeroed" in without.source.remark

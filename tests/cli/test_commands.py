@@ -90,14 +90,14 @@ def test_completion_is_offered(mhaviz):
 def test_heatmap_shows_every_head(mhaviz):
     result = mhaviz("heatmap", SENTENCE)
     assert result.status == 0
-    assert [f"head {i}" in result.out for i in range(9)] == [True] * 8 + [False]
+    assert [f"L0 H{i}" in result.out for i in range(9)] == [True] * 8 + [False]
     assert "random weights, seed 0, d_model 512, 8 heads, cpu" in result.out
     assert not result.err
 
 
 def test_chosen_heads(mhaviz):
     result = mhaviz("heatmap", SENTENCE, "--head", "0,5-6, 2")
-    assert [i for i in range(8) if f"head {i}" in result.out] == [0, 2, 5, 6]
+    assert [i for i in range(8) if f"L0 H{i}" in result.out] == [0, 2, 5, 6]
 
 
 def test_json_and_nothing_else(mhaviz):

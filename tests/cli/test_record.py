@@ -80,7 +80,7 @@ def test_a_program_is_recorded_and_keeps_its_arguments(record, tmp_path):
     result = record(PROGRAM, "-o", "run.json", "-o", "run.html", words=("--epochs", "1", "-o", "x", "--", "-q"))
     assert result.status == 0
     assert result.out.startswith("printed ['--epochs', '1', '-o', 'x', '--', '-q']\n")
-    assert "head 2" in result.out
+    assert "L0 H2" in result.out
     assert [line for line in result.err.splitlines() if "saved" in line] == [
         "mhaviz: saved run.json",
         "mhaviz: saved run.html",
@@ -211,7 +211,7 @@ def test_a_program_may_close_and_replace_its_streams(record, tmp_path):
     result = record(code, "-o", "run.json")
     assert result.status == 0
     assert "lost" not in result.out
-    assert "head 2" in result.out
+    assert "L0 H2" in result.out
 
 
 def test_heads_are_averaged_over_examples_of_the_layers_that_are_wanted(record):

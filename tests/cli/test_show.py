@@ -117,12 +117,10 @@ def test_an_array_of_another_tool(mhaviz, folder):
     result = mhaviz("show", "w.npy", "--queries", "l.txt", "-o", "a.png", "-o", "a.safetensors")
     assert result.status == 0
     assert result.out.startswith("self-attention: one [bold]\n")
-    assert "head 0" in result.out
+    assert "L0 H0" in result.out
     assert result.out.rstrip().endswith("w.npy")
     notice, *saved = result.err.splitlines()
-    assert notice == (
-        "mhaviz: w.npy: not all rows sum to 1; farthest from it, row 1 of head 0 in layer 0, self sums to 0.75"
-    )
+    assert notice == ("mhaviz: w.npy: not all rows sum to 1; farthest from it, row 1 of L0 H0, self sums to 0.75")
     assert saved == ["mhaviz: saved a.png", "mhaviz: saved a.safetensors"]
     assert mhaviz("show", "w.npy", "-q").err == ""
     data = json.loads(mhaviz("show", "a.safetensors", "--json").out)

@@ -114,7 +114,7 @@ def test_a_layer_of_a_list(tmp_path):
         (2 * np.eye(3, dtype=np.int64), "expected floating-point weights, or zeros and ones, got 2 in an array of "),
         (np.eye(3, dtype=np.complex64), "expected floating-point weights, or zeros and ones, got "),
         (WEIGHTS - 1, "expected weights from 0 to 1e+30, got -"),
-        (WEIGHTS * np.float32(np.nan), "got nan in head 0, row 0, column 0"),
+        (WEIGHTS * np.float32(np.nan), "got nan in row 0, column 0"),
         (WEIGHTS.astype(np.float64) * 1e300, "expected weights from 0 to 1e+30, got inf"),
     ],
 )
@@ -133,8 +133,8 @@ def test_rows_that_do_not_sum_to_1(path):
     array[1, 2] = (0.5, 0.25, 0)
     array[0, 0] = 0
     notice, zeros = read_maps(save(path, array)).notices
-    assert zeros.endswith("1 row has only zeros, of 8, as if no key were visible: row 0 of head 0 in layer 0, cross")
-    assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of head 1 in layer 0, "
+    assert zeros.endswith("1 row has only zeros, of 8, as if no key were visible: row 0 of L0 H0, cross")
+    assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of L0 H1, "
                            "cross sums to 0.75")  # fmt: skip
 
 
@@ -247,7 +247,7 @@ def test_kinds_that_cannot_be(tmp_path):
     assert read_maps(tmp_path / "x.npy", About(kind="masked")).attention.maps[0].kind == "masked"
     np.save(tmp_path / "x.npy", np.array([[0.75, 0.25], [0.5, 0.5]]))
     text = fails(tmp_path / "x.npy", About(kind="masked"))
-    assert "expected no weight on later keys, got 0.25 in head 0, row 0, column 1" in text
+    assert "expected no weight on later keys, got 0.25 in row 0, column 1" in text
 
 
 LAYERS = np.random.default_rng(1).dirichlet(np.ones(3), size=(5, 2, 4)).astype(np.float32)  # 5 layers, 2 heads, 4 × 3

@@ -80,7 +80,7 @@ def test_a_film_has_a_row_a_pass():
     page = attention_page(Attention(Source("recorded"), tuple(maps)))
     first = page.blocks[0]
     assert (first.title.head, first.module) == ("self-attention, layer 0, passes 0, 100, 200", "blocks.0.attn")
-    assert first.tiles[:3] == ("pass 0 · head 0", "pass 0 · head 1", "pass 100 · head 0")
+    assert first.tiles[:3] == ("pass 0 · L0 H0", "pass 0 · L0 H1", "pass 100 · L0 H0")
     assert [one.title.head for one in first.by_layer][1] == "self-attention, layer 0, pass 100"
     assert [list(group) for group in by_attention(maps)] == [[0, 2, 4], [1, 3, 5]]
 

@@ -37,14 +37,14 @@ def test_numbers_are_those_of_the_first_sentence_without_its_padding():
     assert [row[0] for row in rows] == ["the", "cat", "sat"]
     np.testing.assert_array_equal([row[1:] for row in rows], trace.step("Q").values[0, :3])
     heads = numbers(trace, "A")
-    assert [headings for headings, _ in heads] == [(f"head {head}", "the", "cat", "sat") for head in range(4)]
+    assert [headings for headings, _ in heads] == [(f"L0 H{head}", "the", "cat", "sat") for head in range(4)]
     for head, (_, rows) in enumerate(heads):
         np.testing.assert_array_equal([row[1:] for row in rows], trace.step("A").values[0, head, :3, :3])
 
 
 def test_keys_of_another_text_have_no_names_of_queries():
     trace = traced(RandomLayer(8, 4, device_name="cpu"), ["the black cat"], "le chat noir")
-    assert numbers(trace, "S")[0][0] == ("head 0", "0", "1", "2")
+    assert numbers(trace, "S")[0][0] == ("L0 H0", "0", "1", "2")
     assert [row[0] for row in numbers(trace, "S")[0][1]] == ["le", "chat", "noir"]
     assert [row[0] for row in numbers(trace, "K")[0][1]] == ["0", "1", "2"]
 

@@ -146,7 +146,7 @@ def test_layers_are_the_rows_of_its_mean():
     assert drawn.queries == ("L0", "L1")
     np.testing.assert_array_equal(drawn.weights[0], np.stack([m.weights[0, 0, :3] for m in given]))
     with_head = attention().of_query("saw").select(head=1)
-    assert attention_page(with_head).blocks[0].tiles == ("layer 0 · head 1", "layer 1 · head 1")
+    assert attention_page(with_head).blocks[0].tiles == ("L0 H1", "L1 H1")
 
 
 def test_on_the_command_line(mhaviz, tmp_path):

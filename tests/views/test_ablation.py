@@ -47,10 +47,10 @@ def test_what_is_not_known_is_empty(tmp_path, random_effects):
 
 def test_what_is_zeroed_is_said(show, random_effects, random_heads):
     for record in (random_effects(), random_heads()):
-        zeroed = replace(record, source=replace(record.source, remark="head 1 of layer 0 is zeroed"))
+        zeroed = replace(record, source=replace(record.source, remark="L0 H1 is zeroed"))
         page, style = page_of(zeroed), Style()
-        assert "head 1 of layer 0 is zeroed" in texts(draw_page(page, style))
-        assert "head 1 of layer 0 is zeroed" in show(PageView(page, style), 80)
+        assert "L0 H1 is zeroed" in texts(draw_page(page, style))
+        assert "L0 H1 is zeroed" in show(PageView(page, style), 80)
 
 
 def test_there_is_no_page_for_the_browser(tmp_path, random_effects):

@@ -45,7 +45,7 @@ def test_layers_of_one_attention_are_one_picture(layers):
     (heads,) = heads_of(maps)
     assert heads.maps == maps
     assert heads.across == 2
-    assert heads.tiles[:3] == ("layer 0 · head 0", "layer 0 · head 1", "layer 1 · head 0")
+    assert heads.tiles[:3] == ("L0 H0", "L0 H1", "L1 H0")
     assert heads.title.head == "self-attention, layers 0 to 2"
     assert [one.title.head for one in heads.by_layer] == [f"self-attention, layer {i}" for i in range(3)]
 
@@ -81,7 +81,7 @@ def test_layers_that_are_not_neighbours_are_listed(layers):
 
 def test_a_single_map_stays_what_it_is(layers):
     (heads,) = heads_of(layers(3))
-    assert (heads.tiles, heads.across) == (("head 0", "head 1"), None)
+    assert (heads.tiles, heads.across) == (("L3 H0", "L3 H1"), None)
     assert title_text(heads.title, 80) == "self-attention: the cat sat"
 
 
@@ -106,8 +106,8 @@ def test_what_differs_in_more_than_its_layer_stays_apart(layers):
 def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
     maps = layers(0, 1, 2)
     sheet = heatmap_figure(Attention(Source("test"), maps), Style("bone", vmax=1.0))
-    images = [image for image in sheet.page.images if image.get_label().startswith("layer")]
-    assert [image.get_label() for image in images] == [f"layer {i} · head {h}" for i in range(3) for h in range(2)]
+    images = [image for image in sheet.page.images if image.get_label().startswith("L")]
+    assert [image.get_label() for image in images] == [f"L{i} H{h}" for i in range(3) for h in range(2)]
     lefts, tops = ([round(image.get_extent()[side], 3) for image in images] for side in (0, 3))
     assert len(set(lefts)) == 2
     assert len(set(tops)) == 3
@@ -137,24 +137,23 @@ def written(sheet):
 
 def test_many_heads_are_numbered_once_and_one_is_enlarged(random_map):
     maps, sheet = overview(random_map)
-    images = {image.get_label(): image for image in sheet.page.images}
-    names = [f"layer {layer} · head {head}" for layer in range(4) for head in range(12)]
-    *_, enlarged = [label for label in images if not label.startswith("scale of")]
-    assert [*images][:48] == names
+    images = [image for image in sheet.page.images if not image.get_label().startswith("scale of")]
+    *small, enlarged = images
+    assert [image.get_label() for image in small] == [f"L{layer} H{head}" for layer in range(4) for head in range(12)]
     weights = np.concatenate([m.weights for m in maps])
     peaked = int(weights[:, :, 1:].max(axis=2).mean(axis=1).argmax())
-    assert enlarged == f"L{peaked // 12} H{peaked % 12}"
-    for name, expected in (*zip(names, weights, strict=True), (enlarged, weights[peaked])):
-        np.testing.assert_array_equal(np.ma.filled(images[name].get_array(), np.nan), expected)
-    assert len({image.get_clim() for image in images.values()}) == 1
-    left = images[enlarged].get_extent()[0]
+    assert enlarged.get_label() == f"L{peaked // 12} H{peaked % 12}"
+    for image, expected in zip(images, (*weights, weights[peaked]), strict=True):
+        np.testing.assert_array_equal(np.ma.filled(image.get_array(), np.nan), expected)
+    assert len({image.get_clim() for image in sheet.page.images}) == 1
+    left = enlarged.get_extent()[0]
     of_sides = [text.get_text() for text in sheet.page.texts if text.get_position()[0] < left]
     numbers = [text for text in of_sides if text.isdigit()]
     assert sorted(numbers) == sorted([*map(str, range(12)), *map(str, range(4))])
     for token in TOKENS:
         assert written(sheet).count(token) == 2, "once a side of the enlarged map"
     assert written(sheet).count("head") == written(sheet).count("layer") == 1
-    assert images[enlarged].get_extent()[0] > max(images[name].get_extent()[1] for name in names)
+    assert left > max(image.get_extent()[1] for image in small)
 
 
 @pytest.mark.parametrize("width", [None, 3.3, 7.0])
@@ -213,7 +212,7 @@ def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
     maps, hidden = windows(random_map, kind)
     attention = Attention(Source("test"), tuple(remade(m, cells=cells) for m in maps))
     sheet = heatmap_figure(attention)
-    images = [image for image in sheet.page.images if image.get_label().startswith("layer")]
+    images = [image for image in sheet.page.images if image.get_label().startswith("L")]
     assert len(images) == 6
     for i, image in enumerate(images):
         assert (np.isnan(np.ma.filled(image.get_array(), np.nan)) == hidden[i // 2]).all()
@@ -268,7 +267,7 @@ def test_a_rollout_in_the_terminal(show, random_map, cells):
     assert shown.count("rollout of self-attention, layers 0 to 3") == 1
     assert re.search(r"layer 0 +layer 1 +layer 2 +layer 3", shown)
     assert "self-attention, layer 0: the cat sat" in shown
-    assert "head 1" in shown
+    assert "L0 H1" in shown
     if cells is not None:
         assert "largest shares" in shown
         assert "each cell is the largest of up to 2 × 2 shares" in shown
@@ -296,7 +295,9 @@ def test_the_first_row_of_a_window_counts(random_map):
 
 def test_columns_can_be_chosen(layers):
     sheet = heatmap_figure(Attention(Source("test"), layers(0, 1)), Style(columns=4))
-    assert len({round(image.get_extent()[3], 3) for image in sheet.page.images if "layer" in image.get_label()}) == 1
+    assert (
+        len({round(image.get_extent()[3], 3) for image in sheet.page.images if image.get_label().startswith("L")}) == 1
+    )
 
 
 def test_the_terminal_says_the_layer_where_there_are_several(show, layers):

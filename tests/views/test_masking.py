@@ -46,12 +46,12 @@ def _rgb(colour):
 def test_each_matrix_shows_its_numbers():
     m = made()
     sheet = figure_of(m)
-    for name, of in (("head 0: S = ", "scores"), ("A = ", "weights"), ("dropout", "kept")):
+    for name, of in (("L0 H0: S = ", "scores"), ("A = ", "weights"), ("dropout", "kept")):
         for image, one in zip(images(sheet, name), m.sentences, strict=True):
             blank = np.zeros_like(one.padding) if of == "scores" else one.hidden[0] | one.padding
             expected = np.where(blank, np.nan, getattr(one, of)[0].astype(float))
             np.testing.assert_array_equal(values(image), expected)
-    scores = {image.get_clim() for image in (*images(sheet, "head 0: S "), *images(sheet, "S masked"))}
+    scores = {image.get_clim() for image in (*images(sheet, "L0 H0: S "), *images(sheet, "S masked"))}
     assert len(scores) == 1
     assert len({image.get_clim() for image in (*images(sheet, "A "), *images(sheet, "dropout"))}) == 1
 

@@ -82,11 +82,11 @@ def test_one_point_is_a_picture():
 def test_an_evaluation_in_the_terminal(show):
     shown = show(view_of(evaluation()))
     assert "20 held-out sentences: exact match 0.750, perplexity 1.500" in shown
-    assert "head 0" in shown
+    assert "L0 H0" in shown
     assert "0.500" in shown
     (mean,) = (line for line in shown.splitlines() if "heads averaged" in line)
     assert "0.125" in mean
-    assert "head 0" not in show(view_of(evaluation(alignment=False)))
+    assert "L0 H0" not in show(view_of(evaluation(alignment=False)))
     assert show(view_of(evaluation()), encoding="ascii").isascii()
     assert max(map(len, show(view_of(evaluation()), width=40).splitlines())) <= 40
 
@@ -96,7 +96,7 @@ def test_an_evaluation_as_a_figure():
     widths = [bar.get_width() for bar in sheet.page.patches]
     np.testing.assert_allclose(np.array(widths) / widths[0], [1, 0.5, 0.25])
     assert to_hex(sheet.page.patches[-1].get_facecolor()) == ACCENT
-    assert {"head 0", "0.500", "heads averaged", "0.125"} <= set(texts(sheet))
+    assert {"L0 H0", "0.500", "heads averaged", "0.125"} <= set(texts(sheet))
     assert not figure_of(evaluation(alignment=False)).page.patches
 
 

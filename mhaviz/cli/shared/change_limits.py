@@ -54,15 +54,15 @@ def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
     assert flaw is not None
     path, layer = sides[flaw.is_second]
     m = head.map if layer is None else replace(head.map, layer=layer)
-    return f"{path}: head {head.head} of {m.name} has no divergence, as row {flaw.query} sums to {flaw.sum:.4g}"
+    return f"{path}: {m.name_of(head.head)} has no divergence, as row {flaw.query} sums to {flaw.sum:.4g}"
 
 
 def require_at_most(difference: "Difference", sides: Sides) -> None:
     """Raise ChangedError if a head is above a limit, MhavizError if something without a divergence might be."""
     known = [head for head in difference.ranking if head.divergence is not None]
-    means = [(head.divergence or 0.0, f"head {head.head} of {head.map.name}") for head in known]
+    means = [(head.divergence or 0.0, head.map.name_of(head.head)) for head in known]
     rows = [
-        (head.worst.divergence, f"row {head.worst.query} of head {head.head} of {head.map.name}")
+        (head.worst.divergence, f"row {head.worst.query} of {head.map.name_of(head.head)}")
         for head in known
         if head.worst
     ]
@@ -110,4 +110,4 @@ def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
             yield f"{head.map.name} has no divergence; compare {advice}, whose rows sum to 1"
         elif head.divergence is None:
             zeros = "as all its rows are zeros in both; expected some weight"
-            yield f"head {head.head} of {head.map.name} has no divergence, {zeros}"
+            yield f"{head.map.name_of(head.head)} has no divergence, {zeros}"

@@ -429,11 +429,11 @@ def _unshown_text(kinds: Sequence[Kind]) -> str:
 
 
 def _zeroed_text(heads: Sequence[tuple[Site, int]]) -> str:
-    """Return a remark: "head 3 of layer 0 is zeroed", "12 heads are zeroed"."""
+    """Return a remark: "L0 H3 is zeroed", "12 heads are zeroed"."""
     if len(heads) > 1:
         return f"{len(heads):,} heads are zeroed"
     ((site, head),) = heads
-    return f"head {head} of layer {site.layer} is zeroed"
+    return f"L{site.layer} H{head} is zeroed"
 
 
 def _layers(sites: Sequence[Site], kind: Kind) -> list[int]:

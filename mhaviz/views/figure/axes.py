@@ -66,7 +66,7 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
     scales = scales_of(style, attention.maps, attention.maps)
     for one, (m, tile, weights) in zip(axes, heads, strict=True):
         one.imshow(weights, interpolation="nearest", **mapped(scales[scale_group(m)]))
-        title = f"{m.shown_name}, {tile}" if len(attention.maps) > 1 else tile
+        title = m.shown_name.replace(f"layer {m.layer}", tile) if len(attention.maps) > 1 else tile
         if m.module:
             name = cut(fonts.shown(m.module), _NAME_CELLS)
             one.set_title(f"{title}\n{name}", fontsize=9, fontfamily=fonts.families, parse_math=False)

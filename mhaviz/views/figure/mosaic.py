@@ -398,11 +398,10 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
 
 
 def short_title(title: str) -> str:
-    """Return "12" for "head 12", "L3 H5" for "layer 3 · head 5"; other titles are unchanged."""
-    names = re.findall(r"(?:^| · )(\w)\w* (\d+)(?= · |$)", title)
-    if len(names) > 1:
-        return " ".join(f"{name.upper()}{number}" for name, number in names)
-    return title.split(" ")[-1] if names else title
+    """Return "H12" for "L0 H12", "P3 H5" for "pass 3 · L0 H5", "5" for "layer 5"; other titles are unchanged."""
+    row, _, tile = title.rpartition(" · ")
+    short = tile.rpartition(" ")[2] if re.fullmatch(r"L\d+ H\d+|[a-z]+ \d+", tile) else tile
+    return f"{row[0].upper()}{row.rpartition(' ')[2]} {short}" if row else short
 
 
 def bar_height(cells: float) -> float:

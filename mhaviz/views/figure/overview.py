@@ -24,7 +24,6 @@ from mhaviz.views.figure.mosaic import (
     decide_mosaic,
     draw_mosaic,
     even_number,
-    short_title,
     write_sides,
 )
 from mhaviz.views.figure.sheet import (
@@ -135,15 +134,16 @@ class OverviewPart(MosaicPart):
         row, column = divmod(self.place, self.layout.columns)
         m = block.maps[row].select((block.maps[row].heads[column],))
         drawn = m if m.is_whole else pool_map(m, *self._large.cells)
-        title = short_title(block.tiles[self.place])
-        (panel,) = head_panels(drawn, self.panels[0].scale, [title], self._large.cells)
+        (panel,) = head_panels(drawn, self.panels[0].scale, [block.tiles[self.place]], self._large.cells)
         return panel
 
     def _write_sides(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
         """Write the numbers of heads above the first row, and those of layers left of the first column."""
         layout = self.layout
-        across = [tile.rpartition(" ")[2] for tile in block.tiles[: layout.columns]]
-        down = [tile.partition(" · ")[0].rpartition(" ") for tile in block.tiles[:: layout.columns]]
+        across = list(map(str, block.first.heads))
+        firsts = zip(block.maps, block.tiles[:: layout.columns], strict=True)
+        rows = [tile.partition(" · ")[0] if " · " in tile else f"layer {m.layer}" for m, tile in firsts]
+        down = [row.rpartition(" ") for row in rows]
         write_sides(sheet, x, y, layout, across, [number for *_, number in down])
         right = x + layout.queries.room - BESIDE_LABEL
         sheet.write(right, y - 0.04, "head", SMALL, colour=QUIET, align="right", vertical="bottom")

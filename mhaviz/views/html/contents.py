@@ -36,8 +36,8 @@ from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
-from mhaviz.pages.words import counted, head_name, one_text, rule_text, unnamed_text
-from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.pages.words import counted, one_text, rule_text, unnamed_text
+from mhaviz.results.attention import Attention, AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.corpus_difference import CorpusDifference
 from mhaviz.results.difference import Difference
@@ -187,7 +187,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
 def _(result: Report, style: Style) -> Contents:
     scaling = result.scaling
     tables = [
-        _table(f"scaling of head {head}", statistics_table(scaling, place, rule_text(scaling)))
+        _table(f"scaling of {head_name(scaling.layer, head)}", statistics_table(scaling, place, rule_text(scaling)))
         for place, head in enumerate(scaling.heads)
     ]
     tables.append(_table("shapes", steps_table(result.trace)))

@@ -40,7 +40,7 @@ def pooled(cells, reduction="mass", each=5):
 
 def test_every_head_on_one_scale_around_0(difference):
     d = difference(n_maps=2)
-    drawn = images(difference_figure(d), "layer ")
+    drawn = images(difference_figure(d), "L")
     expected = [head for m in d.maps for head in m.change.weights]
     largest = max(np.abs(head).max() for head in expected)
     assert len(drawn) == 4
@@ -103,7 +103,7 @@ def test_the_divergence_of_each_head_stands_over_it(difference):
     d = difference(n_heads=2, n_maps=2)
     sheet = difference_figure(d)
     expected = [f"{x:.4f} bits" for m in d.maps for x in m.divergence]
-    for image, number in zip(images(sheet, "layer "), expected, strict=True):
+    for image, number in zip(images(sheet, "L"), expected, strict=True):
         _, right, _, top = image.get_extent()
         (text,) = (t for t in sheet.page.texts if np.allclose(t.get_position(), (right, top - 0.04), atol=0.01))
         assert (text.get_text(), text.get_ha()) == (number, "right")
@@ -120,7 +120,7 @@ def test_no_divergence_where_it_would_stand_in_the_title_or_is_none(difference):
 def test_what_the_mask_hides_is_blank():
     weights = [np.array([[[1, 0], [x, 1 - x]]], np.float32) for x in (0.5, 0.25)]
     d = compare(*(Attention(Source("s"), (made_map(("a", "b"), ("a", "b"), w, "masked"),)) for w in weights))
-    (image,) = images(difference_figure(d), "head")
+    (image,) = images(difference_figure(d), "L0 H0")
     assert np.isnan(np.asarray(image.get_array())).tolist() == [[False, True], [False, False]]
     assert tuple(image.get_cmap().get_bad()) == (1, 1, 1, 1)
 
@@ -136,7 +136,7 @@ def test_cells_say_what_they_are():
 def test_few_cells_of_a_long_map_may_be_beyond_the_scale():
     d = pooled(70)
     sheet = difference_figure(d)
-    high = images(sheet, "head 0")[0].get_clim()[1]
+    high = images(sheet, "L0 H0")[0].get_clim()[1]
     sizes = np.abs(d.maps[0].change.weights)
     assert 0 < (sizes > high).mean() < 0.006
     assert f"≥ {high:.3g}" in texts(sheet)

@@ -20,7 +20,7 @@ def softmax(n_heads=8, q_length=3, k_length=3, seed=0):
 
 
 def arrays(figure):
-    return [image.get_array() for image in figure.page.images if "head" in image.get_label()]
+    return [image.get_array() for image in figure.page.images if image.get_label().startswith("L")]
 
 
 @pytest.mark.parametrize("form", ["tensor", "batched", "array", "gradient", "float64", "half", "bfloat16"])
@@ -50,7 +50,7 @@ def test_sentence_labels_columns_and_translation_rows():
 
 def test_rows_and_columns_of_heads():
     figure = display_attention(TOKENS, TOKENS, softmax(6), n_heads=6, n_rows=2, n_cols=3)
-    images = [image for image in figure.page.images if "head" in image.get_label()]
+    images = [image for image in figure.page.images if image.get_label().startswith("L")]
     assert len({round(image.get_extent()[0], 3) for image in images}) == 3
 
 

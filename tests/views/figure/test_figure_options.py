@@ -102,7 +102,7 @@ def test_the_sides_are_named_once(n_tokens):
     inside(sheet)
     names = {text.get_text(): text.get_position() for text in sheet.page.texts if text.get_text() in ("query", "key")}
     assert texts(sheet).count("query") == texts(sheet).count("key") == 1
-    tiles = [image.get_extent() for image in images(sheet, "head")]
+    tiles = [image.get_extent() for image in images(sheet, "L0 H")]
     assert names["query"][0] < min(left for left, *_ in tiles)
     assert names["key"] == pytest.approx((sum(tiles[2][:2]) / 2, names["key"][1])), "under the last row"
     assert names["key"][1] > max(bottom for *_, bottom, _ in tiles)
@@ -121,10 +121,10 @@ def test_sentences_are_in_line_and_share_a_scale_and_its_bar():
     inside(sheet)
     assert len(images(sheet, "scale of")) == 1
     for head in range(4):
-        tiles = images(sheet, f"head {head}")
+        tiles = images(sheet, f"L0 H{head}")
         assert len({round(tile.get_extent()[0], 6) for tile in tiles}) == 1, "one above the other"
         assert len({tile.norm.vmax for tile in tiles}) == 1
-    cells = {round((x1 - x0) / tile.get_array().shape[1], 6) for tile in images(sheet, "head")
+    cells = {round((x1 - x0) / tile.get_array().shape[1], 6) for tile in images(sheet, "L0 H")
              for x0, x1, *_ in [tile.get_extent()]}  # fmt: skip
     assert len(cells) == 1, "of cells of one size"
 

@@ -67,7 +67,7 @@ def figure(*maps, style=AUTO):
 
 
 def tiles(sheet):
-    return [image for image in sheet.page.images if image.get_label().startswith("head ")]
+    return [image for image in sheet.page.images if image.get_label().startswith("L0 H")]
 
 
 def decode(sheet):

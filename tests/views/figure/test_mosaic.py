@@ -39,7 +39,7 @@ def decode(sheet):
 
 
 def tiles(sheet):
-    return [image for image in sheet.page.images if image.get_label().startswith("head ")]
+    return [image for image in sheet.page.images if image.get_label().startswith("L0 H")]
 
 
 def cell_pixels(sheet, tile, q_cells, k_cells, inset=0.2):
@@ -267,7 +267,7 @@ def test_labels_on_the_outer_edges_only(random_attention):
     texts = [text.get_text() for text in sheet.page.texts]
     assert texts.count("second") == 2 + 4, "two rows of tiles have it at their left, four columns below"
     assert texts.count("first₀") == texts.count("first₂") == 6
-    assert [t for t in texts if t.startswith("head ")] == [f"head {i}" for i in range(8)]
+    assert [t for t in texts if t.startswith("L0 H")] == [f"L0 H{i}" for i in range(8)]
 
 
 def test_keys_stand_under_the_lowest_tile_of_each_column(random_attention):

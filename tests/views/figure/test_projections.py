@@ -89,7 +89,7 @@ def test_nothing_is_outlined_where_a_cell_is_of_several_words():
 def test_heads_and_their_divergence():
     c = comparison(n_heads=4)
     sheet = figure_of(c, Style(vmax=None))
-    for i, image in enumerate(images(sheet, "head ")):
+    for i, image in enumerate(images(sheet, "L0 H")):
         assert np.array_equal(image.get_array(), c.heads[i])
     (divergence,) = images(sheet, "divergence of heads")
     np.testing.assert_allclose(divergence.get_array(), c.divergence, atol=1e-7)
@@ -128,7 +128,7 @@ def test_words():
 
 def test_left_out_is_blank():
     sheet = figure_of(comparison(include_self=False))
-    for image in (*images(sheet, ": S"), *images(sheet, "A = softmax(S)"), *images(sheet, "head ")):
+    for image in (*images(sheet, ": S"), *images(sheet, "A = softmax(S)"), *images(sheet, "L0 H")):
         assert np.array_equal(np.isnan(np.asarray(image.get_array())), np.eye(3, dtype=bool))
         assert tuple(image.get_cmap().get_bad()) == (1, 1, 1, 1)
 

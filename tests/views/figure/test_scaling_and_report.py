@@ -92,7 +92,7 @@ def test_each_number_stands_in_its_row_and_column():
 def test_one_head_has_unscaled_on_the_left_and_scores_on_top():
     c = comparison()
     panels = {image.get_label(): image.get_extent() for image in images(figure_of(c))}
-    product, scaled = panels["head 0: q·k"], panels["head 0: q·k / √16"]
+    product, scaled = panels["L0 H0: q·k"], panels["L0 H0: q·k / √16"]
     assert product[0] < scaled[0]
     assert product[2] < panels["softmax(q·k)"][3]
     assert product[0] == panels["softmax(q·k)"][0]
@@ -136,9 +136,9 @@ def test_a_report_is_one_page_with_everything_on_it(sentence, n_heads, target):
     attention = attend(layer, [sentence], target)
     sheet = figure_of(Report(attention, layer.trace(layer.encode([sentence], target)), c))
     shown = texts(sheet)
-    for part in ("the shapes on the way", "why the scores are scaled: head 0", "concat", attention.source.footnote):
+    for part in ("the shapes on the way", "why the scores are scaled: L0 H0", "concat", attention.source.footnote):
         assert part in shown
-    assert len(images(sheet, "head")) == n_heads + 2, "and its scores, unscaled and scaled"
+    assert len(images(sheet, "L0 H")) == n_heads + 2, "and its scores, unscaled and scaled"
     inside(sheet)
 
 

@@ -38,14 +38,14 @@ def svg_texts(stream):
 def test_texts_of_an_svg_are_texts():
     sheet = sheet_of(3, ("le", "chat<b>&", "$x$"), vmax=1)
     texts = svg_texts(saved(sheet, "svg"))
-    assert {"le", "chat<b>&", "$x$", "head 0", "a source", "weight"} <= set(texts)
+    assert {"le", "chat<b>&", "$x$", "L0 H0", "a source", "weight"} <= set(texts)
     assert texts.count("0.25") == 6, "the numbers of the cells too"
 
 
 def test_texts_of_a_pdf_are_texts():
     page = PdfReader(saved(sheet_of(3, ("le", "chat", "Ünïcode"), vmax=1), "pdf")).pages[0]
     lines = page.extract_text().splitlines()
-    assert {"le", "chat", "Ünïcode", "head 0", "a source"} <= {line.strip() for line in lines}
+    assert {"le", "chat", "Ünïcode", "L0 H0", "a source"} <= {line.strip() for line in lines}
     assert sum(line.count("0.25") for line in lines if "rows" not in line) == 6
 
 

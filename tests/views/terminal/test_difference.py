@@ -98,7 +98,7 @@ def test_any_size(show, difference, length, n_heads, width):
     for colour in (None, "truecolor"):
         shown = plain(show(difference_view(d), width, colour))
         assert widest(shown) <= width
-        assert f"head {n_heads - 1}" in shown
+        assert f"L0 H{n_heads - 1}" in shown
         if length == 300:
             assert "farthest from 0 of up to" in words(shown)
 

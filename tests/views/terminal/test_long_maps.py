@@ -175,7 +175,7 @@ def test_positions_stand_where_they_are(show, width, start):
     attention_map = uniform_map(length=3000, cells=300, start=start)
     layout = long_layout(attention_map, width, None, PLAIN)
     shown = plain_lines(show(view(attention_map), width))
-    (top,) = (i for i, line in enumerate(shown) if line.strip() == "head 0")
+    (top,) = (i for i, line in enumerate(shown) if line.strip() == "L0 H0")
     margin = layout.label_width + 1
     columns = [(found.start() - margin, found.group()) for found in re.finditer(r"[\d,]+", shown[top + 1])]
     lines = [(i, line[:margin].strip()) for i, line in enumerate(shown[top + 2 : top + 2 + layout.rows])]

@@ -23,7 +23,7 @@ def test_every_head_with_its_example(show, width):
     assert max(cell_len(line) for line in shown.split("\n")) <= width
     flat = " ".join(shown.split())
     for head in m.heads:
-        assert f"head {head.head}: columns {2 * head.head} to {2 * head.head + 1} of Q, K, V and concat" in flat
+        assert f"L0 H{head.head}: columns {2 * head.head} to {2 * head.head + 1} of Q, K, V and concat" in flat
         score = head.scores[m.position, m.key_position]
         assert f"/ √2 = {score:z.2f}" in flat
     assert m.source.footnote in flat

@@ -92,7 +92,7 @@ def test_any_size(show, length, n_heads):
     for width in (40, 160):
         shown = plain(show(view_of(c, Style(vmax=None)), width, "truecolor"))
         assert widest(shown) <= width
-        assert f"head {n_heads - 1}" in shown
+        assert f"L0 H{n_heads - 1}" in shown
 
 
 @pytest.mark.parametrize("width", [40, 120])

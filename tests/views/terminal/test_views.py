@@ -109,7 +109,7 @@ def test_report_shows_all_parts(show, layer):
     sentence = ["one two three"]
     comparison = compare_scaling(layer, layer.encode(sentence), [1])
     shown = show(view_of(Report(attend(layer, sentence), layer.trace(layer.encode(sentence)), comparison)), 100)
-    for part in ("self-attention: one two three", "head 0", "concat", "standard deviation of the scores", FOOTNOTE):
+    for part in ("self-attention: one two three", "L0 H0", "concat", "standard deviation of the scores", FOOTNOTE):
         assert part in shown
 
 
@@ -196,7 +196,7 @@ def test_many_heads_are_shown_without_numbers(show):
     many = lines(3)
     assert not any("0.1" in line for line in many)
     assert len(many) < len(lines(2))
-    assert sum("head 11" in line for line in many) == 3
+    assert sum(" H11" in line for line in many) == 3
 
 
 @pytest.mark.parametrize("log", [False, True])
