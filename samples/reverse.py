@@ -1,4 +1,4 @@
-"""Learns to say twelve letters backwards: record it to see how. `mhaviz record --passes 0,50,150 samples/reverse.py`"""
+"""Learns to say twelve letters backwards: record it to see how. `mhaviz record --passes 0,20,150 samples/reverse.py`"""
 
 import torch
 from torch import nn

@@ -132,7 +132,8 @@ class Axis(ShortRepr):
                 listed = ", ".join(f"#{i} {quoted(text)}" for i, text in enumerate(shown[:_FOUND], self.start))
                 hint = f"there are {listed}" + ", …" * (len(shown) > _FOUND)
             places_there = f"a position from {self.start:,} to {self.end - 1:,}"
-            raise ArgumentError(f"{name}: expected a token, or {places_there}, got {quoted(query)}; {hint}")
+            got = "nothing" if query is None else quoted(query)
+            raise ArgumentError(f"{name}: expected a token, or {places_there}, got {got}; {hint}")
         return places[0]
 
     def pooled(self, most: int) -> "Axis":

@@ -76,7 +76,7 @@ def test_every_option_changes_the_picture(mhaviz, tmp_path):
     ("arguments", "status", "message"),
     [
         ([], 2, "no sentence"),
-        (["a b"], 2, "--token: expected a token, or a position from 0 to 1, got None; there are #0 'a', #1 'b'"),
+        (["a b"], 2, "--token: expected a token, or a position from 0 to 1, got nothing; there are #0 'a', #1 'b'"),
         (["a b a", "--token", "a"], 2, "--token: 'a' occurs 2 times; give a position: #0, #2"),
         (["a b", "--token", "2"], 2, "a position from 0 to 1, got '2'"),
         (["deposit", "--token", "depost"], 2, "try 'deposit'"),
