@@ -218,7 +218,7 @@ class Dot:
     Attributes:
         name: label, such as a head, "L0 H2".
         value: the number.
-        low, high: ends of its confidence interval; NaN: unknown.
+        low, high: ends of its whisker; NaN: none.
         chance: value expected by chance; NaN: unknown.
         note: remark beside the dot.
     """
@@ -233,7 +233,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Dots:
-    """Dot plot of ranked numbers: in each row a dot, its interval as a whisker, and a grey line at chance level.
+    """Dot plot of ranked numbers: in each row a dot, its whisker if it has one, and a grey line at chance level.
 
     Attributes:
         title: text above the plot.

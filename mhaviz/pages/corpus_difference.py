@@ -6,7 +6,7 @@ from typing import Any
 
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Table, Text
-from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, lesson, pair_text
+from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, first_text, lesson, pair_text
 from mhaviz.pages.head_numbers import WHISKER, key_columns, kind_text, reading_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
@@ -19,6 +19,7 @@ _MEANING = (
     "mean: of the Jensen–Shannon divergence of each query's weights in both models, in bits, over its sentence, then "
     "over the sentences: 0 if no weight differs, 1 if no row has a key in common"
 )
+_BESIDE = "of the row that differs most, the query → the key whose weight differs most"
 _NOTES = f"{_MEANING}; ±: the standard deviation between the sentences; sentences and tokens are counted from 0"
 
 
@@ -40,13 +41,15 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     panels = [(KIND_NAMES[kind.kind] if several else "", kind.layers, kind.divergence.mean) for kind in d.kinds]
     blocks: tuple[Block, ...] = (
         Text(tuple(kind_text(kind, _subtitle(kind)) for kind in d.kinds), "subtitle"),
-        *change_dots(heads, _heading(d), _MEANING, WHISKER.format(d.replicates, "sentences")),
+        *change_dots(heads, _heading(d), _MEANING, _BESIDE, WHISKER.format(d.replicates, "sentences")),
         *divergence_panels(panels),
         ranking_table(d),
         Text(left_out, "quiet", "listed"),
     )
     reading = reading_text([kind.divergence.mean for kind in d.kinds])
-    return Page(lesson(d.source, heads, len(heads)), blocks, d.source.footnote, "; ".join([reading, *left_out]))
+    return Page(
+        lesson(d.source, first_text(heads), len(heads)), blocks, d.source.footnote, "; ".join([reading, *left_out])
+    )
 
 
 def _subtitle(kind: KindDivergence) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import KIND_NAMES, Kind
 from mhaviz.pages.attention import heads_blocks
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Panels, Table, Text
-from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, lesson
+from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, first_text, lesson
 from mhaviz.pages.map_words import cells_text, hidden_text, left_out_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, one_text, position_text
@@ -33,10 +33,11 @@ _MEANING = (
 def difference_page(d: Difference) -> Page:
     """Return the page: the heads that changed most, and B − A of every head of every map on one scale."""
     changes = [m.change for m in d.maps]
-    ranked, several = _ranked(d), len({m.sentence for m in changes}) > 1
-    whisker = "whisker: from the least to the largest of the sentences"
+    of_head, several = _by_name(d), len({m.sentence for m in changes}) > 1
+    ranked, whisker = _ranked(of_head), "from the least to the largest of the sentences"
     meaning = _MEANING + " and the sentences" * several
-    dots = change_dots(ranked, "the heads that changed most", meaning, whisker)
+    where = f"the query → key whose {_name(d)} changes most" + ", of all sentences" * several
+    dots = change_dots(ranked, "the heads that changed most", meaning, where, whisker)
     blocks: tuple[Block, ...] = (
         *dots,
         *_layers_by_heads(d),
@@ -45,22 +46,37 @@ def difference_page(d: Difference) -> Page:
         replace(ranking_table(d), where="listed" if dots else "everywhere"),
     )
     remark, left_out = partial(reading_text, changes), partial(left_out_text, changes, True)
-    title = lesson(d.source, ranked, len(d.ranking))
+    title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))
     return Page(title, blocks, d.source.footnote, remark, left_out=left_out)
 
 
-def _ranked(d: Difference) -> list[HeadChange]:
-    """Return the heads that have a divergence, each with its mean over the sentences, the largest first."""
+def _by_name(d: Difference) -> dict[str, list[HeadDifference]]:
+    """Return each head's changes in all sentences, by the head's name."""
     names, of_head = _short_names(d, ("sentence", "layer")), defaultdict[str, list[HeadDifference]](list)
     for head in d.ranking:
-        if head.divergence is not None:
-            of_head[" ".join([*names[head.map.name], head_name(head.map.layer, head.head)])].append(head)
+        of_head[" ".join([*names[head.map.name], head_name(head.map.layer, head.head)])].append(head)
+    return of_head
+
+
+def _ranked(of_head: Mapping[str, Sequence[HeadDifference]]) -> list[HeadChange]:
+    """Return the heads that have a divergence, each with its mean over the sentences, the largest first."""
     changes = []
-    for name, several in of_head.items():  # the sentence that changed most first
-        bits = [head.divergence or 0.0 for head in several]
-        ends = (min(bits), max(bits)) if len(bits) > 1 else ()
-        changes.append(HeadChange(name, float(np.mean(bits)), _where(several[0]), *ends))
+    for name, several in of_head.items():
+        if bits := [head.divergence for head in several if head.divergence is not None]:
+            ends = (min(bits), max(bits)) if len(bits) > 1 else ()
+            changes.append(HeadChange(name, float(np.mean(bits)), _where(_most_changed(several)), *ends))
     return sorted(changes, key=lambda change: -change.mean)
+
+
+def _most_changed(heads: Sequence[HeadDifference]) -> HeadDifference:
+    return max(heads, key=lambda head: head.size)
+
+
+def _first_change(d: Difference, of_head: Mapping[str, Sequence[HeadDifference]]) -> str:
+    """Return the head with the largest change, "L0 H2: weight +0.125"; "" if none has changed."""
+    name = max(of_head, key=lambda one: _most_changed(of_head[one]).size)
+    change = _most_changed(of_head[name]).largest
+    return "" if change is None else f"{name}: {_name(d)} {_signed(change.after - change.before)}"
 
 
 def _layers_by_heads(d: Difference) -> list[Panels]:

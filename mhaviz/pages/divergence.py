@@ -25,7 +25,7 @@ class HeadChange:
     Attributes:
         name: name of the head, "L1 H2".
         mean: mean divergence.
-        where: the query and key whose weight differs most.
+        where: a query and a key, which is beside the dot.
         low, high: ends of the whisker; NaN: none.
     """
 
@@ -36,23 +36,26 @@ class HeadChange:
     high: float = math.nan
 
 
-def change_dots(heads: Sequence[HeadChange], heading: str, meaning: str, whisker: str) -> list[Dots]:
+def first_text(heads: Sequence[HeadChange]) -> str:
+    """Return "L1 H2: 0.0148 bits" of the first head; "" if it has no divergence above 0."""
+    return f"{heads[0].name}: {bits_text(heads[0].mean)} bits" if heads and heads[0].mean > 0 else ""
+
+
+def change_dots(heads: Sequence[HeadChange], heading: str, meaning: str, where: str, whisker: str) -> list[Dots]:
     """Return a dot plot of the heads that differ most; empty where none differs.
 
     Args:
         heads: all heads, those that differ most first.
         heading: text above the plot.
         meaning: what the numbers are.
+        where: which query and key are beside a dot.
         whisker: what a whisker is.
     """
     dots = tuple(
         Dot(head.name, head.mean, head.low, head.high, note=head.where) for head in heads[:_MOST_DOTS] if head.mean > 0
     )
     has_whisker = any(not math.isnan(dot.low) for dot in dots)
-    notes = [
-        "beside it: the query → key that differs most" + ", of all sentences" * has_whisker,
-        *[whisker] * has_whisker,
-    ]
+    notes = [f"beside it: {where}", *[f"whisker: {whisker}"] * has_whisker]
     return [Dots(heading, dots, meaning, bits_text, "; ".join(notes))] if dots else []
 
 
@@ -63,23 +66,23 @@ def divergence_panels(kinds: Sequence[tuple[str, Sequence[int], NDArray[np.float
     return [layers_by_heads(title, layers, {_NAME: means}, scales, _NAME) for title, layers, means in kinds]
 
 
-def lesson(source: Source, heads: Sequence[HeadChange], n_heads: int) -> str:
+def lesson(source: Source, first: str, n_heads: int) -> str:
     """Return the title, "minilm and tuned differ most in L1 H2: 0.0148 bits".
 
-    ``heads``: those that have a divergence, the largest first; ``n_heads``: number of all.
+    ``first``: the head that differs most, and by how much; "": none differs. ``n_heads``: number of all.
     """
     names = _names(source)
     who = " and ".join(names) if names[0] != names[1] else f"{names[0]}: A and B"
-    if not heads or not heads[0].mean:
+    if not first:
         return f"{who} do not differ in {counted(n_heads, 'head')}"
-    return f"{who} differ most in {heads[0].name}: {bits_text(heads[0].mean)} bits"
+    return f"{who} differ{' most' * (n_heads > 1)} in {first}"
 
 
 def _names(source: Source) -> list[str]:
     """Return the names of A and B: a model, or a file without its folder."""
     sides: Any = source.details
     footnotes = [Source(sides.get(side, {}).get("footnote", "")).model for side in ("first", "second")]
-    return [name.partition(" (")[0].rpartition("/")[2] for name in footnotes]
+    return [name.partition(" (")[0].rstrip("/").rpartition("/")[2] for name in footnotes]
 
 
 def pair_text(query: int, query_text: str, key: int, key_text: str) -> str:

@@ -18,7 +18,7 @@ from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
 IN_MODEL_ORDER = "layer"
 _CHANCE = "chance: of a head that weighs all keys alike"
 _GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
-WHISKER = "whisker: 95 % of the means of {:,} bootstrap replicates over {}"
+WHISKER = "95 % of the means of {:,} bootstrap replicates over {}"
 _SIDES = "layer", "head"
 _MOST_OF_IT = 0.5  # a larger share of a row is "most of its weight"
 
@@ -211,7 +211,7 @@ def ranking_dots(
             chance = getattr(head.of.number(measure.name), "chance", None)
             at = math.nan if chance is None else float(chance[head.row, head.column])
             dots.append(Dot(name, pair[0], *(head.interval(measure.name) or (math.nan, math.nan)), at))
-    notes = [WHISKER.format(replicates, texts)] * any(not math.isnan(dot.low) for dot in dots)
+    notes = [f"whisker: {WHISKER.format(replicates, texts)}"] * any(not math.isnan(dot.low) for dot in dots)
     notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
     heading, label = ranking_heading(kinds, order, measures), f"{measure.name}: {measure.described(weight)}"
     return [Dots(heading, tuple(dots), label, measure.text, "; ".join(notes))] if dots else []

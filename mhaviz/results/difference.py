@@ -92,6 +92,11 @@ class HeadDifference(ShortRepr):
     flaw: Flaw | None = None
     zero_rows: int = 0
 
+    @property
+    def size(self) -> float:
+        """Size of the largest change; 0 if there is none."""
+        return abs(self.largest.after - self.largest.before) if self.largest else 0.0
+
 
 @dataclass(frozen=True)
 class MapDifference(ShortRepr):
@@ -180,4 +185,4 @@ class Difference(Result):
 def _rank(head: HeadDifference) -> tuple[bool, float]:
     if head.divergence is not None:
         return True, head.divergence
-    return False, abs(head.largest.after - head.largest.before) if head.largest else 0.0
+    return False, head.size

@@ -8,10 +8,11 @@ from made import Edges, made_map
 from shown import difference_figure, difference_view
 
 from mhaviz.analyses.difference import compare
-from mhaviz.pages.blocks import Drawn
-from mhaviz.pages.difference import cell_text, reading_text
+from mhaviz.pages.blocks import Dots, Drawn
+from mhaviz.pages.difference import cell_text, difference_page, reading_text
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
 from mhaviz.views.scale import change_scale
 from mhaviz.views.showing import figure_of
@@ -108,3 +109,49 @@ def test_every_way_to_show_changes_has_zero_in_the_middle(random_map):
         image = figure.page.images[0]
         assert image.cmap.name == "RdBu_r"
         assert image.norm.vmin == -image.norm.vmax
+
+
+def saved(weights, sentence=None, **more):
+    tokens = tuple("abc"[: weights.shape[-1]])
+    return made_map(tokens, tokens, np.asarray(weights, np.float32), sentence=sentence, **more)
+
+
+def page_of_sides(*sides, names=("x/a.npy", "b.npy")):
+    whole = compare(*(Attention(Source(name), tuple(maps)) for name, maps in zip(names, sides, strict=True)))
+    return difference_page(whole)
+
+
+def test_the_title_says_what_differs_without_a_divergence(random_map):
+    A = random_map(2).weights
+    B = 1.5 * A
+    head, query, key = np.unravel_index((B - A).argmax(), A.shape)
+    page = page_of_sides([saved(A)], [saved(B)])
+    assert page.title == f"a.npy and b.npy differ most in L0 H{head}: weight +{(B - A)[head, query, key]:.3f}"
+    norms = [replace(saved(w), quantity=NORM) for w in (A, A + [[[1.0]], [[0.5]]])]
+    assert page_of_sides(norms[:1], norms[1:]).title == "a.npy and b.npy differ most in L0 H0: norm +1.000"
+
+
+def test_the_title_counts_heads_once_for_all_sentences_and_has_no_most_of_one(random_map):
+    A, B = random_map(2).weights, random_map(2, seed=1).weights
+    same = [saved(A, sentence) for sentence in range(3)]
+    assert page_of_sides(same, same).title == "a.npy and b.npy do not differ in 2 heads"
+    bits = compare(*(Attention(Source("s"), (saved(w[:1]),)) for w in (A, B))).maps[0].divergence[0]
+    assert page_of_sides([saved(A[:1])], [saved(B[:1])]).title == f"a.npy and b.npy differ in L0 H0: {bits:.4f} bits"
+
+
+def test_a_folder_has_the_name_before_its_slash():
+    same = [saved(np.eye(3)[None])]
+    assert page_of_sides(same, same, names=("x/minilm/", "minilm")).title.startswith("minilm: A and B do not differ")
+
+
+def test_the_cell_beside_a_dot_is_that_of_all_sentences():
+    A = np.full((1, 3, 3), 1 / 3)
+    B, C = A.copy(), A.copy()
+    B[0] = (0.5, 0.5, 0)  # all rows change a little more in bits
+    C[0, 2] = (0, 1, 0)  # one weight changes most
+    page = page_of_sides([saved(A, 0), saved(A, 1)], [saved(B, 0), saved(C, 1)])
+    (dots,) = (block for block in page.blocks if isinstance(block, Dots))
+    assert dots.dots[0].note == "2 c → 1 b"
+    assert dots.notes.startswith(
+        "beside it: the query → key whose weight changes most, of all sentences; whisker: from"
+    )
