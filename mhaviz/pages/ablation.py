@@ -32,6 +32,7 @@ _CHANGES: Mapping[Prediction, str] = {
 }
 _LOSS = "log₂ p − log₂ q of the token that is there, in bits: how much worse it is predicted"
 _VERBS = {"change": "changes", "loss": "is worse predicted"}
+_NO_EFFECT = {"change": "changes the {}s", "loss": "makes the {}s better"}
 _ONE: Mapping[Prediction, str] = {"next token": "token", "masked token": "masked token", "embedding": "embedding"}
 
 
@@ -70,12 +71,18 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
 
 def _lesson(ablation: Ablation, measure: Measure, measures: Sequence[Measure]) -> str:
     """Return the title, "gpt2: without L5 H3 the next token changes most, by 0.12 bits"."""
-    first = ranked(ablation.kinds, Order(measure.name), measures)[0]
+    heads = ranked(ablation.kinds, Order(measure.name), measures)
+    effects = [(head, pair[0]) for head in heads if (pair := head.spread(measure.name))]
+    model, what = ablation.source.model, "embedding" if ablation.prediction == "embedding" else "prediction"
+    if not effects:
+        return f"{model}: no head has a known effect"
+    first, mean = effects[0]
+    if mean <= 0:
+        return f"{model}: no head {_NO_EFFECT[measure.name].format(what)}"
+    amount = measure.text(mean) if float(measure.text(mean)) else f"{mean:.1e}"
+    most, by = " most," * (len(effects) > 1), "1 − cosine {}" if what == "embedding" else "by {} bits"
     name = f"{first.of.kind} {first.name}" if len(ablation.kinds) > 1 else first.name
-    amount = measure.text((first.spread(measure.name) or (0.0,))[0])
-    what = f"the {ablation.prediction} {_VERBS[measure.name]} most"
-    by = f"1 − cosine {amount}" if ablation.prediction == "embedding" else f"by {amount} bits"
-    return f"{ablation.source.model}: without {name} {what}, {by}"
+    return f"{model}: without {name} the {ablation.prediction} {_VERBS[measure.name]}{most} {by.format(amount)}"
 
 
 def _scale(ablation: Ablation, name: str) -> Scale:

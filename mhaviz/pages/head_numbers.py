@@ -101,8 +101,9 @@ class Head:
 
 
 def known_measures(kinds: Sequence[HeadsOfKind], measures: Sequence[Measure]) -> list[Measure]:
-    """Return the measures for which some kind has a number."""
-    return [measure for measure in measures if any(kind.number(measure.name).is_known for kind in kinds)]
+    """Return the measures for which some kind has a number; the first one if there are none."""
+    known = [measure for measure in measures if any(kind.number(measure.name).is_known for kind in kinds)]
+    return known or list(measures[:1])
 
 
 def ranked(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> list[Head]:

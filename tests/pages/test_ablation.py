@@ -1,5 +1,7 @@
 """What is said of heads that were zeroed, before anybody draws it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,28 @@ def test_several_kinds_are_told_apart(random_effects):
     table = block(ablation_page(random_effects(kinds=("self", "cross"))), Table)
     assert {row[0] for row in table.rows} == {"self", "cross"}
     assert table.columns[0].heading == "kind"
+
+
+def title(ablation, numbers, order="change"):
+    """The title where heads have these numbers."""
+    (kind,) = ablation.kinds
+    number = replace(kind.number(order), mean=np.array([numbers]))
+    changed = replace(kind, layers=(0,), **{order: number} if order == "change" else {"change": number, order: number})
+    return ablation_page(replace(ablation, kinds=(changed,)), Order(order)).title
+
+
+def test_a_title_where_no_head_has_an_effect(random_effects):
+    effects, nan = random_effects(1, 2), float("nan")
+    assert title(effects, [0.0, 0.0]) == "made by a test: no head changes the predictions"
+    assert title(effects, [-0.1, -0.2], "loss") == "made by a test: no head makes the predictions better"
+    assert title(effects, [nan, nan]) == "made by a test: no head has a known effect"
+    embeddings = random_effects(1, 2, prediction="embedding")
+    assert title(embeddings, [0.0, 0.0]) == "made by a test: no head changes the embeddings"
+
+
+def test_a_title_of_one_head_and_of_tiny_effects(random_effects):
+    effects, nan = random_effects(1, 2), float("nan")
+    assert title(effects, [0.25, nan]) == "made by a test: without L0 H0 the next token changes by 0.25 bits"
+    assert title(effects, [-2.0, 1e-5], "loss") == (
+        "made by a test: without L0 H1 the next token is worse predicted most, by 1.0e-05 bits"
+    )

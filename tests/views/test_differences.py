@@ -127,7 +127,7 @@ def test_the_title_says_what_differs_without_a_divergence(random_map):
     head, query, key = np.unravel_index((B - A).argmax(), A.shape)
     page = page_of_sides([saved(A)], [saved(B)])
     assert page.title == f"a.npy and b.npy differ most in L0 H{head}: weight +{(B - A)[head, query, key]:.3f}"
-    norms = [replace(saved(w), quantity=NORM) for w in (A, A + [[[1.0]], [[0.5]]])]
+    norms = [replace(saved(w), quantity=NORM) for w in (A, A + np.reshape([1.0, 0.5], (2, 1, 1)))]
     assert page_of_sides(norms[:1], norms[1:]).title == "a.npy and b.npy differ most in L0 H0: norm +1.000"
 
 
