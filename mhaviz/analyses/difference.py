@@ -1,4 +1,4 @@
-"""Difference of two attentions of the same tokens: B − A, and the divergence of the rows of each head.
+"""Difference of two attentions of one text, or of two that differ in a word: B − A, and the divergence of rows.
 
 A row of weights is a distribution over the keys, so rows are compared as distributions, by the Jensen–Shannon
 divergence of Lin 1991, "Divergence measures based on the Shannon entropy", section IV. It is symmetric, finite also
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.difference import Change, Difference, Flaw, HeadDifference, MapDifference, RowChange
+from mhaviz.results.difference import Change, Difference, Flaw, HeadDifference, Limits, MapDifference, RowChange
 from mhaviz.results.result import Source
 
+_NO_LIMITS = Limits()
 _BLOCK = 2**20  # numbers that are converted to float64 at a time
 
 
@@ -60,7 +61,11 @@ def _with_common_heads(before: Attention, after: Attention) -> tuple[Attention, 
 
 
 def compare(
-    before: Attention, after: Attention, layers: Sequence[int | None] = (None, None), common_heads: bool = False
+    before: Attention,
+    after: Attention,
+    layers: Sequence[int | None] = (None, None),
+    common_heads: bool = False,
+    limits: Limits = _NO_LIMITS,
 ) -> Difference:
     """Compare maps of the same sentence, layer, kind and reduction, and of the same pass if a side has several.
 
@@ -68,10 +73,11 @@ def compare(
         before, after: both attentions.
         layers: layer of each side; None: all. Two different layers are compared with each other.
         common_heads: compare only the heads that both maps have.
+        limits: the largest divergences that are allowed; if there are any, all tokens must be the same.
 
     Raises:
         ArgumentError: there is no such layer.
-        MhavizError: no map is in both, or two such maps differ in their tokens, heads or cells.
+        MhavizError: no map is in both, or two such maps differ in their heads, their cells, or too many tokens.
     """
     before, after = _without_passes(*_of_layers(before, after, layers))
     if common_heads:
@@ -85,9 +91,10 @@ def compare(
         )
     return Difference(
         source=joined_source(before.source, after.source),
-        maps=tuple(_difference(olds[name], news[name]) for name in common),
+        maps=tuple(_difference(olds[name], news[name], limits) for name in common),
         only_before=tuple(name for name in olds if name not in news),
         only_after=tuple(name for name in news if name not in olds),
+        limits=limits,
     )
 
 
@@ -105,8 +112,8 @@ def _without_passes(before: Attention, after: Attention) -> tuple[Attention, Att
     return named[0], named[1]
 
 
-def _difference(before: AttentionMap, after: AttentionMap) -> MapDifference:
-    _require_same_cells(before, after)
+def _difference(before: AttentionMap, after: AttentionMap, limits: Limits) -> MapDifference:
+    _require_same_cells(before, after, 0.0 if limits.are_given else _MOST_CHANGED)
     reaches = [m.reach for m in (before, after) if m.reach is not None]
     change = replace(
         after,
@@ -222,18 +229,20 @@ def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) ->
     return Change(int(query), int(key), float(A[row, column]), float(B[row, column]))
 
 
-def _require_same_cells(before: AttentionMap, after: AttentionMap) -> None:
-    """Raise MhavizError unless both maps have the same tokens, heads and cells; it names the first difference."""
+def _require_same_cells(before: AttentionMap, after: AttentionMap, most_changed: float) -> None:
+    """Raise MhavizError unless both maps have the same heads, cells and number of tokens, of which at most a share of
+    ``most_changed`` differ; it names the first difference."""
     name = after.name
     sides = ("query", "queries", before.rows, after.rows), ("key", "keys", before.columns, after.columns)
     for side, several, old, new in sides:
         pairs = list(zip(old.tokens.texts, new.tokens.texts, strict=False))
         differing = [i for i, (one, other) in enumerate(pairs) if one != other]
-        if len(differing) > _MOST_CHANGED * len(pairs) or (differing and len(old.tokens) != len(new.tokens)):
+        if len(differing) > most_changed * len(pairs) or (differing and len(old.tokens) != len(new.tokens)):
             one, other = pairs[differing[0]]
+            advice = ", or of texts that differ in a word" if most_changed else ", as limits are for those"
             raise MhavizError(
                 f"{name}: expected the same tokens, but {side} {differing[0]} is {one!r:.40} in the first and "
-                f"{other!r:.40} in the second; compare maps of one text, or of texts that differ in a word"
+                f"{other!r:.40} in the second; compare maps of one text{advice}"
             )
         if len(old.tokens) != len(new.tokens):
             raise MhavizError(

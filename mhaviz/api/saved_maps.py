@@ -1,7 +1,7 @@
 """``mhaviz.read`` and ``mhaviz.diff``: read saved maps, and compare two attentions."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 from mhaviz.analyses.difference import compare
@@ -61,20 +61,21 @@ def diff(
     fail_above: float | None = None,
     fail_above_row: float | None = None,
 ) -> Difference:
-    """Compare two attentions on the same tokens: after − before, and the divergence of each row of weights.
+    """Compare two attentions of one text, or of two that differ in a word: after − before, and the divergence of rows.
 
-    Rows are compared by their Jensen–Shannon divergence, from 0 to 1 bit.
+    Rows are compared by their Jensen–Shannon divergence, from 0 to 1 bit. Texts that differ must have as many tokens;
+    a token that differs is named by both, "tired / warm".
 
     Args:
         before, after: attentions that ``attend`` returns, or files that ``read`` reads.
         layer: number of the layer to compare; or a pair, the layer of ``before`` and that of ``after``; None: all.
         head: heads to compare, where one attention may have others as well; None: all, which must be the same.
         fail_above, fail_above_row: largest divergence allowed in bits, of the mean of a head and of a single row. They
-            are the ``limits`` of the result.
+            are the ``limits`` of the result. With a limit, all tokens must be the same.
 
     Raises:
         ArgumentError: there is no such layer or head, or a limit is invalid.
-        MhavizError: the attentions have no map in common, or their tokens, heads or cells differ.
+        MhavizError: the attentions have no map in common, or differ in their heads, cells or most tokens.
 
     Examples:
         >>> before = mhaviz.attend("random", "the cat sat")
@@ -87,8 +88,7 @@ def diff(
     layers = layer if isinstance(layer, tuple) else (layer, layer)
     if len(layers) != 2:
         raise ArgumentError(f"{parameter('layer')}: expected one layer, or a pair of them, got {quoted(layer)}")
-    whole = compare(first, second, layers, common_heads=head is not None)
-    return replace(whole, limits=limits).select(head)
+    return compare(first, second, layers, head is not None, limits).select(head)
 
 
 def _read_named(path: Path) -> Attention:

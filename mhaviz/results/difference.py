@@ -1,4 +1,4 @@
-"""Difference between two attentions of the same tokens, and limits on it."""
+"""Difference between two attentions of one text, or of two that differ in a word, and limits on it."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -423,3 +423,14 @@ def test_a_corpus_in_parts(mhaviz, shaken_folder):
     assert all(head["low"] < head["mean"] < head["high"] for head in merged["ranking"])
     assert mhaviz(*command, "--resume", "-o", "p.safetensors", "-o", "p.json").status == 0
     assert json.loads(Path("p.json").read_text())["kinds"] == whole["kinds"]
+
+
+def test_texts_that_differ_are_said_and_with_a_limit_refused(mhaviz, seeds):
+    mhaviz("heatmap", "one two three", *SMALL, "-q", "-o", "first.json")
+    mhaviz("heatmap", "one warm three", *SMALL, "-q", "-o", "second.json")
+    result = mhaviz("diff", "first.json", "second.json")
+    assert (result.status, "the texts differ at 1 of 3 tokens: two / warm\n" in result.err) == (0, True)
+    for limit in ("--fail-above", "--fail-above-row"):
+        result = mhaviz("diff", "first.json", "second.json", limit, "1")
+        assert (result.status, "but query 1 is 'two' in the first and 'warm' in the second" in result.err) == (1, True)
+        assert "as limits are for those" in result.err

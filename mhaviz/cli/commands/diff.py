@@ -1,7 +1,7 @@
 """mhaviz diff"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -9,7 +9,13 @@ import typer
 
 from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
-from mhaviz.cli.shared.change_limits import LimitOptions, flaw_notices, require_at_most, require_models_alike
+from mhaviz.cli.shared.change_limits import (
+    LimitOptions,
+    flaw_notices,
+    require_at_most,
+    require_models_alike,
+    text_notices,
+)
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
 from mhaviz.cli.shared.delivery import Delivery
@@ -126,9 +132,10 @@ def diff(
     mhaviz diff path/to/A path/to/B --file corpus.txt --shard 3/64 -o part-3.safetensors
 
     A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word with as
-    many tokens. Maps of the same sentence, layer and kind are compared, B − A. With --file, A and B are models with the
-    same tokenizer, and limits of --device hold for each of them. Heads are ranked by the mean Jensen–Shannon divergence
-    of their rows, in bits: 0 for equal rows, 1 if they have no key in common.
+    many tokens, which --fail-above and --fail-above-row refuse. Maps of the same sentence, layer and kind are compared,
+    B − A. With --file, A and B are models with the same tokenizer, and limits of --device hold for each of them. Heads
+    are ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in
+    common.
 
     Output: a {PAGE_SUFFIXES} file; .safetensors: sums of two models, for mhaviz merge.
 
@@ -209,12 +216,12 @@ def _diff_of_files(
     sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
     first, second = (saved.named(path) for saved, path in zip(files, paths, strict=True))
-    whole = replace(compare(first, second, (first_layer, second_layer), common_heads=heads is not None), limits=limits)
+    whole = compare(first, second, (first_layer, second_layer), heads is not None, limits)
     difference = whole.select(heads)
     for path, names in ((before, difference.only_before), (after, difference.only_after)):
         if names:
             delivery.tell(f"only in {path}: {'; '.join(names)}")
-    delivery.tell(*flaw_notices(whole, sides))
+    delivery.tell(*text_notices(whole), *flaw_notices(whole, sides))
 
     delivery.deliver(difference, style)
     require_at_most(whole, sides)

@@ -41,6 +41,26 @@ class LimitOptions:
         return Limits(self.fail_above, self.fail_above_row)
 
 
+_MOST_TOKENS, _CELLS = 4, 16  # tokens that a notice names, and characters of each
+
+
+def text_notices(difference: "Difference") -> Iterator[str]:
+    """Iterate over at most one message on two texts that differ, "the texts differ at 1 of 12 tokens: tired / warm"."""
+    from mhaviz.pages.labels import quoted
+
+    sides = [m.sides for m in difference.maps if m.sides]
+    axes = [pair for A, B in sides for pair in ((A.rows, B.rows), (A.columns, B.columns))]
+    found = dict.fromkeys((a.tokens.texts, b.tokens.texts) for a, b in axes if a.tokens.texts != b.tokens.texts)
+    if not found:
+        return
+    first, second = next(iter(found))
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+    named = ", ".join(f"{quoted(a, _CELLS)} / {quoted(b, _CELLS)}" for a, b in pairs[:_MOST_TOKENS])
+    named += ", …" * (len(pairs) > _MOST_TOKENS)
+    more = f"; {len(found) - 1:,} more texts differ" if len(found) > 1 else ""
+    yield f"the texts differ at {len(pairs):,} of {len(first):,} tokens: {named}{more}"
+
+
 def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:
     """Iterate over at most one message on heads that have no divergence, with the reason."""
     flawed = [head for head in difference.ranking if head.flaw]
