@@ -216,8 +216,13 @@ def label_size(pitch: float, least: float) -> float:
 
 
 def number_size(width: float, height: float, text_length: int) -> float:
-    """Return the font size of numbers of ``text_length`` characters in cells of this width and height, in inches."""
-    return min(width * POINTS * 1.08 / max(text_length, 4), height * POINTS * _OF_HEIGHT, _MOST_VALUE)
+    """Return the font size of numbers of ``text_length`` characters in cells of this width and height, in inches.
+
+    Numbers leave a third of a cell's width blank; the smallest leave a fifth before they are left out.
+    """
+    most = min(height * POINTS * _OF_HEIGHT, _MOST_VALUE)
+    wide = width * POINTS / max(text_length, 4)
+    return min(max(1.08 * wide, min(1.35 * wide, LEAST_LABEL)), most)
 
 
 def decide_mosaic(
