@@ -12,6 +12,7 @@ const SHOWN_VALUES = ["view", "map", "head", "query", "key", "theme"]; // values
 export class WhyView {
   #app;
   #asked = null; // identifies the latest request; results of older ones are dropped
+  #listed = null; // the map whose tokens the lists offer: listing thousands takes a tenth of a second
 
   /** @param {Page} app */
   constructor(app) {
@@ -79,9 +80,11 @@ export class WhyView {
       [this.key, map.columns, key],
     ]) {
       const words = (position) => `${position} ${shortened(side.label(position), 30)}`;
-      choice.options = side.labels.map((_, at) => [String(side.start + at), words(side.start + at)]);
+      const option = (_, at) => [String(side.start + at), words(side.start + at)];
+      if (this.#listed !== map) choice.options = side.labels.map(option);
       choice.value = position;
     }
+    this.#listed = map;
     const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
     const weight = row.weights[key];
     const pair = `${name(map.rows, query)} → ${name(map.columns, key)}`;

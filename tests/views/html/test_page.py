@@ -1,5 +1,6 @@
 """The page as its users meet it, in a browser: each view, by mouse and by keyboard, and what must never happen."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -221,6 +222,19 @@ def test_why_adds_up_to_the_weight(opened, minilm):
     assert abs(q_k / np.sqrt(32) - scaled) < 2e-3
     assert scaled == score
     assert abs(found - weight) < 1e-3 * max(weight, 0.1)
+
+
+def test_why_offers_the_tokens_of_its_map(opened, translation):
+    maps = mhaviz.load("translation").attend("the small black cat").maps
+    page = opened(translation, "#view=why").ready()
+    for kind in ("self", "cross", "self", "masked"):
+        place = next(place for place, m in enumerate(maps) if m.kind == kind)
+        page.ask(f"location.hash = 'view=why&map={place}&query=1&key=0'")
+        for name, tokens in (("query", maps[place].queries), ("key", maps[place].keys)):
+            words = "|".join([name, *(f"{position} {token}" for position, token in enumerate(tokens))])
+            lists = "[...document.querySelectorAll('.why-view label')].map(label => [label.firstChild.data.trim(), "
+            lists += "...[...label.querySelector('select').options].map(option => option.text)].join('|'))"
+            page.until(f"{lists}.includes({json.dumps(words)})")
 
 
 def test_the_link_holds_what_is_shown(opened, minilm):
