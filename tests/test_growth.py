@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from mhaviz.analyses.scaling import compare_scaling
-from mhaviz.cli.shared.console import working
+from mhaviz.cli.shared.console import progress
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import labels
 from mhaviz.results.report import Report
@@ -91,6 +91,6 @@ def test_work_says_so_on_a_terminal(monkeypatch, quiet, is_terminal):
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal
     monkeypatch.setattr("sys.stderr", stream)
-    with working("drawing", quiet):
+    with progress(quiet, "drawing", is_counted=False):
         pass
     assert ("drawing" in stream.getvalue()) == (is_terminal and not quiet)

@@ -53,7 +53,7 @@ def test_the_rest_is_counted(mhaviz, weights, shape, more):
     assert lines(result) <= PICTURES + 10
     said = MORE.findall(result.out)
     assert bool(said) == bool(more)
-    heads, layers = len(re.findall(r"\bhead \d", result.out)), result.out.count("self-attention")
+    heads, layers = len(re.findall(r"\bL\d+ H\d", result.out)), result.out.count("self-attention")
     left = [int(number) for number in re.findall(r"(\d+) (?:heads?|layers?)\b", said[0])] if said else [0]
     if more and "heads" in more:
         assert heads == shape[1] - left[0]

@@ -70,5 +70,5 @@ def test_what_cannot_be_embedded(model, text, target, message):
 
 def test_parameters_of_an_attention_have_no_embeddings(tmp_path):
     torch.save(torch.nn.MultiheadAttention(8, 2).state_dict(), tmp_path / "layer.pt")
-    with pytest.raises(ArgumentError, match="expected a model with embeddings, got the parameters of an attention"):
+    with pytest.raises(ArgumentError, match="expected a model with embeddings, got only the parameters"):
         mhaviz.load(tmp_path / "layer.pt", n_heads=2).embeddings("one two")

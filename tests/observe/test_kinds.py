@@ -172,7 +172,7 @@ def test_other_attention_is_read_back_and_has_no_rollout(suffix, tmp_path):
     recording.attention.save(path := tmp_path / f"maps{suffix}")
     (m,) = mhaviz.read(path).maps
     assert (m.kind, m.name, m.weights.shape) == ("other", "layer 0, other", (2, T, T))
-    with pytest.raises(ArgumentError, match="tokens to themselves"):
+    with pytest.raises(ArgumentError, match="a rollout goes through self-attention"):
         _ = recording.rollout
 
 

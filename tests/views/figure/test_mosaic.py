@@ -365,7 +365,7 @@ def test_hidden_keys_are_blank_outside_an_outline_that_visible_zeros_are_in(rand
     weights[:, 1, 0] = 0
     attention = replace(attention, maps=(replace(attention.maps[0], weights=weights),))
     sheet = heatmap_figure(attention)
-    (first, *_) = (image for image in sheet.page.images if image.get_label().startswith("head"))
+    (first, *_) = (image for image in sheet.page.images if image.get_label().startswith("L0 H"))
     drawn = np.ma.filled(first.get_array(), np.nan)
     assert np.isnan(drawn[np.triu_indices(3, 1)]).all()
     assert drawn[1, 0] == 0
