@@ -1,6 +1,6 @@
 """Page of implementations of attention: time, memory and exactness of each against the length of the input."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
@@ -45,9 +45,18 @@ def _lesson(c: ImplementationComparison) -> str:
         times = {way.name: time for way in c.implementations if (time := way.timings[n].seconds) is not None}
         peaks = {way.name: peak for way in c.implementations if (peak := way.timings[n].peak_bytes) is not None}
         if len(times) > 1:
-            memory = f", the {min(peaks, key=peaks.__getitem__)} holds least memory" if len(peaks) == len(times) else ""
-            return f"{title}: at N = {length:,} the {min(times, key=times.__getitem__)} is fastest{memory}"
+            fastest, smallest = _least(times), _least(peaks) if len(peaks) == len(times) else ""
+            memory = (
+                " and holds least memory" if smallest == fastest else smallest and f", {smallest} holds least memory"
+            )
+            return f"{title}: at N = {length:,} {fastest} is fastest{memory}"
     return title
+
+
+def _least(costs: Mapping[str, float]) -> str:
+    """Return the name of the least, with an article where it is not somebody's."""
+    name = min(costs, key=costs.__getitem__)
+    return name if "'" in name else f"the {name}"
 
 
 def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing], Point], y: PlotAxis) -> Plot:
