@@ -20,6 +20,7 @@ _CHANCE = "chance: of a head that weighs all keys alike"
 _GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
 WHISKER = "95 % of the means of {:,} bootstrap replicates over {}"
 _SIDES = "layer", "head"
+_TIED = 1e-9  # relative difference below which two numbers are equal but for rounding
 _MOST_OF_IT = 0.5  # a larger share of a row is "most of its weight"
 
 
@@ -33,11 +34,11 @@ class Measure:
         unit: name and unit, "entropy, nats". Numbers of one unit share a scale in the page for the browser.
         decimals: decimals of the number.
         low_first: whether heads are ranked from the lowest number on.
-        place: for a weight, the keys that it is on: "the token before".
+        place: for a weight, the keys that it is on: "the first token".
     """
 
     name: str
-    meaning: str
+    meaning: str = "{weight} on {place}"
     unit: str = "weight"
     decimals: int = 2
     low_first: bool = False
@@ -227,16 +228,24 @@ def ranking_lesson(
     means = [pair[0] for head in heads if (pair := head.spread(measure.name))]
     if not means:
         return f"{model}: {counted(count_heads(kinds), 'head')}"
-    n_most = sum(mean > _MOST_OF_IT for mean in means)
+    n_most, n = sum(mean > _MOST_OF_IT for mean in means), len(means)
+    whole = weight.removeprefix("share of the ")
     if measure.place and n_most > 1:
-        return f"{model}: {n_most:,} of {len(means):,} heads put most of their {weight} on {measure.place}"
+        return f"{model}: {n_most:,} of {n:,} heads put most of their {whole} on {measure.place}"
     name = f"{heads[0].of.kind} {heads[0].name}" if len(kinds) > 1 else heads[0].name
     if measure.place and n_most:
-        return f"{model}: only {name} of {len(means):,} heads puts most of its {weight} on {measure.place}"
-    end = "lowest" if measure.low_first else "highest"
+        who = f"only {name} of {n:,} heads" if n > 1 else name
+        return f"{model}: {who} puts most of its {whole} on {measure.place}"
     what = f"{weight} on {measure.place}" if measure.place else measure.name
     unit = measure.unit.removeprefix(measure.name).replace(",", "") if measure.unit.startswith(measure.name) else ""
-    return f"{model}: {name} has the {end} {what} of {counted(len(means), 'head')}, {measure.text(means[0])}{unit}"
+    amount, end = f"{measure.text(means[0])}{unit}", "lowest" if measure.low_first else "highest"
+    if n == 1:
+        return f"{model}, {name}: {what} {amount}"
+    tied = sum(math.isclose(mean, means[0], rel_tol=_TIED) for mean in means)
+    if tied == n:
+        return f"{model}: all {n:,} heads have the same {what}: {amount}"
+    who = f"{tied:,} of {n:,} heads have" if tied > 1 else f"{name} of {n:,} heads has"
+    return f"{model}: {who} the {end} {what}: {amount}"
 
 
 def count_heads(kinds: Sequence[HeadsOfKind]) -> int:

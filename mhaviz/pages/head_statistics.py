@@ -23,18 +23,18 @@ from mhaviz.results.head_statistics import SINK_ABOVE, HeadAverages, HeadStatist
 from mhaviz.results.quantity import NORM
 
 MEASURES = (
-    Measure("entropy", "−Σ a ln a of a row of {weight}s a, in nats", "entropy, nats", low_first=True),
+    Measure("entropy", "−Σ a ln a, a the {weight} on each key, in nats", "entropy, nats", low_first=True),
     Measure("distance", "Σ a |i − j| of query i and keys j, in tokens", "distance, tokens", decimals=1),
-    Measure("itself", "{weight} on {place}", place="the query's own position"),
-    Measure("previous", "{weight} on {place}, of all queries but the first", place="the token before"),
-    Measure("next", "{weight} on {place}, of all queries but the last", place="the token after"),
-    Measure("first", "{weight} on {place}", place="the first token"),
-    Measure("separators", "{weight} on {place} such as [SEP]", place="special tokens"),
-    Measure("copies", "{weight} on {place}", place="earlier copies of the query's token"),
-    Measure("induction", "{weight} on {place}", place="what followed earlier copies of the query's token"),
+    Measure("itself", place="the query's own position"),
+    Measure("previous", place="the token before, where there is one"),
+    Measure("next", place="the token after, where there is one"),
+    Measure("first", place="the first token"),
+    Measure("separators", place="special tokens such as [SEP]"),
+    Measure("copies", place="earlier copies of the query's token, where there are any"),
+    Measure("induction", place="what followed earlier copies of the query's token, where there are any"),
     Measure("sink", f"how often the mean of first is above {SINK_ABOVE:g}", "share"),
     Measure("retrieval", "how often a token of a needle gets the largest {weight} where it is read", "share"),
-    Measure("needle", "{weight} on {place}", place="the token of the needle that is read"),
+    Measure("needle", place="the token of the needle that is read"),
 )
 """All statistics, in the order of panels and columns."""
 
@@ -68,8 +68,8 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
 
 
 def weight_text(statistics: HeadStatistics) -> str:
-    """Return what the statistics are of: a "weight", or a "share" of norms."""
-    return "share" if statistics.are_of_norms else "weight"
+    """Return what the statistics are of: a "weight", or a "share of the norms"."""
+    return "share of the norms" if statistics.are_of_norms else "weight"
 
 
 def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:

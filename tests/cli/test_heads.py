@@ -104,9 +104,9 @@ def test_in_the_terminal(mhaviz, model):
     result = mhaviz("heads", "--model", "fake", "one two two", "a b c", "--sort", "previous")
     assert result.status == 0
     assert not result.err
-    assert result.out.startswith(
-        "a model of a test: 2 of 6 heads put most of their weight on the token before\n"
-        "self-attention: 6 heads, means over 2 sentences, 10 tokens\n"
+    assert " ".join(result.out.split()).startswith(
+        "a model of a test: 2 of 6 heads put most of their weight on the token before, where there is one "
+        "self-attention: 6 heads, means over 2 sentences, 10 tokens "
     )
     assert "heads by previous, highest first\n" in result.out
     assert result.out.splitlines()[-1] == "a model of a test"

@@ -117,10 +117,10 @@ def test_notes_of_shares_of_norms(random_heads):
     statistics = random_heads(1, 1)
     of_norms = replace(statistics, source=Source("made by a test", {SHOWN: "norms"}))
     weights, shares = (ranking_table(one, Order("entropy")).notes.split("; ") for one in (statistics, of_norms))
-    assert "entropy: −Σ a ln a of a row of weights a, in nats" in weights
+    assert "entropy: −Σ a ln a, a the weight on each key, in nats" in weights
     assert "first: weight on the first token" in weights
-    assert "entropy: −Σ a ln a of a row of shares a, in nats" in shares
-    assert "first: share on the first token" in shares
+    assert "entropy: −Σ a ln a, a the share of the norms on each key, in nats" in shares
+    assert "first: share of the norms on the first token" in shares
     assert "shares of each query's norms" in head_statistics_page(of_norms).remark
 
 

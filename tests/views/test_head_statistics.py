@@ -43,7 +43,7 @@ def test_norms_are_said_to_be_norms(random_heads):
 def test_measures_of_norms_are_shares(random_heads):
     weights = random_heads(1, 1)
     norms = replace(weights, source=replace(weights.source, details={"show": "norms"}))
-    for record, first in ((weights, "weight on the first token"), (norms, "share on the first token")):
+    for record, first in ((weights, "weight on the first token"), (norms, "share of the norms on the first token")):
         measures = contents_of(record, Style()).document["measures"]
         assert [measure["meaning"] for measure in measures if measure["name"] == "first"] == [first]
 
@@ -116,3 +116,47 @@ def test_no_whisker_without_an_interval(random_heads):
     dots = dots_of(replace(statistics, kinds=(without,)))
     assert np.isnan([dots.dots[0].low, dots.dots[0].high]).all()
     assert "whisker" not in dots.notes
+
+
+def with_means(statistics, name, means):
+    (kind,) = statistics.kinds
+    return replace(statistics, kinds=(replace(kind, **{name: replace(kind.number(name), mean=np.array([means]))}),))
+
+
+def title_of(statistics, name, means, n_heads=4):
+    return head_statistics_page(with_means(statistics(1, n_heads), name, means), Order(name)).title
+
+
+def test_titles_of_heads_that_are_alike(random_heads):
+    ties = title_of(random_heads, "sink", [0.3, 1.0, 1.0, 1.0])
+    assert ties == "made by a test: 3 of 4 heads have the highest sink: 1.00"
+    assert title_of(random_heads, "sink", [0.0] * 4) == "made by a test: all 4 heads have the same sink: 0.00"
+    first = title_of(random_heads, "sink", [0.0, 0.25, 0.1, 0.2])
+    assert first == "made by a test: L0 H1 of 4 heads has the highest sink: 0.25"
+
+
+def test_titles_of_one_head(random_heads):
+    one = title_of(random_heads, "previous", [0.75], n_heads=1)
+    assert one == "made by a test: L0 H0 puts most of its weight on the token before, where there is one"
+    assert title_of(random_heads, "entropy", [1.25], n_heads=1) == "made by a test, L0 H0: entropy 1.25 nats"
+
+
+def test_titles_of_norms_and_of_queries_that_have_a_copy(random_heads):
+    def norms(*shape):
+        weights = random_heads(*shape)
+        return replace(weights, source=replace(weights.source, details={"show": "norms"}))
+
+    most = title_of(norms, "first", [0.75, 0.6, 0.1, 0.2])
+    assert most == "made by a test: 2 of 4 heads put most of their norms on the first token"
+    copies = with_means(norms(1, 2), "copies", [0.25, 0.1])
+    page = head_statistics_page(copies, Order("copies"))
+    what = "share of the norms on earlier copies of the query's token, where there are any"
+    assert page.title == f"made by a test: L0 H0 of 2 heads has the highest {what}: 0.25"
+    assert dots_of(copies, Order("copies")).label == f"copies: {what}"
+
+
+def test_the_page_for_the_browser_has_the_title_of_all(random_heads):
+    order, statistics = Order("first"), random_heads()
+    document = contents_of(statistics, Style(), order=order).document
+    assert document["title"] == head_statistics_page(statistics, order).title
+    assert contents_of(statistics, Style(title="mine"), order=order).document["title"] == "mine"

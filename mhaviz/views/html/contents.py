@@ -163,12 +163,16 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
         }
         for kind in result.kinds
     ]
-    title = "; ".join(averages_title(result, kind) for kind in result.kinds)
-    words = _words(head_statistics_page(result), result.source)
+    page = head_statistics_page(result, order)
+    words = _words(page, result.source)
     if result.examples is not None:
         of_maps = _words(_page_of(result.examples), result.source)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
-    about: dict[str, Any] = {"title": title, "statistics": statistics, **words}
+    about: dict[str, Any] = {
+        "title": cut(harmless(style.title or str(page.title)), _TITLE),
+        "statistics": statistics,
+        **words,
+    }
     about["numbers"] = [_numbers_of(m, result, known) for m in examples]
     about["measures"] = [
         vars(measure) | {"meaning": measure.described(weight_text(result)), "high": scale.high}

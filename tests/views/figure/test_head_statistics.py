@@ -190,7 +190,7 @@ def test_the_title_that_is_wanted_or_none(random_heads):
         for style in (Style(), Style(title="heads, as I want them", footnote=""), Style(title=""))
     )
     title = texts(own)[0]
-    assert re.fullmatch(r"made by a test: L\d H\d has the lowest entropy of 4 heads, [\d.]+ nats", title)
+    assert re.fullmatch(r"made by a test: L\d H\d of 4 heads has the lowest entropy: [\d.]+ nats", title)
     assert "heads, as I want them" in texts(wanted)
     assert not {title, "rows are layers, columns heads"} & set(texts(wanted))
     assert not any("grey line" in text or "by chance" in text for text in texts(wanted))
