@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import PlainDevice
 
@@ -14,6 +15,7 @@ def evaluate(
         str, typer.Argument(metavar="CHECKPOINT", help="translation (bundled), or a file saved by mhaviz train.")
     ],
     delivery: Delivery,
+    picture: PictureOptions,
     corpus: Annotated[
         str | None,
         typer.Argument(
@@ -35,6 +37,8 @@ def evaluate(
     """
     delivery.check([Path(name) for name in (checkpoint, corpus) if name is not None])
 
+    style = style_of(picture)
+
     from mhaviz.api.evaluation import evaluate as evaluation_of
 
-    delivery.deliver(evaluation_of(checkpoint, corpus, device=device, on_notice=delivery.tell))
+    delivery.deliver(evaluation_of(checkpoint, corpus, device=device, on_notice=delivery.tell), style)
