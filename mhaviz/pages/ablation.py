@@ -14,7 +14,7 @@ from mhaviz.pages.head_numbers import (
     kind_text,
     known_measures,
     layers_by_heads,
-    ranked,
+    ranked_means,
     ranked_measure,
     ranking_dots,
     ranking_table,
@@ -71,17 +71,15 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
 
 def _lesson(ablation: Ablation, measure: Measure, measures: Sequence[Measure]) -> str:
     """Return the title, "gpt2: without L5 H3 the next token changes most, by 0.12 bits"."""
-    heads = ranked(ablation.kinds, Order(measure.name), measures)
-    effects = [(head, pair[0]) for head in heads if (pair := head.spread(measure.name))]
+    effects = ranked_means(ablation.kinds, measure, measures)
     model, what = ablation.source.model, "embedding" if ablation.prediction == "embedding" else "prediction"
     if not effects:
         return f"{model}: no head has a known effect"
-    first, mean = effects[0]
+    name, mean = effects[0]
     if mean <= 0:
         return f"{model}: no head {_NO_EFFECT[measure.name].format(what)}"
     amount = measure.text(mean) if float(measure.text(mean)) else f"{mean:.1e}"
     most, by = " most," * (len(effects) > 1), "1 − cosine {}" if what == "embedding" else "by {} bits"
-    name = f"{first.of.kind} {first.name}" if len(ablation.kinds) > 1 else first.name
     return f"{model}: without {name} the {ablation.prediction} {_VERBS[measure.name]}{most} {by.format(amount)}"
 
 

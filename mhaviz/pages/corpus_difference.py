@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mhaviz.inputs.tokens import KIND_NAMES
-from mhaviz.pages.blocks import NOTHING, Block, Column, Page, Table, Text
-from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, first_text, lesson, pair_text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Page, Table, Text
+from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson, pair_text
 from mhaviz.pages.head_numbers import WHISKER, key_columns, kind_text, reading_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
@@ -29,12 +29,12 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     several = len(d.kinds) > 1
     left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
     heads = [
-        HeadChange(
+        Dot(
             f"{head['kind']} " * several + head_name(head["layer"], head["head"]),
             head["mean"],
-            " → ".join(quoted(head[name], _TOKEN) for name in ("query_token", "key_token")),
             head["low"],
             head["high"],
+            note=" → ".join(quoted(head[name], _TOKEN) for name in ("query_token", "key_token")),
         )
         for head in d.ranking
     ]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, Kind
 from mhaviz.pages.attention import heads_blocks
-from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Heads, Page, Panels, Table, Text
-from mhaviz.pages.divergence import HeadChange, change_dots, divergence_panels, first_text, lesson
+from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Drawn, Heads, Page, Panels, Table, Text
+from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson
 from mhaviz.pages.map_words import cells_text, hidden_text, left_out_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, one_text, position_text
@@ -58,14 +58,14 @@ def _by_name(d: Difference) -> dict[str, list[HeadDifference]]:
     return of_head
 
 
-def _ranked(of_head: Mapping[str, Sequence[HeadDifference]]) -> list[HeadChange]:
+def _ranked(of_head: Mapping[str, Sequence[HeadDifference]]) -> list[Dot]:
     """Return the heads that have a divergence, each with its mean over the sentences, the largest first."""
     changes = []
     for name, several in of_head.items():
         if bits := [head.divergence for head in several if head.divergence is not None]:
-            ends = (min(bits), max(bits)) if len(bits) > 1 else ()
-            changes.append(HeadChange(name, float(np.mean(bits)), _where(_most_changed(several)), *ends))
-    return sorted(changes, key=lambda change: -change.mean)
+            low, high = (min(bits), max(bits)) if len(bits) > 1 else (math.nan, math.nan)
+            changes.append(Dot(name, float(np.mean(bits)), low, high, note=_where(_most_changed(several))))
+    return sorted(changes, key=lambda change: -change.value)
 
 
 def _most_changed(heads: Sequence[HeadDifference]) -> HeadDifference:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,42 +17,23 @@ _MOST_DOTS = 10
 _NAME = "mean divergence, bits"
 
 
-@dataclass(frozen=True)
-class HeadChange:
-    """Divergence of one head, in bits.
-
-    Attributes:
-        name: name of the head, "L1 H2".
-        mean: mean divergence.
-        where: a query and a key, which is beside the dot.
-        low, high: ends of the whisker; NaN: none.
-    """
-
-    name: str
-    mean: float
-    where: str
-    low: float = math.nan
-    high: float = math.nan
-
-
-def first_text(heads: Sequence[HeadChange]) -> str:
+def first_text(heads: Sequence[Dot]) -> str:
     """Return "L1 H2: 0.0148 bits" of the first head; "" if it has no divergence above 0."""
-    return f"{heads[0].name}: {bits_text(heads[0].mean)} bits" if heads and heads[0].mean > 0 else ""
+    return f"{heads[0].name}: {bits_text(heads[0].value)} bits" if heads and heads[0].value > 0 else ""
 
 
-def change_dots(heads: Sequence[HeadChange], heading: str, meaning: str, where: str, whisker: str) -> list[Dots]:
+def change_dots(heads: Sequence[Dot], heading: str, meaning: str, where: str, whisker: str) -> list[Dots]:
     """Return a dot plot of the heads that differ most; empty where none differs.
 
     Args:
-        heads: all heads, those that differ most first.
+        heads: all heads, those that differ most first. Each has its mean divergence in bits, a whisker if known, and a
+            query and a key as its note.
         heading: text above the plot.
         meaning: what the numbers are.
         where: which query and key are beside a dot.
         whisker: what a whisker is.
     """
-    dots = tuple(
-        Dot(head.name, head.mean, head.low, head.high, note=head.where) for head in heads[:_MOST_DOTS] if head.mean > 0
-    )
+    dots = tuple(dot for dot in heads[:_MOST_DOTS] if dot.value > 0)
     has_whisker = any(not math.isnan(dot.low) for dot in dots)
     notes = [f"beside it: {where}", *[f"whisker: {whisker}"] * has_whisker]
     return [Dots(heading, dots, meaning, bits_text, "; ".join(notes))] if dots else []

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,10 @@ class Head:
     def name(self) -> str:
         """Name of the head: "L3 H5"."""
         return head_name(self.of.layers[self.row], self.column)
+
+    def name_among(self, kinds: Sequence[HeadsOfKind]) -> str:
+        """Return the name among heads of these kinds: "self L3 H5" if there are several."""
+        return f"{self.of.kind} " * (len(kinds) > 1) + self.name
 
     def spread(self, name: str) -> tuple[float, float] | None:
         """Return the mean of a number and its standard deviation between sentences; None: the head has none."""
@@ -209,14 +213,23 @@ def ranking_dots(
     measure, dots = ranked_measure(kinds, order, measures), []
     for head in ranked(kinds, order, measures)[: order.most]:
         if pair := head.spread(measure.name):
-            name = f"{head.of.kind} {head.name}" if len(kinds) > 1 else head.name
             chance = getattr(head.of.number(measure.name), "chance", None)
             at = math.nan if chance is None else float(chance[head.row, head.column])
-            dots.append(Dot(name, pair[0], *(head.interval(measure.name) or (math.nan, math.nan)), at))
+            dots.append(
+                Dot(head.name_among(kinds), pair[0], *(head.interval(measure.name) or (math.nan, math.nan)), at)
+            )
     notes = [f"whisker: {WHISKER.format(replicates, texts)}"] * any(not math.isnan(dot.low) for dot in dots)
     notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
     heading, label = ranking_heading(kinds, order, measures), f"{measure.name}: {measure.described(weight)}"
     return [Dots(heading, tuple(dots), label, measure.text, "; ".join(notes))] if dots else []
+
+
+def ranked_means(
+    kinds: Sequence[HeadsOfKind], measure: Measure, measures: Sequence[Measure]
+) -> list[tuple[str, float]]:
+    """Return the name and the mean of each head that has this number, ranked by it."""
+    heads = ranked(kinds, Order(measure.name), measures)
+    return [(head.name_among(kinds), pair[0]) for head in heads if (pair := head.spread(measure.name))]
 
 
 def ranking_lesson(
@@ -224,24 +237,23 @@ def ranking_lesson(
 ) -> str:
     """Return the title, "minilm: 5 of 72 heads put most of their weight on the token before"."""
     measure = ranked_measure(kinds, order, measures)
-    heads = [head for head in ranked(kinds, replace(order, column=measure.name), measures) if head.spread(measure.name)]
-    means = [pair[0] for head in heads if (pair := head.spread(measure.name))]
-    if not means:
+    heads = ranked_means(kinds, measure, measures)
+    if not heads:
         return f"{model}: {counted(count_heads(kinds), 'head')}"
+    (name, first), means = heads[0], [mean for _, mean in heads]
     n_most, n = sum(mean > _MOST_OF_IT for mean in means), len(means)
     whole = weight.removeprefix("share of the ")
     if measure.place and n_most > 1:
         return f"{model}: {n_most:,} of {n:,} heads put most of their {whole} on {measure.place}"
-    name = f"{heads[0].of.kind} {heads[0].name}" if len(kinds) > 1 else heads[0].name
     if measure.place and n_most:
         who = f"only {name} of {n:,} heads" if n > 1 else name
         return f"{model}: {who} puts most of its {whole} on {measure.place}"
     what = f"{weight} on {measure.place}" if measure.place else measure.name
     unit = measure.unit.removeprefix(measure.name).replace(",", "") if measure.unit.startswith(measure.name) else ""
-    amount, end = f"{measure.text(means[0])}{unit}", "lowest" if measure.low_first else "highest"
+    amount, end = f"{measure.text(first)}{unit}", "lowest" if measure.low_first else "highest"
     if n == 1:
         return f"{model}, {name}: {what} {amount}"
-    tied = sum(math.isclose(mean, means[0], rel_tol=_TIED) for mean in means)
+    tied = sum(math.isclose(mean, first, rel_tol=_TIED) for mean in means)
     if tied == n:
         return f"{model}: all {n:,} heads have the same {what}: {amount}"
     who = f"{tied:,} of {n:,} heads have" if tied > 1 else f"{name} of {n:,} heads has"

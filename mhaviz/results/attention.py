@@ -178,15 +178,18 @@ class AttentionMap(Result):
     @property
     def name(self) -> str:
         """Name of the map among those of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
+        return self._named(f"layer {self.layer}")
+
+    def _named(self, what: str) -> str:
         sentence = "" if self.pass_number is None else f"pass {self.pass_number}, "
         sentence += "" if self.sentence is None else f"sentence {self.sentence}, "
         quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
         largest = ", max" if self.quantity.reduction == "max" else ""
-        return f"{sentence}layer {self.layer}, {self.kind}{quantity}{largest}"
+        return f"{sentence}{what}, {self.kind}{quantity}{largest}"
 
     def name_of(self, head: int) -> str:
         """Return the ``name`` of one head: "L0 H3, self"."""
-        return self.name.replace(f"layer {self.layer}", head_name(self.layer, head))
+        return self._named(head_name(self.layer, head))
 
     @property
     def shown_name(self) -> str:
