@@ -16,8 +16,7 @@ from mhaviz.pages.head_numbers import (
     layers_by_heads,
     ranked_means,
     ranked_measure,
-    ranking_dots,
-    ranking_table,
+    ranking,
     reading_text,
 )
 from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
@@ -50,7 +49,6 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     reading = reading_text([kind.change.mean for kind in ablation.kinds], "no such head, or not zeroed")
 
     first = ranked_measure(ablation.kinds, order, every)
-    ranking = ablation.kinds, order, every, "", ablation.replicates, texts
 
     def panels(kind: HeadEffects) -> Panels:
         means = {measure.name: kind.number(measure.name).mean for measure in measures}
@@ -60,10 +58,9 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
 
     blocks: tuple[Block, ...] = (
         Text(tuple(kind_text(kind, _subtitle(ablation, kind)) for kind in ablation.kinds), "subtitle"),
-        *ranking_dots(*ranking),
+        ranking(ablation.kinds, order, every, "", ablation.replicates, texts),
         *map(panels, ablation.kinds),
-        *(Text((f"{m.name}: {m.meaning}",), "quiet", "drawn") for m in measures if m != first),
-        ranking_table(*ranking, "listed"),
+        *(Text((f"{m.name}: {m.meaning}",), "quiet") for m in measures if m != first),
         *([Text(about, "quiet")] if about else []),
     )
     return Page(_lesson(ablation, first, every), blocks, ablation.source.footnote, reading)

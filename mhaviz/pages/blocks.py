@@ -7,7 +7,7 @@ own.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.tokens import Tokens
@@ -21,10 +21,6 @@ NOTHING = "–"
 """Text of a missing number."""
 
 _LOG_RANGE = 1000  # highest number of a logarithmic scale / its lowest, where the linear scale begins at 0
-
-Where = Literal["everywhere", "drawn", "listed"]
-"""Where a block is shown: "drawn" only in figures, "listed" only in the terminal. A page may hold both for the same
-numbers, such as curves and a table."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +46,10 @@ class Text:
         lines: the lines; renderers wrap them.
         style: "quiet" for small print, "heading" over a part of the page, "subtitle" below the page's title, "intro" at
             the top of a page without a title, whose pictures have their own.
-        where: see ``Where``.
     """
 
     lines: tuple[str, ...]
     style: Literal["plain", "quiet", "heading", "subtitle", "intro"] = "plain"
-    where: Where = "everywhere"
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,6 @@ class Table:
         most: number of rows to show, from the first; None: all.
         notes: explanation of the rows and columns, below the table.
         has_total: whether the last row is the total of the others.
-        where: see ``Where``.
     """
 
     columns: tuple[Column, ...]
@@ -104,7 +97,6 @@ class Table:
     most: int | None = None
     notes: str = ""
     has_total: bool = False
-    where: Where = "everywhere"
 
     def limited(self) -> tuple["Table", str]:
         """Return the table with the rows to show, and a text that counts the others; "" if there are none."""
@@ -200,13 +192,13 @@ class Curves:
 
     Attributes:
         plots: the plots.
+        table: the same numbers for a medium without curves.
         columns: number of plots side by side, or fewer where the page is narrow.
         keys: legend that all plots share. Series that are not in it are in a legend below their plot.
     """
 
-    where: ClassVar[Where] = "drawn"
-
     plots: tuple[Plot, ...]
+    table: Table
     columns: int
     keys: tuple[Key, ...] = ()
 
@@ -236,16 +228,14 @@ class Dots:
     """Dot plot of ranked numbers: in each row a dot, its whisker if it has one, and a grey line at chance level.
 
     Attributes:
-        title: text above the plot.
+        table: the same numbers for a medium without dots; its heading stands above the plot, too.
         dots: the numbers, from the first rank on.
         label: name of the numbers, below their axis.
         text: formats a number.
         notes: explanation of whiskers and lines, below the plot.
     """
 
-    where: ClassVar[Where] = "drawn"
-
-    title: str
+    table: Table
     dots: tuple[Dot, ...]
     label: str
     text: Callable[[float], str]
@@ -260,13 +250,13 @@ class Flow:
         steps: in the order of computation.
         notes: text in each step's box, such as its costs.
         visits: coordinates of a followed element, by the names of the steps that it passes.
+        table: the steps for a medium without boxes.
     """
-
-    where: ClassVar[Where] = "drawn"
 
     steps: tuple[TraceStep, ...]
     notes: tuple[str, ...]
     visits: Mapping[str, str]
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -288,8 +278,6 @@ class Heads:
             where it is never split.
         module: name of the attention's module in a recorded program; for several layers a pattern, "blocks.*.attn".
     """
-
-    where: ClassVar[Where] = "everywhere"
 
     title: Title
     maps: tuple[AttentionMap, ...]
@@ -323,7 +311,6 @@ class Panels:
             all, with numbers in their cells.
         ids: token ids of the rows, which figures write before the labels; empty: none.
         is_main: whether this is the main picture of the page, whose title a user may replace.
-        where: see ``Where``.
     """
 
     title: Title | str
@@ -335,7 +322,6 @@ class Panels:
     first: str = ""
     ids: tuple[int, ...] = ()
     is_main: bool = True
-    where: Where = "everywhere"
 
     @property
     def scales(self) -> tuple[Scale, ...]:
@@ -360,8 +346,6 @@ class Grid:
     Attributes:
         rows: the blocks of each row, from left to right; None: an empty place.
     """
-
-    where: ClassVar[Where] = "everywhere"
 
     rows: tuple[tuple["Block | None", ...], ...]
 
@@ -389,6 +373,7 @@ class Drawn:
         pooled: for each map of all tokens, and each block of panels, a text that says what a cell shows; "" where a
             cell is one number.
         hidden: how cells that a mask hides look.
+        outlines: whether outlines of panels are drawn.
         ends: names of the lowest and the highest colour, such as "blue" and "red"; None: without colour, or unnamed.
         n_maps: number of maps drawn, from the first; None: all.
     """
@@ -396,6 +381,7 @@ class Drawn:
     cells: tuple[Cells, ...] = ()
     pooled: tuple[str, ...] = ()
     hidden: str = "outside the thin outline"  # a weight near 0 is blank, too
+    outlines: bool = True
     ends: tuple[str, str] | None = None
     n_maps: int | None = None
 

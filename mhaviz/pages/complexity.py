@@ -20,7 +20,7 @@ def complexity_page(c: Complexity) -> Page:
     skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
     keys = tuple(Key(name, skipped_from_text(c.lengths, timings[name])) for name in _PARTS)
     rate = f"{readable_count(_best_rate(c))}FLOP/s" if _best_rate(c) else ""
-    of_numbers = [
+    notes = [
         "proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured",
         *filter(None, skipped),
         f"parameters: {readable_bytes(c.parameter_bytes)}",
@@ -28,9 +28,7 @@ def complexity_page(c: Complexity) -> Page:
     ]
     blocks = (
         _terms(c),
-        Curves((_operations(c), _times(c), _sizes(c)), columns=3, keys=keys),
-        _numbers(c),
-        Text(tuple(of_numbers), where="listed"),
+        Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes)), columns=3, keys=keys),
         Text(_crossings(c)),
         Text(_longest(c)),
     )
@@ -52,7 +50,7 @@ def _terms(c: Complexity) -> Table:
     return Table(columns, tuple(rows))
 
 
-def _numbers(c: Complexity) -> Table:
+def _numbers(c: Complexity, notes: str) -> Table:
     columns = (
         Column("N", "{:,}".format, is_key=True),
         *(Column(name, readable_count) for name in ("ops proj", "ops attn")),
@@ -62,7 +60,7 @@ def _numbers(c: Complexity) -> Table:
     flops = c.flops("projections"), c.flops("attention")
     measured = c.projections, c.attention, c.whole
     rows = zip(c.lengths, *flops, *measured, c.feature_bytes, c.weight_bytes, strict=True)
-    return Table(columns, tuple(rows), where="listed")
+    return Table(columns, tuple(rows), notes=notes)
 
 
 def _operations(c: Complexity) -> Plot:

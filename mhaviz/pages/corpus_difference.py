@@ -41,10 +41,8 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     panels = [(KIND_NAMES[kind.kind] if several else "", kind.layers, kind.divergence.mean) for kind in d.kinds]
     blocks: tuple[Block, ...] = (
         Text(tuple(kind_text(kind, _subtitle(kind)) for kind in d.kinds), "subtitle"),
-        *change_dots(heads, _heading(d), _MEANING, _BESIDE, WHISKER.format(d.replicates, "sentences")),
+        change_dots(heads, ranking_table(d), _MEANING, _BESIDE, WHISKER.format(d.replicates, "sentences")),
         *divergence_panels(panels),
-        ranking_table(d),
-        Text(left_out, "quiet", "listed"),
     )
     reading = reading_text([kind.divergence.mean for kind in d.kinds])
     return Page(
@@ -94,7 +92,7 @@ def ranking_table(d: CorpusDifference) -> Table:
         )
         for head in d.ranking
     ]
-    return Table(columns, tuple(rows), _heading(d), _MOST_ROWS, _NOTES, where="listed")
+    return Table(columns, tuple(rows), _heading(d), _MOST_ROWS, _NOTES)
 
 
 def _heading(d: CorpusDifference) -> str:

@@ -37,13 +37,11 @@ def difference_page(d: Difference) -> Page:
     ranked, whisker = _ranked(of_head), "from the least to the largest of the sentences"
     meaning = _MEANING + " and the sentences" * several
     where = f"the query → key whose {_name(d)} changes most" + ", of all sentences" * several
-    dots = change_dots(ranked, "the heads that changed most", meaning, where, whisker)
     blocks: tuple[Block, ...] = (
-        *dots,
+        change_dots(ranked, ranking_table(d), meaning, where, whisker),
         *_layers_by_heads(d),
         Text((heading(d),), "intro"),
         *(_with_changes(d, block) for block in heads_blocks(changes, len({m.layer for m in changes}) > 1)),
-        replace(ranking_table(d), where="listed" if dots else "everywhere"),
     )
     remark, left_out = partial(reading_text, changes), partial(left_out_text, changes, True)
     title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))

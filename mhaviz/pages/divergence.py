@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Dot, Dots, Panels
+from mhaviz.pages.blocks import Dot, Dots, Panels, Table
 from mhaviz.pages.head_numbers import layers_by_heads
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.words import bits_text, counted, position_text
@@ -22,13 +22,13 @@ def first_text(heads: Sequence[Dot]) -> str:
     return f"{heads[0].name}: {bits_text(heads[0].value)} bits" if heads and heads[0].value > 0 else ""
 
 
-def change_dots(heads: Sequence[Dot], heading: str, meaning: str, where: str, whisker: str) -> list[Dots]:
-    """Return a dot plot of the heads that differ most; empty where none differs.
+def change_dots(heads: Sequence[Dot], table: Table, meaning: str, where: str, whisker: str) -> Dots | Table:
+    """Return a dot plot of the heads that differ most; only their table where none differs.
 
     Args:
         heads: all heads, those that differ most first. Each has its mean divergence in bits, a whisker if known, and a
             query and a key as its note.
-        heading: text above the plot.
+        table: all numbers of the heads.
         meaning: what the numbers are.
         where: which query and key are beside a dot.
         whisker: what a whisker is.
@@ -36,7 +36,7 @@ def change_dots(heads: Sequence[Dot], heading: str, meaning: str, where: str, wh
     dots = tuple(dot for dot in heads[:_MOST_DOTS] if dot.value > 0)
     has_whisker = any(not math.isnan(dot.low) for dot in dots)
     notes = [f"beside it: {where}", *[f"whisker: {whisker}"] * has_whisker]
-    return [Dots(heading, dots, meaning, bits_text, "; ".join(notes))] if dots else []
+    return Dots(table, dots, meaning, bits_text, "; ".join(notes)) if dots else table
 
 
 def divergence_panels(kinds: Sequence[tuple[str, Sequence[int], NDArray[np.float64]]]) -> list[Panels]:

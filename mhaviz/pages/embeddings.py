@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Block, Column, Drawn, Page, Panels, Table, Text, Title
+from mhaviz.pages.blocks import Block, Drawn, Page, Panels, Text, Title
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
@@ -16,7 +16,6 @@ from mhaviz.results.embeddings import Added, EmbeddedText, InputPart, PositionTa
 
 _NEAR = 3.0  # largest ratio of two scales that are made one
 _QUOTED = 24  # characters of a token
-_MOST = 12  # tokens in the table
 _MOST_FEATURES = 64  # features drawn, from the first: a column for each, so that no sine and cosine share one
 
 _CONSTANT = ("T", "U")  # symbols of parts that may be the same for every token
@@ -50,8 +49,12 @@ def embeddings_page(e: EmbeddedText) -> Page:
     cosines = tuple(Panel(f"of {part.symbol}", part.cosines, _UNIT) for part in shown)
     blocks.append(_alike("similarity of every two tokens: the cosine of their rows", cosines, Axis(e.tokens)))
     blocks.append(Text(tuple(_sentences(e))))
-    blocks.append(_tokens_table(e))
-    return Page("", tuple(blocks), e.source.footnote, lambda drawn: _reading("tokens", drawn, e.source.remark))
+    return Page(
+        "",
+        tuple(blocks),
+        e.source.footnote,
+        lambda drawn: _reading("tokens", drawn, "beside a token: its id", e.source.remark),
+    )
 
 
 @shown(PositionTable)
@@ -153,16 +156,3 @@ def _sentences(e: EmbeddedText) -> Iterator[str]:
             yield f"{again}, and of X."
         else:
             yield f"{again}; their rows of X have the cosine {X.cosines[first, second]:.2f}."
-
-
-def _tokens_table(e: EmbeddedText) -> Table:
-    """Return the table of tokens with their ids and the norms of their rows."""
-    columns = (
-        Column("#", is_key=True),
-        Column("token", lambda token: quoted(token, _QUOTED), "left", is_key=True),
-        Column("id"),
-        *(Column(f"‖{part.symbol}‖", "{:.2f}".format) for part in e.parts),
-    )
-    norms = [part.norms.tolist() for part in e.parts]
-    rows = tuple(zip(range(len(e.tokens)), e.tokens.texts, e.tokens.ids, *norms, strict=True))
-    return Table(columns, rows, most=_MOST, where="listed")

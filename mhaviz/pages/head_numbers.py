@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES
-from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table, Where
+from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.words import counted
 from mhaviz.results.attention import head_name
@@ -147,7 +147,6 @@ def ranking_table(
     weight: str,
     replicates: int,
     texts: str,
-    where: Where = "everywhere",
 ) -> Table:
     """Return the table of ranked heads. Its first number is the one that they are ranked by, with its interval; the
     last rows are the numbers expected by chance.
@@ -159,7 +158,6 @@ def ranking_table(
         weight: replaces "{weight}" in the meanings.
         replicates: number of bootstrap replicates of the intervals.
         texts: what the means are over, "sentences".
-        where: see ``Table``.
     """
     first, *others = sorted(known_measures(kinds, measures), key=lambda measure: measure.name != order.column)
     heads = ranked(kinds, order, measures)[: order.most]
@@ -181,12 +179,12 @@ def ranking_table(
     notes = [_CHANCE] * any(map(any, chances.values()))
     if replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in kinds):
         notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
-    notes += [f"{measure.name}: {measure.described(weight)}" for measure in (first, *others)]
+    notes.append(f"{first.name}: {first.described(weight)}")
     notes += [f"95 %: of the means of {replicates:,} bootstrap replicates over {texts}"] * has_interval
     if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
         notes.append(f"±: standard deviation between {texts}")
     heading = ranking_heading(kinds, order, measures)
-    return Table(columns, tuple(map(tuple, rows)), heading, notes="; ".join(notes), where=where)
+    return Table(columns, tuple(map(tuple, rows)), heading, notes="; ".join(notes))
 
 
 def key_columns(has_kind: bool) -> list[Column]:
@@ -206,10 +204,11 @@ def ranked_measure(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequenc
     return next((measure for measure in known if measure.name == order.column), known[0])
 
 
-def ranking_dots(
+def ranking(
     kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure], weight: str, replicates: int, texts: str
-) -> list[Dots]:
-    """Return the heads of ``ranking_table`` as a dot plot of the number that ranks them; empty if none has it."""
+) -> Dots | Table:
+    """Return the heads of ``ranking_table`` as a dot plot of the number that ranks them; only the table if none has
+    it."""
     measure, dots = ranked_measure(kinds, order, measures), []
     for head in ranked(kinds, order, measures)[: order.most]:
         if pair := head.spread(measure.name):
@@ -220,8 +219,8 @@ def ranking_dots(
             )
     notes = [f"whisker: {WHISKER.format(replicates, texts)}"] * any(not math.isnan(dot.low) for dot in dots)
     notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
-    heading, label = ranking_heading(kinds, order, measures), f"{measure.name}: {measure.described(weight)}"
-    return [Dots(heading, tuple(dots), label, measure.text, "; ".join(notes))] if dots else []
+    table, label = ranking_table(kinds, order, measures, weight, replicates, texts), measure.described(weight)
+    return Dots(table, tuple(dots), f"{measure.name}: {label}", measure.text, "; ".join(notes)) if dots else table
 
 
 def ranked_means(

@@ -11,9 +11,8 @@ from mhaviz.pages.head_numbers import (
     known_measures,
     layers_by_heads,
     ranked_measure,
-    ranking_dots,
+    ranking,
     ranking_lesson,
-    ranking_table,
 )
 from mhaviz.pages.head_numbers import reading_text as panels_text
 from mhaviz.pages.panels import Scale
@@ -47,7 +46,6 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     s, scales, weight = statistics, measure_scales(statistics), weight_text(statistics)
     counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s.too_long)))
     texts = f"{one_text(s.probe, s.is_recorded)}s"
-    ranking = s.kinds, order, MEASURES, weight, s.replicates, texts
 
     def panels(kind: HeadAverages) -> Panels:
         known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
@@ -56,12 +54,10 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
 
     blocks: tuple[Block, ...] = (
         Text(tuple(title(s, kind) for kind in s.kinds), "subtitle"),
-        *ranking_dots(*ranking),
+        ranking(s.kinds, order, MEASURES, weight, s.replicates, texts),
         *map(panels, s.kinds),
-        Text((_meanings(s, ranked_measure(s.kinds, order, MEASURES)),), "quiet", "drawn"),
-        ranking_table(*ranking, "listed"),
+        Text((_meanings(s, ranked_measure(s.kinds, order, MEASURES)),), "quiet"),
         Text((*counts, *sink_texts(s), *filter(None, [s.source.remark])), "quiet"),
-        Text(left_out, "quiet", "listed"),
     )
     lesson = ranking_lesson(s.source.model, s.kinds, order, MEASURES, weight)
     return Page(lesson, blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]))

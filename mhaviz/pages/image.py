@@ -1,12 +1,12 @@
-"""Page of attention over an image: each head as a film over the image, the same without it, and its top patches."""
+"""Page of attention over an image: each head as a film over the image."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import Block, Column, Grid, Page, Panels, Table, Title, Where
+from mhaviz.pages.blocks import Drawn, Page, Panels, Title
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import FILM, WEIGHT, Outline, Panel, Scale
@@ -19,24 +19,15 @@ from mhaviz.results.image import ImageAttention, ImageMap
 _NAME = 40  # characters of a name
 _SHORT = 16  # characters of a name in a narrow place
 _FEW = 2  # most special tokens that are named
-_STRONGEST = 3  # patches of a head in the table
-_MOST_PLAIN = 24  # most heads that are drawn without the image, too
-_MOST_LISTED = 24  # heads in the table
 
 
 @shown(ImageAttention)
 def image_page(over: ImageAttention) -> Page:
     """Return the page, with all heads on one scale: each patch's weight as a multiple of an even share."""
     scale = _scale(over)
-    blocks: list[Block] = []
-    for grid in dict.fromkeys(m.grid for m in over.maps):
-        maps = [m for m in over.maps if m.grid == grid]
-        laid, plain = (_panels(over, maps, scale, image) for image in (over.image, None))
-        if len(over.maps) == len(laid.panels) == 1:
-            blocks.append(Grid(((laid, plain),)))
-        else:
-            blocks += [laid, plain] if laid.across == len(laid.panels) <= _MOST_PLAIN else [laid]
-    return Page(_title(over), (*blocks, _strongest(over)), over.source.footnote, _remark(over))
+    grids = dict.fromkeys(m.grid for m in over.maps)
+    blocks = tuple(_panels(over, [m for m in over.maps if m.grid == grid], scale) for grid in grids)
+    return Page(_title(over), blocks, over.source.footnote, partial(_remark, over))
 
 
 def _scale(over: ImageAttention) -> Scale:
@@ -47,20 +38,19 @@ def _scale(over: ImageAttention) -> Scale:
     return Scale(FILM, 1.0, max(largest, 2.0), name="× uniform")
 
 
-def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale, image: NDArray[np.uint8] | None) -> Panels:
-    """Return the heads of maps with one grid of patches, over the image or, in figures alone, without it."""
+def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale) -> Panels:
+    """Return the heads of maps with one grid of patches, over the image."""
     panels = []
     for m in maps:
         of_query = () if m.patch is None else (_around(*m.patch),)
         for name, values in zip(head_names(over, m), over.numbers(m), strict=True):
-            panels.append(Panel(name, values, scale, outlined=of_query, image=image))
+            panels.append(Panel(name, values, scale, outlined=of_query, image=over.image))
     height, width = maps[0].grid
     rows = Axis(Tokens(tuple(map(str, range(height))), grid=(height, 1)))
     columns = Axis(Tokens(tuple(map(str, range(width))), grid=(1, width)))
     heads = {m.heads for m in maps}  # one row for each map if all have the same heads, and more than one
     across = len(maps[0].heads) if len(heads) == 1 and len(maps[0].heads) > 1 else len(panels)
-    where: Where = "drawn" if image is None else "everywhere"
-    return Panels("", tuple(panels), rows, columns, across, first=panels[0].title, is_main=False, where=where)
+    return Panels("", tuple(panels), rows, columns, across, first=panels[0].title, is_main=False)
 
 
 def _around(row: int, column: int) -> Outline:
@@ -96,26 +86,6 @@ def _input_text(m: ImageMap) -> str:
     return ", ".join(filter(None, [of_pass, of_batch]))
 
 
-def _strongest(over: ImageAttention) -> Table:
-    """Return the table of each head's strongest patches, by row and column, and of its weight on other tokens."""
-    unit = ", × uniform" if over.is_of_uniform else ""
-    special = special_text(over)
-    columns = [Column("", align="left", is_key=True), Column(f"strongest patches{unit}", align="left")]
-    rows = []
-    for m in over.maps:
-        for i, name in enumerate(head_names(over, m)):
-            numbers = over.numbers(m)[i]
-            order = np.argsort(-numbers, axis=None, kind="stable")[:_STRONGEST]
-            places = [np.unravel_index(place, numbers.shape) for place in order]
-            texts = [f"{row},{column} {numbers[row, column]:.3g}" for row, column in places if numbers[row, column] > 0]
-            share = [f"{m.special[i]:.3g}"] if special else []
-            rows.append((name, " · ".join(texts) or "nothing to any patch", *share))
-    columns += [Column(f"to {special}")] * bool(special)
-    return Table(
-        tuple(columns), tuple(rows), most=_MOST_LISTED, notes="patches by row and column, from 0", where="listed"
-    )
-
-
 def special_text(over: ImageAttention) -> str:
     """Return the names of the tokens that are not patches, "token 0 and 4 tokens more"; "" if there are none."""
     texts = list(dict.fromkeys(text for m in over.maps for text in m.special_texts))
@@ -124,14 +94,14 @@ def special_text(over: ImageAttention) -> str:
     return " and ".join([", ".join(named), *more]) if more else " and ".join(named)
 
 
-def _remark(over: ImageAttention) -> str:
+def _remark(over: ImageAttention, drawn: Drawn) -> str:
     """Return how to read the pictures: which patches stay clear, and what is not shown."""
     grids = " and ".join(f"{rows} × {columns}" for rows, columns in dict.fromkeys(m.grid for m in over.maps))
     parts = [f"{grids} patches"]
     if over.is_of_uniform:
         n_keys = " or ".join(f"1/{round(1 / share)}" for share in sorted({m.uniform or 1.0 for m in over.maps}))
         parts.append(f"uniform: {n_keys} of the weight to each key; clear: no more than that")
-    if any(m.patch for m in over.maps):
+    if any(m.patch for m in over.maps) and drawn.outlines:
         parts.append("outlined: the query")
     if special := special_text(over):
         shares = np.concatenate([m.special for m in over.maps])

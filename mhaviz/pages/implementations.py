@@ -6,7 +6,7 @@ from typing import Literal
 from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
-from mhaviz.results.implementations import ImplementationComparison
+from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.timing import Timing
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
 
@@ -26,15 +26,7 @@ def implementations_page(c: ImplementationComparison) -> Page:
         _plot(c, f"time ÷ that of the {ways[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
         _plot(c, "peak memory", _bytes, PlotAxis(log=2, unit=readable_bytes)),
     )
-    skipped = (skipped_text(way.name, c.lengths, way.timings) for way in ways)
-    code = (f"{way.name}: {way.code}" + ("" if way.gives_weights else "; gives no weights") for way in ways)
-    blocks = (
-        Curves(plots, columns=3, keys=keys),
-        _numbers(c),
-        Text(tuple(filter(None, skipped)), where="listed"),
-        Text(_meanings(c), "quiet"),
-        Text(tuple(code), "quiet", "listed"),
-    )
+    blocks = Curves(plots, _numbers(c), columns=3, keys=keys), Text(_meanings(c), "quiet")
     return Page(_lesson(c), blocks, c.source.footnote)
 
 
@@ -104,7 +96,13 @@ def _numbers(c: ImplementationComparison) -> Table:
         for n, length in enumerate(c.lengths)
         for way in c.implementations
     )
-    return Table(columns, rows, where="listed")
+    skipped = [skipped_text(way.name, c.lengths, way.timings) for way in c.implementations]
+    code = [f"{way.name}: {_code(way)}" for way in c.implementations]
+    return Table(columns, rows, notes="\n".join(filter(None, [*skipped, *code])))
+
+
+def _code(way: Implementation) -> str:
+    return way.code if way.gives_weights else f"{way.code}, gives no weights"
 
 
 _difference_text: Callable[[float], str] = "{:.1e}".format
@@ -113,7 +111,7 @@ _difference_text: Callable[[float], str] = "{:.1e}".format
 def _remark(c: ImplementationComparison, i: int) -> str:
     """Return the code of the i-th implementation and its results in one line."""
     way = c.implementations[i]
-    parts = [way.code if way.gives_weights else f"{way.code}, gives no weights"]
+    parts = [_code(way)]
     differences = [difference for difference in way.differences if difference is not None]
     if differences:
         parts.append(f"difference up to {_difference_text(max(differences))}")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text, Where
+from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of_scale
@@ -44,7 +44,6 @@ def matrices_page(m: LayerMatrices) -> Page:
     heads = [_head(m, head, scales) for head in m.heads]
     blocks = (
         Text((marked_text(m),), "subtitle"),
-        Text((_OUTLINED,), "quiet", "drawn"),
         Text((PROJECT,), "heading"),
         Grid(_wholes(m, m.projected, scales)),
         Text((PRODUCTS,), "heading"),
@@ -55,7 +54,8 @@ def matrices_page(m: LayerMatrices) -> Page:
     about = others_text(m), left_out_text(m), m.source.remark
 
     def reading(drawn: Drawn) -> str:
-        return "; ".join(filter(None, [_READING, *dict.fromkeys(drawn.pooled), hidden_text(m, drawn.hidden), *about]))
+        marks = _OUTLINED * drawn.outlines, hidden_text(m, drawn.hidden)
+        return "; ".join(filter(None, [_READING, *dict.fromkeys(drawn.pooled), *marks, *about]))
 
     layer = "" if m.layer is None else f", layer {m.layer}"
     title = attention_title(m.kind, m.queries, m.keys, f", {m.source.model}{layer}")
@@ -159,20 +159,16 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
     H = panel("H", "A V", head.output, scales.values, "query")
     products = Grid(
         (
-            (None, _panels([K], of_key, keys, "drawn"), _panels([V], keys, of_value, "drawn")),
-            (
-                _panels([Q], queries, of_key, "drawn"),
-                _panels([S, A], queries, keys),
-                _panels([H], queries, of_value, "drawn"),
-            ),
+            (None, _panels([K], of_key, keys), _panels([V], keys, of_value)),
+            (_panels([Q], queries, of_key), _panels([S, A], queries, keys), _panels([H], queries, of_value)),
         )
     )
     example = Text((score_text(m, head), output_text(m, head)))
     return Grid(((Text((head_title(m, head),), "heading"),), (example,), (products,)))
 
 
-def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis, where: Where = "everywhere") -> Panels:
-    return Panels("", tuple(panels), rows, columns, len(panels), where=where)
+def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis) -> Panels:
+    return Panels("", tuple(panels), rows, columns, len(panels))
 
 
 def _numbered(features: int) -> Axis:

@@ -62,7 +62,6 @@ def projections_page(c: ProjectionComparison) -> Page:
     blocks: list[Block] = [
         Panels(title, tuple(maps), tokens, tokens, 4, _SIDES),
         Panels("", tuple(results), tokens, features, 4),
-        *([Text((_OUTLINED,), "quiet", "drawn")] if outlined else []),
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
         Panels(_split_text(c), of_heads, tokens, tokens, -(-len(of_heads) // lines), _SIDES, is_main=False),
@@ -72,7 +71,8 @@ def projections_page(c: ProjectionComparison) -> Page:
     blocks.append(Text((_divergence_text(c),)))
 
     def reading(drawn: Drawn) -> str:
-        return "; ".join(filter(None, [READING, *dict.fromkeys(drawn.pooled)]))
+        marked = _OUTLINED * bool(outlined and drawn.outlines)
+        return "; ".join(filter(None, [READING, *dict.fromkeys(drawn.pooled), marked]))
 
     return Page(_lesson(c), tuple(blocks), c.source.footnote, reading)
 

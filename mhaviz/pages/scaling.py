@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxis, Series, Table, Text, Title
+from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxis, Series, Table, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale
 from mhaviz.pages.registry import shown
@@ -76,14 +76,7 @@ def sweep_page(sweep: ScalingSweep) -> Page:
 
     draws = f"{sweep.draws} draws"
     length = f"{len(sweep.tokens)} token{'s' if len(sweep.tokens) != 1 else ''}"
-    blocks = (
-        Curves(tuple(plots), columns=len(STATISTICS) // 2, keys=tuple(map(Key, (unscaled, scaled, theory)))),
-        Text(("unscaled, q·k",), "heading", "listed"),
-        _numbers(sweep, sweep.unscaled, sweep.theory),
-        Text(("scaled, q·k / √d_key",), "heading", "listed"),
-        _numbers(sweep, sweep.scaled, ones),
-        Text((f"theory: the standard deviation of the scores, √d_key; means over {draws}",), where="listed"),
-    )
+    blocks = (Curves(tuple(plots), _numbers(sweep), len(STATISTICS) // 2, tuple(map(Key, (unscaled, scaled, theory)))),)
     first, last = (f"{sweep.unscaled[i].saturated:.0%}" for i in (0, -1))
     grows = sweep.unscaled[-1].saturated > sweep.unscaled[0].saturated and first != last
     of_rows = f"{first} of rows at d_key {sweep.d_keys[0]:,}, {last} at {sweep.d_keys[-1]:,}"
@@ -97,14 +90,20 @@ def sweep_page(sweep: ScalingSweep) -> Page:
     )
 
 
-def _numbers(sweep: ScalingSweep, results: tuple[ScoreStatistics, ...], theory: tuple[float, ...]) -> Table:
+def _numbers(sweep: ScalingSweep) -> Table:
     columns = (
+        Column("scores", align="left", is_key=True),
         Column("d_key", is_key=True),
         Column("theory", "{:.2f}".format),
         *(Column(statistic.short, statistic.form.format) for statistic in STATISTICS),
     )
-    rows = zip(sweep.d_keys, theory, *[results] * len(STATISTICS), strict=True)
-    return Table(columns, tuple(rows), where="listed")
+    sides = ("q·k", sweep.theory, sweep.unscaled), ("q·k / √d_key", (1.0,) * len(sweep.d_keys), sweep.scaled)
+    rows = [
+        (name, d_key, expected, *[result] * len(STATISTICS))
+        for name, theory, results in sides
+        for d_key, expected, result in zip(sweep.d_keys, theory, results, strict=True)
+    ]
+    return Table(columns, tuple(rows), notes="theory: the standard deviation of the scores, √d_key, and 1")
 
 
 @shown(ScalingComparison)

@@ -1,7 +1,6 @@
 """Page of a trace of shapes: the shape of every tensor in an attention layer, and the path of one element."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,8 @@ def trace_page(trace: ShapeTrace) -> Page:
     """Return the page: all steps, their numbers where they are kept, and the followed element."""
     followed, notes = trace.followed, tuple(costs_text([step]) for step in trace.steps)
     visits = {visit.step: shape_text(visit.coordinates) for visit in followed.visits} if followed else {}
-    table = replace(steps_table(trace), where="listed")
-    blocks: list[Block] = [Flow(trace.steps, notes, visits), table, Text((f"altogether {costs_text(trace.steps)}", ""))]
+    flow = Flow(trace.steps, notes, visits, steps_table(trace))
+    blocks: list[Block] = [flow, Text((f"altogether {costs_text(trace.steps)}", ""))]
     if any(step.values is not None for step in trace.steps):
         for heading, tables in step_numbers(trace):
             blocks += [Text((heading,), "heading"), Grid((tables,)), Text(("",))]
@@ -145,7 +144,7 @@ def visits_table(followed: FollowedElement) -> Table:
         Column("number", align="left"),
     )
     rows = [(v.step, v.coordinates, v.offset, "same" if v.same_number else "new") for v in followed.visits]
-    return Table(columns, tuple(rows), where="listed")
+    return Table(columns, tuple(rows))
 
 
 def memory_text(step: TraceStep) -> str:

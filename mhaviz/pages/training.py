@@ -31,15 +31,11 @@ def training_page(training: Training) -> Page:
         Plot("loss: cross-entropy of the next word, in nats", (Series("", steps, losses, 0, 0),), x, loss_axis),
         Plot(scored, (Series("", steps, scores, 2, 0),), x, shares),
     )
-    blocks = (
-        Curves(plots, columns=2),
-        _points(training.points, training.score_name),
-        Text((scored,), where="listed"),
-    )
+    blocks = (Curves(plots, _points(training.points, training.score_name, scored), columns=2),)
     return Page(title, blocks, training.source.footnote)
 
 
-def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
+def _points(points: Sequence[LearningPoint], score_name: str, notes: str) -> Table:
     most = max((point.loss for point in points), default=0.0) or 1.0
     columns = (
         Column("step", "{:,}".format, is_key=True),
@@ -49,7 +45,7 @@ def _points(points: Sequence[LearningPoint], score_name: str) -> Table:
         Column("", align="left", bar=_BAR),
     )
     rows = [(point.step, point.loss, point.loss / most, point.score, point.score) for point in evenly(points, _ROWS)]
-    return Table(columns, tuple(rows), where="listed")
+    return Table(columns, tuple(rows), notes=notes)
 
 
 @shown(Evaluation)

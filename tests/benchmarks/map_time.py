@@ -28,7 +28,7 @@ from measure import in_fresh_process, peak_memory, time_functions
 from mhaviz.attention.map import attention_map
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.devices import free_memory
-from mhaviz.pages.blocks import Curves, Page, Plot, PlotAxis, Series
+from mhaviz.pages.blocks import Curves, Page, Plot, PlotAxis, Series, Table
 from mhaviz.results.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.page import draw_page
@@ -116,7 +116,7 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
             series.append(Series(name, drawn, tuple(measured[way][x] * factor for x in drawn), i, i))
         plots.append(Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y))
     footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
-    page = Page("all the attention of a long input", (Curves(tuple(plots), 2),), footnote)
+    page = Page("all the attention of a long input", (Curves(tuple(plots), Table((), ()), 2),), footnote)
     with path.open("wb") as stream:
         draw_page(page).save(stream, path.suffix[1:])
 

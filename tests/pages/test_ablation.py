@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mhaviz.pages.ablation import ablation_page
-from mhaviz.pages.blocks import Dots, Panels, Table, Text
+from mhaviz.pages.blocks import Dots, Panels, Text
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.panels import DIVERGING, INK
 
@@ -17,7 +17,7 @@ def block(page, kind):
 
 def test_heads_are_ranked_by_what_changes(random_effects):
     ablation = random_effects()
-    table = block(ablation_page(ablation), Table)
+    table = block(ablation_page(ablation), Dots).table
     means = ablation.kinds[0].change.mean
     expected = sorted(zip(*np.where(np.isfinite(means)), strict=True), key=lambda head: -means[head])
     assert [row[0] for row in table.rows] == [f"L{layer} H{head}" for layer, head in expected]
@@ -37,7 +37,7 @@ def test_heads_are_ranked_by_what_changes(random_effects):
 )
 def test_orders(random_effects, order, heading):
     ablation = random_effects()
-    table = block(ablation_page(ablation, order), Table)
+    table = block(ablation_page(ablation, order), Dots).table
     assert table.heading == heading
     if order.column == "layer":
         assert [row[0] for row in table.rows] == ["L0 H0", "L0 H1", "L1 H0", "L1 H1"]
@@ -55,7 +55,7 @@ def test_scales_tell_what_is_below_0(random_effects):
 
 
 def test_small_changes_have_digits(random_effects):
-    table = block(ablation_page(random_effects(prediction="embedding", size=1e-4, seed=3)), Table)
+    table = block(ablation_page(random_effects(prediction="embedding", size=1e-4, seed=3)), Dots).table
     assert all(len(row[1].partition("±")[0].lstrip("0.")) >= 1 for row in table.texts()[:1])
     assert "0.0000±" not in table.texts()[0][1]
 
@@ -77,11 +77,11 @@ def test_words(random_effects):
     embeddings = ablation_page(random_effects(prediction="embedding", kinds=("self",)))
     assert [one.style for one in embeddings.blocks if isinstance(one, Text)] == ["subtitle"]
     assert [panel.title for panel in block(embeddings, Panels).panels] == ["change"]
-    assert "1 − cosine" in block(embeddings, Table).notes
+    assert "1 − cosine" in block(embeddings, Dots).table.notes
 
 
 def test_several_kinds_are_told_apart(random_effects):
-    table = block(ablation_page(random_effects(kinds=("self", "cross"))), Table)
+    table = block(ablation_page(random_effects(kinds=("self", "cross"))), Dots).table
     assert {row[0] for row in table.rows} == {"self", "cross"}
     assert table.columns[0].heading == "kind"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mhaviz.pages import head_numbers
-from mhaviz.pages.blocks import Table
+from mhaviz.pages.blocks import Dots, Text
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.head_statistics import MEASURES, counts_text, head_statistics_page
 from mhaviz.results.head_statistics import SHOWN, STATISTICS
@@ -19,9 +19,13 @@ def ranking_heading(statistics, order):
     return head_numbers.ranking_heading(statistics.kinds, order, MEASURES)
 
 
+def texts_of(statistics):
+    return (block for block in head_statistics_page(statistics).blocks if isinstance(block, Text))
+
+
 def ranking_table(statistics, order):
     """The table of the page."""
-    return next(block for block in head_statistics_page(statistics, order).blocks if isinstance(block, Table))
+    return next(block for block in head_statistics_page(statistics, order).blocks if isinstance(block, Dots)).table
 
 
 def places(heads):
@@ -116,11 +120,14 @@ def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
 def test_notes_of_shares_of_norms(random_heads):
     statistics = random_heads(1, 1)
     of_norms = replace(statistics, source=Source("made by a test", {SHOWN: "norms"}))
-    weights, shares = (ranking_table(one, Order("entropy")).notes.split("; ") for one in (statistics, of_norms))
-    assert "entropy: −Σ a ln a, a the weight on each key, in nats" in weights
-    assert "first: weight on the first token" in weights
-    assert "entropy: −Σ a ln a, a the share of the norms on each key, in nats" in shares
-    assert "first: share of the norms on the first token" in shares
+    weights, shares = (
+        [ranking_table(one, Order("entropy")).notes, *(block.lines[0] for block in texts_of(one))]
+        for one in (statistics, of_norms)
+    )
+    assert "entropy: −Σ a ln a, a the weight on each key, in nats" in weights[0]
+    assert "first: weight on the first token" in weights[2]
+    assert "entropy: −Σ a ln a, a the share of the norms on each key, in nats" in shares[0]
+    assert "first: share of the norms on the first token" in shares[2]
     assert "shares of each query's norms" in head_statistics_page(of_norms).remark
 
 

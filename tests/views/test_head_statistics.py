@@ -95,7 +95,8 @@ def test_dots_are_the_first_heads_with_their_intervals_and_chance(random_heads):
     assert [dot.name for dot in dots.dots] == [f"L{row} H{column}" for row, column in zip(rows, columns, strict=True)]
     for name, numbers in (("value", first.mean), ("low", first.low), ("high", first.high), ("chance", first.chance)):
         assert [getattr(dot, name) for dot in dots.dots] == numbers[rows, columns].tolist()
-    assert (dots.title, dots.label) == ("heads by first, highest first: 5 of 12", "first: weight on the first token")
+    assert dots.table.heading == "heads by first, highest first: 5 of 12"
+    assert dots.label == "first: weight on the first token"
     assert "bootstrap replicates over sentences; grey line: chance" in dots.notes
 
 

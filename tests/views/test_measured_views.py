@@ -86,7 +86,7 @@ def test_what_was_skipped_is_said(show, comparison):
     shown = plain(show(view_of(comparison), 100))
     assert "nested loops, skipped: N = 1,024 would take about 40 s" in shown
     assert "fused kernel, skipped: N = 1,024 would need about 3.0 GiB" in shown
-    assert "F.fused; gives no weights" in shown
+    assert "F.fused, gives no weights" in shown
     assert "made by hand" in shown
 
 

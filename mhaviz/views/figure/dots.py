@@ -36,7 +36,7 @@ class DotsPart:
     after, width = 0.25, 0.0
 
     def _above(self, room: float) -> list[str]:
-        return wrap(self.dots.title, room / DRAWN_WIDER, BODY, bold=True)
+        return wrap(self.dots.table.heading, room / DRAWN_WIDER, BODY, bold=True)
 
     def _below(self, room: float) -> list[tuple[str, str]]:
         """Return the lines below the plot and their colours."""

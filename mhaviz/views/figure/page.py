@@ -40,6 +40,7 @@ from mhaviz.views.figure.heads import (
 from mhaviz.views.figure.mosaic import BESIDE, MOST_HEIGHT, MOST_WIDTH
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import decide_overview, is_overview
+from mhaviz.views.figure.patches import with_plain
 from mhaviz.views.figure.sheet import (
     BODY,
     DRAWN_WIDER,
@@ -92,7 +93,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         page = replace(page, footnote=style.footnote, remark="")
         if any(isinstance(block, Panels) for block in leaves(page.blocks)):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
-    page = page.coloured(style.cmap, style.vmax, style.log)
+    page = with_plain(page).coloured(style.cmap, style.vmax, style.log)
     remark = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
     fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
     plan = _plan(page, fonts, style)
@@ -191,7 +192,7 @@ class TextPart:
 
 def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     """Measure the blocks that figures show."""
-    blocks = [block for block in page.blocks if block.where != "listed"]
+    blocks = page.blocks
     overviews = {b.place: b for b in blocks if isinstance(b, Heads) and is_overview(b, style)}
     stacked = [block for block in blocks if isinstance(block, Heads)]
     length = number_length([m for block in stacked for m in block.maps], style)
@@ -239,7 +240,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
 
     def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]], room: float) -> GridPart:
         def inside(block: Block | None) -> Part | None:
-            if block is None or block.where == "listed":
+            if block is None:
                 return None
             if isinstance(block, Grid):
                 return decide_grid(block, in_line, {}, room - BESIDE - max(map(scale_width, bars), default=0.0))

@@ -1,8 +1,10 @@
 """Patches of an image on a sheet: squares without labels, in tiles as large as a slide or a column allows."""
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
-from mhaviz.pages.blocks import Panels
+from mhaviz.pages.blocks import Block, Grid, Page, Panels
 from mhaviz.views.figure.mosaic import BESIDE, BESIDE_LABEL, GAP, TILE_TITLE, MosaicLayout, Side
 from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap, text_width
 from mhaviz.views.style import Style
@@ -12,6 +14,24 @@ _OF_PLAIN = 1 / 3  # share of the height for tiles without an image below others
 _LEAST, _MOST = 0.55, 4.2  # inches of the longer side of a tile
 _BETWEEN = 0.05  # inches between two tiles where they are in lines
 _BAR = 0.85  # inches of the colour bar with its numbers
+_MOST_PLAIN = 24  # most tiles that are drawn without the image, too
+
+
+def with_plain(page: Page) -> Page:
+    """Return the page with the same tiles without the image below those over one, beside it where there is one."""
+
+    def blocks() -> Iterator[Block]:
+        for block in page.blocks:
+            if not isinstance(block, Panels) or block.panels[0].image is None:
+                yield block
+                continue
+            plain = replace(block, panels=tuple(replace(panel, image=None) for panel in block.panels))
+            if len(page.blocks) == len(block.panels) == 1:
+                yield Grid(((block, plain),))
+            else:
+                yield from [block, plain] if block.across == len(block.panels) <= _MOST_PLAIN else [block]
+
+    return replace(page, blocks=tuple(blocks()))
 
 
 def patch_layout(block: Panels, beside: int, below: int, style: Style) -> MosaicLayout:

@@ -10,7 +10,7 @@ from rich.style import Style as RichStyle
 from rich.text import Text
 
 from mhaviz.pages.attention import scale_group
-from mhaviz.pages.blocks import Heads, Panels
+from mhaviz.pages.blocks import Column, Heads, Panels, Table
 from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.pooling import pool_map
@@ -31,6 +31,7 @@ _MANY_HEADS = 24  # most heads with numbers in their cells, where all share a sc
 _LEAST_TITLE = 78  # characters that a title with positions may always have; it is wrapped in narrower terminals
 _TABLE_LINES = 4  # lines of a table, without its rows
 _ALL_LINES, _LEAST_LINES = 44, 4  # lines for all matrices of a block that shows all, and for one of them
+_STRONGEST, _MOST_LISTED = 3, 24  # patches of a head, and heads, whose numbers are listed
 _GRID_LINES = 40  # lines for the grids of all panels, so that they do not scroll away
 
 
@@ -209,6 +210,20 @@ def panels_lines(
     if block.first and len(grid.panels) > shown:
         yield Text(f"and {counted(len(grid.panels) - shown, 'panel')} more: -o page.png has all", DIM)
     yield Text()
+    if block.are_patches:
+        yield from table_lines(_strongest(block), console, options)
+
+
+def _strongest(block: Panels) -> Table:
+    """Return the table of each head's strongest patches, by row and column."""
+    columns = Column("", align="left", is_key=True), Column(f"strongest patches, {block.scales[0].name}", align="left")
+    rows = []
+    for panel in block.panels:
+        order = np.argsort(-panel.values, axis=None, kind="stable")[:_STRONGEST]
+        places = [place for i in order if panel.values[place := np.unravel_index(i, panel.values.shape)] > 0]
+        texts = [f"{row},{column} {panel.values[row, column]:.3g}" for row, column in places]
+        rows.append((panel.title, " · ".join(texts) or "nothing to any patch"))
+    return Table(columns, tuple(rows), most=_MOST_LISTED, notes="patches by row and column, from 0")
 
 
 def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> HeatGrid:
@@ -216,7 +231,10 @@ def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> Hea
     panels: Sequence[Panel] = block.panels
     if block.first:
         panels = sorted(panels, key=lambda panel: panel.title != block.first)
-    grid = HeatGrid(panels, block.rows, block.columns, with_values=not block.first)
+    tokens = block.rows.tokens
+    if block.ids:
+        tokens = replace(tokens, texts=tuple(f"{id} {text}" for id, text in zip(block.ids, tokens.texts, strict=True)))
+    grid = HeatGrid(panels, replace(block.rows, tokens=tokens), block.columns, with_values=not block.first)
     abilities = Abilities.of(console, options)
     layout = grid.decide(options.max_width, abilities)
     if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers

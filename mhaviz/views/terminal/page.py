@@ -52,10 +52,10 @@ class PageView:
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
-            if block.where == "drawn":
-                continue
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.first):
                 left_out += 1
+            elif isinstance(block, Grid) and block.rows[0][0] is None:  # factors above and beside their product
+                waiting += filter(None, block.rows[-1][1:2])
             elif isinstance(block, Grid):
                 tables = [one for one in block.blocks if isinstance(one, Table)]
                 if len(tables) == len(block.blocks):
@@ -71,14 +71,12 @@ class PageView:
             elif isinstance(block, Panels):
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
                 alike = [one for one in leaves(blocks) if isinstance(one, Panels) and one.first]
-                n_blocks = sum(one.where != "drawn" for one in alike)
-                yield from panels_lines(block, page.bars(block), n_blocks, console, options)
+                yield from panels_lines(block, page.bars(block), len(alike), console, options)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:
-                assert isinstance(block, Table)
-                yield from table_lines(block, console, options)
-            others = any(isinstance(one, Panels) and one.where != "drawn" for one in leaves(waiting))
+                yield from table_lines(block if isinstance(block, Table) else block.table, console, options)
+            others = any(isinstance(one, Panels) for one in leaves(waiting))
             if isinstance(block, (Heads, Panels, Grid)) and not is_read and (of_heads or not others):
                 is_read = True
                 yield from self._remark(heads, abilities)
@@ -88,16 +86,16 @@ class PageView:
         yield Line(visible(page.footnote), DIM)
 
     def without_pictures(self) -> "PageView | None":
-        """Return the page with its tables and texts alone; None if it has no table."""
+        """Return the page with its tables and texts alone; None if it has only texts."""
         blocks = self.page.blocks
         words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels))]
-        if not any(isinstance(block, Table) for block in words):
+        if all(isinstance(block, Text) for block in words):
             return None
         return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words)))
 
     def _remark(self, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
         """Yield the remark on how to read the pictures above, beside the colour bar of all heads if they share one."""
-        drawn = Drawn((), (), HIDDEN, self.style.ends if abilities.colour else None, heads.n_maps)
+        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colour else None, heads.n_maps)
         remark = harmless(self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn))
         if heads.n_maps and heads.share_scale:
             yield ScaleBar(heads.scale, remark, heads.beyond, heads.blank)

@@ -72,8 +72,8 @@ def test_a_followed_element_is_written_into_its_boxes():
     trace = TRACES["worked example"]
     trace = replace(trace, followed=follow_element(trace, (0, 2, 5)))
     texts = [t.get_text() for t in figure_of(trace).page.texts]
-    assert texts.count("(0, 2, 2, 1)") == 4
-    assert texts.count("(0, 2, 5)") == 2
+    assert texts.count("(0, 2, 2, 1)") == 2 * 4  # in boxes, and in the table below
+    assert texts.count("(0, 2, 5)") == 2 * 2
     assert any("would send it" in text for text in texts)
 
 

@@ -74,7 +74,7 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
     headings = "  ".join(re.findall(r"^ *head +(.*)", table, re.MULTILINE))
     in_table = set(re.split(r"  +", headings.strip())) - {"head"}
     assert len(in_table) >= 9
-    noted = set(re.findall(r"(?:^|; )(95 %|[a-z]+|±): ", words(after)))
+    noted = set(re.findall(r"(?:^|; |columns heads )(95 %|[a-z]+|±): ", words(after)))
     assert noted - {"±", "chance"} == in_table
     assert ("±" in noted) == ("±" in table)
     known = {measure.name for measure in known_measures(statistics.kinds, MEASURES)}
@@ -84,7 +84,7 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
 def test_the_ranked_number_stands_first(show, random_heads):
     shown = show(head_statistics_view(random_heads(), order=Order("induction")), 160)
     assert re.search(r"head +induction +95 % +entropy", shown)
-    assert shown.splitlines()[2].split()[:2] == ["induction", "entropy"]
+    assert re.search("^ +induction +entropy", shown, re.MULTILINE)
     assert "heads by induction, highest first" in shown
 
 
@@ -96,7 +96,7 @@ def test_pictures_are_means_on_their_scales(show, random_heads):
         head_statistics_view(replace(statistics, kinds=(replace(kind, previous=some),)), order=Order("previous")), 80
     )
     assert "each on its own scale: previous 0–1, entropy 0–" in shown
-    assert shown.splitlines()[5].startswith("0  █")
+    assert any(line.startswith("0  █") for line in shown.splitlines())
 
 
 def test_what_is_left_out_is_said(show, random_heads):
