@@ -87,9 +87,11 @@ def shortened(text: str) -> str:
     return text if len(text) <= _QUOTED else f"{text[:half]}…{text[1 - half :]}"
 
 
-def counted(number: int) -> str:
-    """Return a number for a message, as "1,234". Very long numbers are ``quoted``."""
-    return f"{number:,}" if abs(number) < 10**_QUOTED else quoted(number)
+def counted(number: int, thing: str = "") -> str:
+    """Return "1,234", or of a thing "1 token", "21,400 tokens". Very long numbers are ``quoted``."""
+    text = f"{number:,}" if abs(number) < 10**_QUOTED else quoted(number)
+    several = "" if number == 1 else "es" if thing.endswith("s") else "s"
+    return f"{text} {thing}{several}" if thing else text
 
 
 def reason(error: BaseException) -> str:

@@ -75,13 +75,14 @@ def this_process() -> Process:
 def gathered(own: _T) -> list[_T] | None:
     """Gather an object from each process in the first one.
 
-    All processes must call this. Objects are pickled, and come only from processes of this program.
+    All processes must call this, and none returns before all have. Objects are pickled, and come only from processes
+    of this program.
 
     Returns:
         The objects in the order of ranks, in the first process; None in the others.
 
     Raises:
-        MhavizError: another process has ended.
+        MhavizError: the processes cannot reach each other, as when one has ended.
     """
     from torch import distributed
 
@@ -90,19 +91,10 @@ def gathered(own: _T) -> list[_T] | None:
         return [own]
     group = connect()
     found: list[_T] | None = [own] * process.count if process.is_first else None
-    with as_one_line("another process has ended"):
+    with as_one_line("cannot reach the other processes", "see whether one of them has ended"):
         distributed.gather_object(own, found, group=group)
         distributed.barrier(group)  # no process ends before the first one has all
     return found
-
-
-def wait_for_others() -> None:
-    """Wait until all processes have called this. Raises MhavizError if another process has ended."""
-    from torch import distributed
-
-    group = connect()
-    with as_one_line("another process has ended"):
-        distributed.barrier(group)
 
 
 @cache

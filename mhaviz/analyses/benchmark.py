@@ -78,8 +78,8 @@ class Bench:
             "d_model": self.d_model,
             "n_heads": self.n_heads,
         }
-        heads = f"{self.n_heads} head{'s' * (self.n_heads != 1)}"
-        where = details["device_name"] or f"{self.device}, {threads} thread{'s' * (threads != 1)}"
+        where = details["device_name"] or f"{self.device}, {counted(threads, 'thread')}"
+        heads = counted(self.n_heads, "head")
         text = f"random weights, seed {self.seed}, d_model {self.d_model}, {heads}, {where}, torch {torch.__version__}"
         return Source(text, {name: value for name, value in details.items() if value is not None})
 
@@ -215,9 +215,9 @@ def measure(
         for name, seconds in _in_turns(works, rounds, device).items():
             peak, notes = peaks[name]
             held = expected[name].bytes if peak is None else peak
-            costs[name] = _Cost(length, statistics.median(seconds), held, notes)
+            costs[name] = _Cost(length, min(seconds), held, notes)  # one stalled run must not end the measurement
             first, _, third = statistics.quantiles(seconds, n=4, method="inclusive")
-            skipped[name] = Timing(costs[name].seconds, len(seconds), peak, quartiles=(first, third))
+            skipped[name] = Timing(statistics.median(seconds), len(seconds), peak, quartiles=(first, third))
         if length in lengths:
             for name, timing in skipped.items():
                 assert timing is not None

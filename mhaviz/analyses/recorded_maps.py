@@ -16,7 +16,7 @@ from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.results.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap, heads_text
 
 
 class RecordedMap(NamedTuple):
@@ -113,7 +113,7 @@ class RecordedMaps:
         else:
             maps = pooled_of_call(seen, self._pooling, self._keep)
         for m in maps:
-            _require_finite(m.weights)
+            _require_finite(m.weights, seen)
         if isinstance(seen.call, AttentionWeights):  # the program may overwrite its own
             maps = [replace(m, weights=m.weights.copy()) for m in maps]
         self._kept[key] = _Kept(batch_size, maps, queries, keys, [], left_out, k_length, q_length)
@@ -167,7 +167,7 @@ class RecordedMaps:
         if kept.left_out:  # the mask of a step does not distinguish padding from keys outside a sliding window
             first_key = kept.k_length - weights.shape[2]
             weights = weights[..., [key for key in range(weights.shape[2]) if first_key + key not in kept.left_out]]
-        _require_finite(weights)
+        _require_finite(weights, seen)
         kept.queries = kept.queries + queries
         kept.keys = kept.keys + queries if grows else kept.keys
         for one in kept.growing:
@@ -183,13 +183,9 @@ class RecordedMaps:
         return sorted(found, key=lambda one: (one.pass_number, one.example, one.number))
 
 
-def _require_finite(weights: NDArray[np.float32]) -> None:
+def _require_finite(weights: NDArray[np.float32], seen: SiteCall) -> None:
     """Raise MhavizError if a weight is NaN or infinity. Checking the weights is faster than checking their inputs."""
     if not math.isfinite(weights.sum()):  # shares of 1 never sum to infinity
-        heads = np.flatnonzero(~np.isfinite(weights).all(axis=(1, 2)))
-        listed = (
-            "all heads"
-            if len(heads) == len(weights)
-            else f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads[:5]))}"
-        )
-        raise MhavizError(f"expected weights that are numbers, got NaN or infinity in {listed}")
+        places = np.flatnonzero(~np.isfinite(weights).all(axis=(1, 2)))
+        which = heads_text(seen.site.layer, [seen.heads[place] for place in places], len(weights))
+        raise MhavizError(f"expected weights that are numbers, got NaN or infinity in {which}")

@@ -10,7 +10,7 @@ from mhaviz.analyses.pooled_maps import SUMMED_UP, bytes_needed, cells_of, pooli
 from mhaviz.analyses.weights import MapSize
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import free_memory, require_memory
-from mhaviz.errors import MhavizError, parameter
+from mhaviz.errors import MhavizError, counted, parameter
 from mhaviz.pages.map_words import cells_texts
 from mhaviz.results.quantity import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
@@ -51,8 +51,8 @@ def planned(asked: Pooling, longest: int, n_heads: int, device: torch.device, in
             )
         if asked.size is not None and longest > most:
             raise MhavizError(
-                f"{parameter('size')} {most} needs {readable_bytes(a_cell * most**2)} for {n_heads} "
-                f"head{'s' * (n_heads != 1)}, where {readable_bytes(allowed)} may be used: {parameter('size')} "
+                f"{parameter('size')} {most} needs {readable_bytes(a_cell * most**2)} for "
+                f"{counted(n_heads, 'head')}, where {readable_bytes(allowed)} may be used: {parameter('size')} "
                 f"{fitting} would fit; or take fewer heads"
             )
         cells = fitting

@@ -21,7 +21,7 @@ from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import OnAttention, Site, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
-from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 from mhaviz.numbering import Numbers, listed_numbers
 from mhaviz.observe.axes import Part
@@ -609,7 +609,7 @@ class Recording(ContextDecorator):
             self._remarks["some heads are numbered as they stand in the softmax"] = None
         keys = observed.order.tokens.parts[1]
         if site.kind == "masked" and keys is not None and keys.step and keys.start < 0:
-            before = f"{-keys.start:,} key{'s' * (keys.start < -1)}"
+            before = counted(-keys.start, "key")
             self._remarks[f"numbers count {before} that stand before the tokens, such as learned ones"] = None
         windows = observed.order.windows
         if windows > 1:
@@ -657,22 +657,22 @@ class Recording(ContextDecorator):
         )
 
     def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:
-        counted: Counter[int] = Counter()
+        shown: Counter[int] = Counter()
         for site in self._sites.all:
             if site.number in self._heads and not site.is_part:
-                counted[(site.joins or site).number] += len(self._heads[site.number])
-        outside = [number for number in counted if not self._sites.all[number].is_module]
+                shown[(site.joins or site).number] += len(self._heads[site.number])
+        outside = [number for number in shown if not self._sites.all[number].is_module]
         if len(outside) > 1:
             why = "what runs outside of modules is counted by its calls, whether these are layers or parts of one"
             remarks = (*remarks, why)
         if any(_number_in(self._sites.all[number]) not in (None, layer) for number, layer in self._layers().items()):
             remarks = (*remarks, "layers are numbered as they ran, and not as in the names of modules")
-        n_heads = list(counted.values())
+        n_heads = list(shown.values())
         several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
-        count, what = len(counted), "call" if len(outside) == len(counted) > 1 else "attention"
+        count, what = len(shown), "call" if len(outside) == len(shown) > 1 else "attention"
         parts = [
             f"recorded: {self._program or 'a program'}",
-            f"{count} {what}{'s' * (count != 1)} of {several} head{'s' * (several != '1')}",
+            f"{counted(count, what)} of {several} head{'s' * (several != '1')}",
             *which,
             self._device,
         ]
@@ -692,7 +692,7 @@ class Recording(ContextDecorator):
             wanted = self._options.heads
             drawn = {
                 self._sites.all[number].full_name
-                for number in counted
+                for number in shown
                 if wanted is None or not {*wanted}.isdisjoint(self._heads[number])
             }
             lacking = [f"more of {name}" if name in drawn else name for name in names[:3]]
@@ -716,20 +716,20 @@ class Recording(ContextDecorator):
             remark = "no mask tells which queries are padding: all of a batch count" if self._has_batches else ""
         most = max(self._steps or self._queries, key=lambda number: self._steps[number], default=0)
         queries, steps = self._queries[most], self._steps[most]
-        counted = f"{queries:,} queries of whole inputs count, and not {steps:,} of a decoder's steps"
-        counted = f"of {self._sites.all[most].full_name} {counted}"
+        queries_text = f"{queries:,} queries of whole inputs count, and not {steps:,} of a decoder's steps"
+        of_steps = f"of {self._sites.all[most].full_name} {queries_text}" if steps else ""
         return Source(
             f"{source.footnote}, {passes}",
             {**source.details, "passes": [0, last], "padded": padded, "queries": queries, "queries_of_steps": steps},
-            "; ".join(filter(None, [source.remark, remark, counted if steps else ""])),
+            "; ".join(filter(None, [source.remark, remark, of_steps])),
         )
 
     def _why_empty(self) -> str:
-        seen = f"saw {self._watch.operations:,} operation{'s' * (self._watch.operations != 1)} and "
+        seen = f"saw {counted(self._watch.operations, 'operation')} and "
         if self._sites.all:
             n_sites = len(self._sites.all)
             names = ", ".join(self.modules[:3]) + ", …" * (n_sites > 3)
-            which = f"{n_sites} attention{'s' * (n_sites != 1)} ({names})"
+            which = f"{counted(n_sites, 'attention')} ({names})"
             why = self._what_is_not_there() or next(iter(self._watch.missed), "")
             return f"{seen}{which}, and none that was asked for{': ' if why else ''}{why}"
         forked = "; processes that were forked are not followed" * self._watch.has_forked

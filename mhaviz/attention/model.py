@@ -515,7 +515,7 @@ def show(on_attention: OnAttention, seen: SiteCall, of: str, advice: str, heads:
     """
     padded = len(seen.queries) > 1 or seen.padding is not None
     is_query, is_key = are_tokens(seen, seen.call.device) if padded else (None, None)
-    require_numbers(seen.call, of, advice, seen.output, is_query, is_key, seen.heads)
+    require_numbers(seen.call, of, advice, seen.output, is_query, is_key, seen.heads, seen.site.layer)
     seen = with_plain_mask(seen)
     if heads is not None:
         places = [seen.heads.index(head) for head in heads if head in seen.heads]

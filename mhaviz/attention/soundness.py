@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
-from mhaviz.results.attention import LARGEST
+from mhaviz.results.attention import LARGEST, heads_text
 
 _AT_ONCE = 2**24  # number of scores in memory at a time
 
@@ -22,6 +22,7 @@ def require_numbers(
     is_query: Tensor | None = None,
     is_key: Tensor | None = None,
     heads: Sequence[int] = (),
+    layer: int = 0,
 ) -> None:
     """Raise an error if queries, keys, values or weights of an attention are NaN or infinite.
 
@@ -35,6 +36,7 @@ def require_numbers(
         output: output of the model itself, (batch_size, n_heads, q_length, d_value); None: not known.
         is_query, is_key: bool, (batch_size, length), False for padding, which may hold anything; None: no padding.
         heads: numbers of the call's heads; empty: 0, 1, 2, …
+        layer: number of its layer.
 
     Raises:
         MhavizError: NaN or infinity; the message names the heads.
@@ -46,8 +48,7 @@ def require_numbers(
         of_heads = broken.any(dim=-1).any(dim=0).repeat_interleave(call.shape[1] // broken.shape[1])
         found = [heads[place] if heads else place for place in of_heads.nonzero().flatten().tolist()]
         if found:
-            which = f"head{'s' * (len(found) > 1)} {', '.join(map(str, found[:5]))}{', …' * (len(found) > 5)}"
-            which = "all heads" if len(found) == len(of_heads) > 1 else which
+            which = heads_text(layer, found, len(of_heads))
             raise MhavizError(f"{of}: expected {what} that are numbers, got NaN or infinity in {which}; {advice}")
 
     if isinstance(call, AttentionWeights):

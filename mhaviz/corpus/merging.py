@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from mhaviz.analyses.sums import Study
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, counted, parameter, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.results.corpus_part import CorpusPart, Progress, Shard
 from mhaviz.results.result import Source
@@ -73,7 +73,7 @@ def source_of(source: Source, shard: Shard, progress: Progress) -> Source:
     if not shard.is_whole:
         footnote, details["shard"] = f"{footnote}, shard {shard}", [shard.number, shard.count]
     if n_cut:
-        footnote, details["cut"] = f"{footnote}, {n_cut:,} text{'s' * (n_cut != 1)} cut into pieces", n_cut
+        footnote, details["cut"] = f"{footnote}, {counted(n_cut, 'text')} cut into pieces", n_cut
     return replace(source, footnote=footnote, details=details)
 
 
@@ -124,9 +124,9 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
         with as_one_line(f"cannot join {name}"):
             study.join(study_of(part))
         progress = progress.joined(part.progress)
-    if (counted := progress.taken + progress.too_long + progress.empty) != progress.read:
+    if (there := progress.taken + progress.too_long + progress.empty) != progress.read:
         raise MhavizError(
-            f"expected all {progress.read:,} sentences of the text in the parts, got {counted:,}; read it again"
+            f"expected all {counted(progress.read, 'sentence')} of the text in the parts, got {there:,}; read it again"
         )
     return replace(whole, shard=Shard(), progress=progress, arrays=study.arrays())
 
@@ -162,8 +162,8 @@ def _in_common(part: CorpusPart) -> dict[str, tuple[object, str]]:
         "model": (fingerprints, models),
         "number of shards": (count, f"{count:,}"),
         **{option: (value, quoted(value)) for option, value in sorted(part.options.items())},
-        "text": ((read, digest), f"{read:,} sentences with the digest {digest[:12]}"),
-        "block": (block, f"{block:,} sentences"),
+        "text": ((read, digest), f"{counted(read, 'sentence')} with the digest {digest[:12]}"),
+        "block": (block, counted(block, "sentence")),
     }
 
 

@@ -14,7 +14,7 @@ from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, h
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_traced
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, as_one_line, parameter
+from mhaviz.errors import ArgumentError, as_one_line, counted, parameter
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.layer.attention import MultiHeadAttention, causal_mask, check_heads
 from mhaviz.layer.seeding import check_seed, seeded
@@ -203,7 +203,7 @@ class SingleLayer(Model):
 
     @property
     def _sizes_text(self) -> str:
-        return f"d_model {self.d_model}, {self.n_heads} head{'s' * (self.n_heads != 1)}"
+        return f"d_model {self.d_model}, {counted(self.n_heads, 'head')}"
 
     @property
     def _sizes(self) -> dict[str, object]:

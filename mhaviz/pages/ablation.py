@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mhaviz.errors import counted
 from mhaviz.inputs.probes import RandomRepeats
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Block, Page, Panels, Text
@@ -21,7 +22,7 @@ from mhaviz.pages.head_numbers import (
 )
 from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
+from mhaviz.pages.words import left_out_text, one_text, texts_of
 from mhaviz.results.ablation import EFFECTS, Ablation, HeadEffects, Prediction
 
 _CHANGES: Mapping[Prediction, str] = {

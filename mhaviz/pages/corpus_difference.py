@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Page, Table, Text
 from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson, pair_text
 from mhaviz.pages.head_numbers import WHISKER, key_columns, kind_text, reading_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.words import bits_text, counted, left_out_text
+from mhaviz.pages.words import bits_text, left_out_text
 from mhaviz.results.attention import head_name
 from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
 

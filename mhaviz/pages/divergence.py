@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import counted
 from mhaviz.pages.blocks import Dot, Dots, Panels, Table
 from mhaviz.pages.head_numbers import layers_by_heads
 from mhaviz.pages.panels import Scale, decimals_of
-from mhaviz.pages.words import bits_text, counted, position_text
+from mhaviz.pages.words import bits_text, position_text
 from mhaviz.results.result import Source
 
 _MOST_DOTS = 10

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.blocks import Block, Page, Panels, Text
 from mhaviz.pages.head_numbers import (
@@ -17,7 +18,7 @@ from mhaviz.pages.head_numbers import (
 from mhaviz.pages.head_numbers import reading_text as panels_text
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import HEAD_SUFFIXES, shown
-from mhaviz.pages.words import counted, left_out_text, one_text, texts_of
+from mhaviz.pages.words import left_out_text, one_text, texts_of
 from mhaviz.results.head_statistics import SINK_ABOVE, HeadAverages, HeadStatistics
 from mhaviz.results.quantity import NORM
 

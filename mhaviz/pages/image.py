@@ -5,13 +5,14 @@ from functools import partial
 
 import numpy as np
 
+from mhaviz.errors import counted
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Page, Panels, Title
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import FILM, WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import counted, one_text
+from mhaviz.pages.words import one_text
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap

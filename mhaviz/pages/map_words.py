@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import counted
 from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.pages.blocks import Drawn, Title
-from mhaviz.pages.words import attention_title, counted, one_text
+from mhaviz.pages.words import attention_title, one_text
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells

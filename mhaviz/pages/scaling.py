@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from mhaviz.errors import counted
 from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxis, Series, Table, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale
@@ -75,7 +76,7 @@ def sweep_page(sweep: ScalingSweep) -> Page:
         plots.append(Plot(statistic.name, tuple(series), PlotAxis(label, log=2), y))
 
     draws = f"{sweep.draws} draws"
-    length = f"{len(sweep.tokens)} token{'s' if len(sweep.tokens) != 1 else ''}"
+    length = counted(len(sweep.tokens), "token")
     blocks = (Curves(tuple(plots), _numbers(sweep), len(STATISTICS) // 2, tuple(map(Key, (unscaled, scaled, theory)))),)
     first, last = (f"{sweep.unscaled[i].saturated:.0%}" for i in (0, -1))
     grows = sweep.unscaled[-1].saturated > sweep.unscaled[0].saturated and first != last

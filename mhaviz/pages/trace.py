@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import counted
 from mhaviz.pages.blocks import Block, Column, Flow, Grid, Page, Table, Text
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import shown
-from mhaviz.pages.words import counted
 from mhaviz.results.attention import head_name
 from mhaviz.results.trace import FollowedElement, ShapeTrace, TraceStep
 from mhaviz.units import readable_bytes, readable_count
@@ -103,7 +103,7 @@ def _numbers_of(trace: ShapeTrace, step: TraceStep) -> tuple[str, tuple[Table, .
     heading = f"{step.name} = {step.equation}, {shape_text(step.shape)}"
     rows, columns = (_labels(trace, axis, first.shape[i - 2]) for i, axis in enumerate(axes[-2:]))
     matrices = first if first.ndim == 3 else first[None]
-    names = [head_name(0, i) for i in range(len(matrices))] if first.ndim == 3 else [""]
+    names = [head_name(trace.layer, i) for i in range(len(matrices))] if first.ndim == 3 else [""]
     tables = (_matrix_table(*named, rows, columns) for named in zip(names, matrices, strict=True))
     return heading, tuple(tables)
 
@@ -189,7 +189,7 @@ def following_text(followed: FollowedElement, trace: ShapeTrace) -> tuple[str, .
     return (
         heading,
         f"{view} has the right shape and would send it to {shape_text(followed.wrong)}: "
-        f"{head_name(0, followed.wrong[1])}, {token(followed.wrong[0], followed.wrong[2])}.",
+        f"{head_name(trace.layer, followed.wrong[1])}, {token(followed.wrong[0], followed.wrong[2])}.",
         f"In its place at {shape_text(followed.right)} would stand Q{list(intruder)}, "
         f"of {token(intruder[0], intruder[1])}.",
         misplaced,

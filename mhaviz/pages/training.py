@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from mhaviz.errors import counted
 from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.results.attention import head_name
@@ -19,8 +20,7 @@ def training_page(training: Training) -> Page:
         f"a translator of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
         f"{training.held_out_sentences:,} held out"
     )
-    number = training.scored_sentences
-    scored = f"{training.score_name}, {number} held-out sentence{'s' if number != 1 else ''}"
+    scored = f"{training.score_name}, {counted(training.scored_sentences, 'held-out sentence')}"
     steps = tuple(float(point.step) for point in training.points)
     losses = tuple(point.loss for point in training.points)
     scores = tuple(point.score for point in training.points)
@@ -52,7 +52,7 @@ def _points(points: Sequence[LearningPoint], score_name: str, notes: str) -> Tab
 def evaluation_page(evaluation: Evaluation) -> Page:
     """Return the page of the model's scores, and of the alignment error rate of each head and of their mean."""
     e = evaluation
-    number = f"{e.sentences:,}{' held-out' if e.held_out else ''} sentence{'s' if e.sentences != 1 else ''}"
+    number = counted(e.sentences, "held-out sentence" if e.held_out else "sentence")
     title = f"{number}: {e.score_name} {e.score:.3f}, perplexity {e.perplexity:,.3f}"
     blocks: list[Text | Table] = [Text((_alignment_text(e),), "subtitle")]
     if e.alignment is not None:

@@ -1,5 +1,6 @@
 """Phrases that several pages share."""
 
+from mhaviz.errors import counted
 from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 from mhaviz.pages.blocks import Title
@@ -13,12 +14,6 @@ _TOKEN_CELLS = 16  # most characters of a token beside its position
 def position_text(position: int, token: str) -> str:
     """Return "12,345 whale"; the position alone where it is also the token's label."""
     return f"{position:,}" if token == str(position) else f"{position:,} {quoted(token, _TOKEN_CELLS)}"
-
-
-def counted(number: int, thing: str) -> str:
-    """Return "1 token", "21,400 tokens"."""
-    several = f"{thing}es" if thing.endswith("s") else f"{thing}s"
-    return f"{number:,} {thing if number == 1 else several}"
 
 
 _LEAST_BITS = 0.00005  # least number that four decimals can show

@@ -34,6 +34,13 @@ def head_name(layer: int | None, head: int) -> str:
     return f"L{layer or 0} H{head}"
 
 
+def heads_text(layer: int, heads: Sequence[int], n_heads: int) -> str:
+    """Return "L3 H5, L3 H6, …" for a message on some of the heads of a layer; "all heads" if there are no others."""
+    if len(heads) == n_heads > 1:
+        return "all heads"
+    return ", ".join(head_name(layer, head) for head in heads[:5]) + ", …" * (len(heads) > 5)
+
+
 @dataclass(frozen=True)
 class AttentionMap(Result):
     """Attention of the heads of one layer on one sentence or pair: all of it, a window of it, or pooled to cells.

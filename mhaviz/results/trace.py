@@ -94,12 +94,14 @@ class ShapeTrace(Result):
     Attributes:
         tokens: texts of the tokens of each query sentence; empty if only sizes were given.
         followed: the followed element of Q; None: no element is followed.
+        layer: number of the attention's layer.
     """
 
     source: Source
     steps: tuple[TraceStep, ...]
     tokens: tuple[tuple[str, ...], ...] = ()
     followed: FollowedElement | None = None
+    layer: int = 0
 
     def step(self, name: str) -> TraceStep:
         """Return the step with this name. Raises KeyError if there is none."""

@@ -11,7 +11,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import MhavizError, counted
 from mhaviz.files.texts import read_text
 from mhaviz.layer.tokens import END, START, Vocabulary, tokenize
 
@@ -90,7 +90,7 @@ def _parse_pair(line: str, where: str) -> Pair:
     if len(columns) not in (2, 3):
         raise MhavizError(
             f"{where}: expected source and target with a tab between them, and perhaps a third column of i-j links, "
-            f"got {len(columns)} column{'s' * (len(columns) != 1)}"
+            f"got {counted(len(columns), 'column')}"
         )
     sides = [[tokenize(part) for part in column.split()] for column in columns[:2]]
     source, target = (tuple(word for words in side for word in words) for side in sides)

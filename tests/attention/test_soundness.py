@@ -38,9 +38,9 @@ def changed(call, name, place, number):
 @pytest.mark.parametrize(
     ("name", "place", "message"),
     [
-        ("query", (1, 2, 3, 0), "x: expected queries that are numbers, got NaN or infinity in head 2; mend it"),
-        ("key", (0, 1, 2, 7), "keys that are numbers, got NaN or infinity in heads 2, 3"),
-        ("value", (1, 0, 0, 0), "values that are numbers, got NaN or infinity in heads 0, 1"),
+        ("query", (1, 2, 3, 0), "x: expected queries that are numbers, got NaN or infinity in L0 H2; mend it"),
+        ("key", (0, 1, 2, 7), "keys that are numbers, got NaN or infinity in L0 H2, L0 H3"),
+        ("value", (1, 0, 0, 0), "values that are numbers, got NaN or infinity in L0 H0, L0 H1"),
         ("query", (0, slice(None), 1, 0), "queries that are numbers, got NaN or infinity in all heads"),
     ],
 )
@@ -63,7 +63,7 @@ def test_padding_may_hold_anything(call, name):
 def test_products_that_are_too_large(call):
     """1e20 · 1e20 is more than float32 can hold, and their softmax NaN."""
     large = changed(changed(call, "query", (0, 1, 2, 0), 1e20), "key", (0, 0, 1, 0), 1e20)
-    with pytest.raises(MhavizError, match="weights that are numbers, got NaN or infinity in head 1;"):
+    with pytest.raises(MhavizError, match="weights that are numbers, got NaN or infinity in L0 H1;"):
         check(large)
     check(changed(changed(call, "query", (0, 1, 2, 0), 1e20), "key", (0, 0, 1, 0), 1e10))
 
@@ -71,9 +71,9 @@ def test_products_that_are_too_large(call):
 def test_masks_and_sinks(call):
     bias = torch.zeros(1, 4, 5, 5)
     bias[0, 3, 2, 1] = NAN
-    with pytest.raises(MhavizError, match="head 3;"):
+    with pytest.raises(MhavizError, match="L0 H3;"):
         check(replace(call, mask=bias))
-    with pytest.raises(MhavizError, match="head 2;"):
+    with pytest.raises(MhavizError, match="L0 H2;"):
         check(replace(call, sinks=torch.tensor([0.0, 0.0, NAN, 0.0])))
     check(replace(call, mask=bias.nan_to_num(nan=-INF)))
 
@@ -82,7 +82,7 @@ def test_what_a_model_itself_has_made(call):
     output = call.output()
     check(call, output=output)
     output[1, 3, 2, 0] = NAN
-    with pytest.raises(MhavizError, match="outputs that are numbers, got NaN or infinity in head 3;"):
+    with pytest.raises(MhavizError, match="outputs that are numbers, got NaN or infinity in L0 H3;"):
         check(call, output=output)
     blind = torch.ones(1, 1, 5, 5, dtype=torch.bool)
     blind[0, 0, 2] = False  # this query sees no key
@@ -102,5 +102,5 @@ def test_weights_alone():
     weights = torch.full((1, 3, 2, 2), 0.5)
     check(AttentionWeights(weights))
     weights[0, 1, 0, 0] = NAN
-    with pytest.raises(MhavizError, match="x: expected weights that are numbers, got NaN or infinity in head 1; mend"):
+    with pytest.raises(MhavizError, match="x: expected weights that are numbers, got NaN or infinity in L0 H1; mend"):
         check(AttentionWeights(weights))

@@ -155,6 +155,7 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (("translation", "-o", "a.safetensors", "--steps", "0"), 2, "--steps: Input should be greater"),
         (("translation", "-o", "a.safetensors", "--n-heads", "3"), 2, "expected heads that divide d_model"),
         (("translation", "-o", "a.safetensors", "--dropout", "2"), 2, "--dropout: Input should be less"),
+        (("translation", "-o", "a.safetensors", "--learning-rate", "0"), 2, "--learning-rate: Input should be greater"),
         (("translation", "-o", "a.safetensors", "--learning-rate", "nan"), 2, "--learning-rate: Input should be"),
         (("translation", "-o", "a.safetensors", "--d-model", "1000000", "--n-heads", "1"), 1, "memory"),
         (("translation", "-o", "a.safetensors", "--device", "cuda:99"), 1, "device cuda:99 is missing"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import MhavizError, counted
 from mhaviz.pages.labels import cut, visible
 from mhaviz.processes import this_process
 
@@ -127,4 +127,4 @@ def progress(
 def corpus_progress(quiet: bool) -> Iterator[Callable[[float, int], None]]:
     """Show a progress bar for a corpus; its callback takes the share of the work done and the number of sentences."""
     with progress(quiet, "reading sentences", time_left=True) as on_progress:
-        yield lambda done, taken: on_progress(done, f"{taken:,} sentence{'s' * (taken != 1)}")
+        yield lambda done, taken: on_progress(done, counted(taken, "sentence"))

@@ -14,7 +14,7 @@ from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.errors import STANDARD_INPUT
-from mhaviz.processes import this_process, wait_for_others
+from mhaviz.processes import gathered, this_process
 from mhaviz.results.corpus_part import SUFFIX, part_beside
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class CorpusOptions:
                 delivery.tell(kept)
             raise
         if corpus.is_shared:
-            wait_for_others()  # until the first process has saved the result; no part may be removed before
+            gathered(None)  # waits until the first process has saved the result; no part may be removed before
         if own is not None and own not in delivery.paths:
             own.unlink(missing_ok=True)
 

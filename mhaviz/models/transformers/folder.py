@@ -78,15 +78,22 @@ def weight_files(folder: Path) -> list[Path]:
 def _from_hub(name: str, revision: str | None) -> Path:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 
+    short = {
+        LocalEntryNotFoundError: "it is not in the local cache, and the hub cannot be reached",
+        RepositoryNotFoundError: "there is no such model, or it is private",  # a subclass says that it is gated
+    }
     advice = "check the name and the network"
     with as_one_line(f"{shortened(name)} is not a folder, and cannot be fetched from the Hugging Face hub", advice):
-        with suppress(*() if constants.HF_HUB_OFFLINE else (LocalEntryNotFoundError, MhavizError)):
-            cached = Path(snapshot_download(name, revision=revision, local_files_only=True))
-            check_folder(cached, name)
-            return cached
-        wanted = list(_WANTED)
-        fetched = Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=["*/*"]))
+        try:
+            with suppress(*() if constants.HF_HUB_OFFLINE else (LocalEntryNotFoundError, MhavizError)):
+                cached = Path(snapshot_download(name, revision=revision, local_files_only=True))
+                check_folder(cached, name)
+                return cached
+            wanted = list(_WANTED)
+            fetched = Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=["*/*"]))
+        except tuple(short) as error:
+            raise OSError(short.get(type(error), str(error))) from error
     check_folder(fetched, name)
     return fetched

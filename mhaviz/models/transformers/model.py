@@ -12,7 +12,7 @@ from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Kind, Piece, Text, Tokens, segments_text
 from mhaviz.limits import require_comparable
@@ -212,7 +212,7 @@ class TransformersModel(CorpusModel):
         self._run_batch(inputs.texts, None, _ignore, None)  # raises an error for NaN or infinity
         trace_attention(self.loaded, site.number, site.kind, self.texts.batch(inputs.texts), recorder)
         tokens = tuple(text.sides(site.kind)[0].texts for text in inputs.texts)
-        return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens)
+        return ShapeTrace(self.describe(inputs), tuple(recorder.steps), tokens, layer=site.layer)
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
         """See ``Model.embed``."""
@@ -457,4 +457,4 @@ def _heads_text(chosen: Sequence[Site]) -> str:
     least, most = min(site.n_heads for site in chosen), max(site.n_heads for site in chosen)
     if least < most:
         return f"{least} to {most} heads each"
-    return f"{most} head{'s' * (most != 1)}" + " each" * (len(chosen) > 1)
+    return counted(most, "head") + " each" * (len(chosen) > 1)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import (
     Block,
@@ -22,7 +22,6 @@ from mhaviz.pages.blocks import (
     leaves,
 )
 from mhaviz.pages.panels import Scale
-from mhaviz.pages.words import counted
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.flow import FlowPart

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
-from mhaviz.errors import MhavizError
+from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page, scale_group
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
@@ -36,7 +36,7 @@ from mhaviz.pages.panels import DIVERGING, INK, tile_titles
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
-from mhaviz.pages.words import counted, one_text, rule_text, unnamed_text
+from mhaviz.pages.words import one_text, rule_text, unnamed_text
 from mhaviz.results.attention import Attention, AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.corpus_difference import CorpusDifference

@@ -9,12 +9,12 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.style import Style as RichStyle
 from rich.text import Text
 
+from mhaviz.errors import counted
 from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Column, Heads, Panels, Table
 from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.pooling import pool_map
-from mhaviz.pages.words import counted
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import even_cells
 from mhaviz.views.scale import scales_of

@@ -7,6 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
+from mhaviz.errors import counted
 from mhaviz.pages.blocks import (
     Drawn,
     Grid,
@@ -19,7 +20,6 @@ from mhaviz.pages.blocks import (
     leaves,
 )
 from mhaviz.pages.labels import harmless, title_text, visible
-from mhaviz.pages.words import counted
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities

@@ -134,6 +134,7 @@ def test_studies_look_into_one_layer(minilm, eager):
     np.testing.assert_allclose(torch.softmax(products * seen.call.scale, dim=-1)[0], weights[3][0], atol=CLOSE)
     assert seen.call.rule == "/ √32"
     trace = one.trace(one.encode(TEXTS))
+    assert trace.layer == 3
     shapes = {step.name: step.shape for step in trace.steps}
     length = len(trace.tokens[0])
     assert shapes["X"] == shapes["Q"] == shapes["concat"] == (2, length, 384)
