@@ -271,5 +271,7 @@ def _listed(names: Collection[str]) -> str:
 def joined_source(before: Source, after: Source) -> Source:
     """Return the source of a difference, from those of A and B."""
     sides = {"first": before, "second": after}
-    details = {name: {"footnote": source.footnote, **source.details} for name, source in sides.items()}
+    details = {
+        side: {"name": source.model, "footnote": source.footnote, **source.details} for side, source in sides.items()
+    }
     return Source(f"A: {before.footnote}; B: {after.footnote}", {"kind": "difference", **details}, after.remark)

@@ -62,11 +62,12 @@ class SavedMaps:
     is_own: bool = True
 
     def named(self, path: Path) -> Attention:
-        """Return the maps with the file's path in their footnote, as two runs may have the same footnote."""
+        """Return the maps with the file's name in their source, as two runs may have the same footnote."""
         source = self.attention.source
         array = source.details.get("array")
         name = f"{path} ({source.footnote})" if self.is_own else f"{path}" if array is None else f"{path}, {array}"
-        return replace(self.attention, source=replace(source, footnote=name))
+        details = {**source.details, "name": path.name}
+        return replace(self.attention, source=replace(source, footnote=name, details=details))
 
 
 def read_maps(

@@ -52,18 +52,12 @@ def lesson(source: Source, first: str, n_heads: int) -> str:
 
     ``first``: the head that differs most, and by how much; "": none differs. ``n_heads``: number of all.
     """
-    names = _names(source)
+    sides: Any = source.details
+    names = [sides[side]["name"] for side in ("first", "second")]
     who = " and ".join(names) if names[0] != names[1] else f"{names[0]}: A and B"
     if not first:
         return f"{who} do not differ in {counted(n_heads, 'head')}"
     return f"{who} differ{' most' * (n_heads > 1)} in {first}"
-
-
-def _names(source: Source) -> list[str]:
-    """Return the names of A and B: a model, or a file without its folder."""
-    sides: Any = source.details
-    footnotes = [Source(sides.get(side, {}).get("footnote", "")).model for side in ("first", "second")]
-    return [name.partition(" (")[0].rstrip("/").rpartition("/")[2] for name in footnotes]
 
 
 def pair_text(query: int, query_text: str, key: int, key_text: str) -> str:

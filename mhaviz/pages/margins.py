@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap, row_entropies
 
 _NAMED = 2  # keys with names, as in the table of a long map
 
@@ -52,17 +52,11 @@ def key_margin(m: AttentionMap) -> Margin | None:
 
 
 def query_margin(m: AttentionMap) -> Margin | None:
-    """Return H_i = −Σ_j a_ij ln a_ij, where a_i is row i divided by its sum; None where it is not known.
-
-    The number of a cell of several queries is their mean.
-    """
+    """Return the entropy of each query, for a cell of several their mean; None where it is not known."""
     if m.summary is not None:
         values = np.array(m.summary.heads[0].entropies, np.float64)
     elif m.is_whole and m.quantity.has_row_sums and m.to_special is None and m.quantity.row == "query":
-        A = m.weights[0].astype(np.float64)
-        sums = A.sum(axis=1)
-        a = A / np.where(sums > 0, sums, np.nan)[:, None]
-        values = -np.sum(a * np.log(np.where(a > 0, a, 1.0)), axis=1)
+        values = row_entropies(m.weights[0].astype(np.float64))
     else:
         return None
     return Margin("entropy", values) if values.size else None

@@ -41,6 +41,14 @@ def heads_text(layer: int, heads: Sequence[int], n_heads: int) -> str:
     return ", ".join(head_name(layer, head) for head in heads[:5]) + ", …" * (len(heads) > 5)
 
 
+def row_entropies(weights: NDArray[Any]) -> NDArray[Any]:
+    """Return H_i = −Σ_j a_ij ln a_ij, where a_i is row i divided by its sum; NaN for a row of zeros."""
+    sums = weights.sum(axis=-1, keepdims=True)
+    a = weights / np.where(sums > 0, sums, np.nan)
+    entropies: NDArray[Any] = -np.sum(a * np.log(np.where(a > 0, a, 1.0)), axis=-1)
+    return entropies
+
+
 @dataclass(frozen=True)
 class AttentionMap(Result):
     """Attention of the heads of one layer on one sentence or pair: all of it, a window of it, or pooled to cells.
@@ -185,23 +193,28 @@ class AttentionMap(Result):
     @property
     def name(self) -> str:
         """Name of the map among those of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
-        return self._named(f"layer {self.layer}")
-
-    def _named(self, what: str) -> str:
-        sentence = "" if self.pass_number is None else f"pass {self.pass_number}, "
-        sentence += "" if self.sentence is None else f"sentence {self.sentence}, "
-        quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
-        largest = ", max" if self.quantity.reduction == "max" else ""
-        return f"{sentence}{what}, {self.kind}{quantity}{largest}"
-
-    def name_of(self, head: int) -> str:
-        """Return the ``name`` of one head: "L0 H3, self"."""
-        return self._named(head_name(self.layer, head))
+        return self._named(f"layer {self.layer}, {self.kind}", "sentence")
 
     @property
     def shown_name(self) -> str:
         """``name`` as it is displayed: the sentences of a recorded program are called examples, as of a batch."""
-        return self.name.replace("sentence ", "example ") if self.is_recorded else self.name
+        return self._named(f"layer {self.layer}, {self.kind}", self._text)
+
+    def name_of(self, head: int) -> str:
+        """Return the displayed name of one head, "example 2, self L0 H3"; that of the map where it is of all heads."""
+        if self.quantity.of_all_heads:
+            return self.shown_name
+        return self._named(f"{self.kind} {head_name(self.layer, head)}", self._text)
+
+    @property
+    def _text(self) -> str:
+        return "example" if self.is_recorded else "sentence"
+
+    def _named(self, what: str, text: str) -> str:
+        which = "" if self.pass_number is None else f"pass {self.pass_number}, "
+        which += "" if self.sentence is None else f"{text} {self.sentence}, "
+        quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
+        return f"{which}{what}{quantity}{', max' * (self.quantity.reduction == 'max')}"
 
     @property
     def is_recorded(self) -> bool:

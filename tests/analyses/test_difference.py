@@ -226,7 +226,7 @@ def test_maps_are_matched_by_sentence_layer_kind_and_reduction(random_map):
     assert difference.only_before == ("sentence 2, layer 0, self",)
     assert difference.only_after == ("layer 0, cross",)
     assert difference.source.footnote == "A: old; B: new"
-    assert difference.source.details["first"] == {"footnote": "old", "seed": 1}
+    assert difference.source.details["first"] == {"name": "old", "footnote": "old", "seed": 1}
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_limit_for_machines(mhaviz, seeds):
     assert saved == "mhaviz: saved x.png"
     assert line.startswith(
         f"mhaviz: expected a divergence of at most {float(below):g} bits, got {largest['divergence']:.4g} in "
-        f"L0 H{largest['head']}, self"
+        f"self L0 H{largest['head']}"
     )
     result = mhaviz("diff", "a.json", "b.safetensors", "--fail-above", "0", "-q")
     assert "; 2 heads of 2 are above" in result.err
@@ -129,7 +129,7 @@ def test_what_was_not_compared_is_no_success(mhaviz, folder):
     result = mhaviz("diff", "zeros.npy", "zeros.npy", "--fail-above-row", "0.5", "-q")
     assert (result.status, result.err) == (
         1,
-        "mhaviz: cannot tell whether too much has changed: L0 H1, self has no divergence, as all its rows "
+        "mhaviz: cannot tell whether too much has changed: self L0 H1 has no divergence, as all its rows "
         "are zeros in both; expected some weight\n",
     )
     ranking = json.loads(mhaviz("diff", "zeros.npy", "zeros.npy", "--json").out)["ranking"]
@@ -162,8 +162,8 @@ def test_arrays_of_another_tool(mhaviz, folder):
     assert result.status == 0
     assert "rows that do not sum to 1 are no distribution" in " ".join(result.out.split())
     assert result.err.splitlines() == [
-        "mhaviz: b.npy: not all rows sum to 1; farthest from it, row 0 of L0 H0, self sums to 1.1",
-        "mhaviz: b.npy: L0 H0, self has no divergence, as row 0 sums to 1.1",
+        "mhaviz: b.npy: not all rows sum to 1; farthest from it, row 0 of self L0 H0 sums to 1.1",
+        "mhaviz: b.npy: self L0 H0 has no divergence, as row 0 sums to 1.1",
     ]
     Path("l.txt").write_text("one\ntwo\n")
     mhaviz("heatmap", "one two", *SMALL, "--head", "0", "-q", "-o", "c.json")
@@ -192,7 +192,7 @@ def test_heads_that_are_not_drawn_are_checked_too(mhaviz, arrays):
     result = mhaviz("diff", "a.npy", "b.npy", "--head", "0,1", "--fail-above", "0.01", "--json")
     assert result.status == 3
     assert [head["head"] for head in json.loads(result.out)["ranking"]] == [0, 1]
-    assert "in L0 H2, self" in result.err
+    assert "in self L0 H2" in result.err
     assert mhaviz("diff", "a.npy", "b.npy", "--head", "0", "--fail-above-row", "0.3", "-q").status == 3
 
 
@@ -211,7 +211,7 @@ def test_a_limit_for_the_worst_row(mhaviz, arrays):
     result = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", "0.3")
     assert (result.status, result.err) == (
         3,
-        f"mhaviz: expected a divergence of at most 0.3 bits in every row, got {bits:.4g} in row 1 of L0 H2, self\n",
+        f"mhaviz: expected a divergence of at most 0.3 bits in every row, got {bits:.4g} in row 1 of self L0 H2\n",
     )
     shown = mhaviz("diff", "a.npy", "b.npy").out
     assert f"{bits:.4f} at 1" in shown
@@ -233,7 +233,7 @@ def test_a_head_that_cannot_be_compared_is_no_success(mhaviz, arrays):
     np.save("bad.npy", weights)
     result = mhaviz("diff", "a.npy", "bad.npy", "--fail-above", "0.5")
     assert result.status == 1
-    flaw = "bad.npy: L0 H1, self has no divergence, as row 3 sums to 1.1"
+    flaw = "bad.npy: self L0 H1 has no divergence, as row 3 sums to 1.1"
     assert f"mhaviz: {flaw}\n" in result.err
     assert f"mhaviz: cannot tell whether too much has changed: {flaw}; expected rows that sum to 1\n" in result.err
     assert [line.split()[:2] for line in result.out.splitlines() if line.strip()[:1].isdigit()][-3:] == [
@@ -257,7 +257,7 @@ def test_a_name_and_a_layer_for_each_file(mhaviz, folder):
     assert json.loads(named.out)["source"]["footnote"] == "A: x.npz, first; B: x.npz, second"
     assert json.loads(layers.out)["source"]["footnote"] == "A: layers.npy, layer 0; B: layers.npy, layer 1"
     np.save("bad.npy", np.stack([first, second, 3 * first])[:, None])
-    assert "bad.npy: L2 H0, self has no divergence, as row 0 sums to 3\n" in (
+    assert "bad.npy: self L2 H0 has no divergence, as row 0 sums to 3\n" in (
         mhaviz("diff", "bad.npy", "bad.npy", "--layer", "2", "--layer", "1").err
     )
     np.save("one.npy", second)

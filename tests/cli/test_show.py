@@ -120,7 +120,7 @@ def test_an_array_of_another_tool(mhaviz, folder):
     assert "L0 H0" in result.out
     assert result.out.rstrip().endswith("w.npy")
     notice, *saved = result.err.splitlines()
-    assert notice == ("mhaviz: w.npy: not all rows sum to 1; farthest from it, row 1 of L0 H0, self sums to 0.75")
+    assert notice == ("mhaviz: w.npy: not all rows sum to 1; farthest from it, row 1 of self L0 H0 sums to 0.75")
     assert saved == ["mhaviz: saved a.png", "mhaviz: saved a.safetensors"]
     assert mhaviz("show", "w.npy", "-q").err == ""
     data = json.loads(mhaviz("show", "a.safetensors", "--json").out)

@@ -162,7 +162,7 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(heads=[0, -1]), "Expected `int` >= 0 - at `$.heads[1]`"),
     (lambda d, m: m.update(heads=[0, 1.5]), "Expected `int`, got `float` - at `$.heads[1]`"),
     (lambda d, m: m.update(kind="both"), "Invalid enum value 'both' - at `$.kind`"),
-    (lambda d, m: m.update(kind="masked"), "L0 H0, masked: expected no weight on later keys"),
+    (lambda d, m: m.update(kind="masked"), "masked L0 H0: expected no weight on later keys"),
     (lambda d, m: m.update(layer="0"), "Expected `int`, got `str` - at `$.layer`"),
     (lambda d, m: m.update(layer=-1), "Expected `int` >= 0 - at `$.layer`"),
     (lambda d, m: m.update(sentence=True), "Expected `int | null`, got `bool` - at `$.sentence`"),
@@ -186,7 +186,7 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(reach=-1), "Expected `int` >= 0 - at `$.reach`"),
     (lambda d, m: m.update(reach=True), "Expected `int | null`, got `bool` - at `$.reach`"),
     (lambda d, m: m.update(reach=2.5), "Expected `int | null`, got `float` - at `$.reach`"),
-    (lambda d, m: m.update(reach=1), "L0 H0, self: expected no weight on hidden keys, got"),
+    (lambda d, m: m.update(reach=1), "self L0 H0: expected no weight on hidden keys, got"),
     (lambda d, m: m.update(sink="yes"), "Expected `bool`, got `str` - at `$.sink`"),
     (lambda d, m: m.update(rollout=1), "Expected `bool`, got `int` - at `$[...]`"),
     (lambda d, m: m.update(rollout=True), "rollout: expected one matrix for all heads, got 2"),
@@ -284,7 +284,7 @@ def test_nothing_said_of_special_tokens(path, random_map):
     assert (m.reach, m.sink, m.quantity.key) == (None, False, "weight")
 
 
-@pytest.mark.parametrize(("sums", "notice"), [((0.9, 0), None), ((0.5, 1.5), "row 1 of L0 H0, self sums to 1.5")])
+@pytest.mark.parametrize(("sums", "notice"), [((0.9, 0), None), ((0.5, 1.5), "row 1 of self L0 H0 sums to 1.5")])
 def test_what_goes_to_a_sink_is_not_missed(path, sums, notice):
     maps = (replace(rows_that_sum_to(*sums), sink=True), replace(rows_that_sum_to(1, 1), layer=1))
     notices = read_maps(save(Attention(Source("s"), maps), path)).notices
@@ -300,13 +300,13 @@ def rows_that_sum_to(*sums, cells=None, kind="self"):
     ("sums", "cells", "notice"),
     [
         ((1, 1), None, None),
-        ((1, 0), None, "1 row has only zeros, of 2, as if no key were visible: row 1 of L0 H0, self"),
-        ((0, 0), None, "2 rows have only zeros, of 2, as if no key were visible; the first is row 0 of L0 H0"),
+        ((1, 0), None, "1 row has only zeros, of 2, as if no key were visible: row 1 of self L0 H0"),
+        ((0, 0), None, "2 rows have only zeros, of 2, as if no key were visible; the first is row 0 of self L0 H0"),
         ((1, 1 - 2**-9), None, None),
-        ((0.9, 0.5), None, "not all rows sum to 1; farthest from it, row 1 of L0 H0, self sums to 0.5"),
-        ((1.5, 0.6), None, "row 0 of L0 H0, self sums to 1.5"),
+        ((0.9, 0.5), None, "not all rows sum to 1; farthest from it, row 1 of self L0 H0 sums to 0.5"),
+        ((1.5, 0.6), None, "row 0 of self L0 H0 sums to 1.5"),
         ((0.2, 0.5), "mass", None),
-        ((1.2, 0.5), "mass", "row 0 of L0 H0, self sums to 1.2"),
+        ((1.2, 0.5), "mass", "row 0 of self L0 H0 sums to 1.2"),
         ((0.2, 1.5), "max", None),
     ],
 )

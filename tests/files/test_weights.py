@@ -133,9 +133,9 @@ def test_rows_that_do_not_sum_to_1(path):
     array[1, 2] = (0.5, 0.25, 0)
     array[0, 0] = 0
     notice, zeros = read_maps(save(path, array)).notices
-    assert zeros.endswith("1 row has only zeros, of 8, as if no key were visible: row 0 of L0 H0, cross")
-    assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of L0 H1, "
-                           "cross sums to 0.75")  # fmt: skip
+    assert zeros.endswith("1 row has only zeros, of 8, as if no key were visible: row 0 of cross L0 H0")
+    assert notice.endswith("x" + path.suffix + ": not all rows sum to 1; farthest from it, row 2 of "
+                           "cross L0 H1 sums to 0.75")  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", ["npz", "pt", "safetensors"])

@@ -1,6 +1,7 @@
 """The words and colours of a difference."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from made import Edges, made_map
 from shown import difference_figure, difference_view
 
 from mhaviz.analyses.difference import compare
+from mhaviz.files.maps import SavedMaps
 from mhaviz.pages.blocks import Dots, Drawn
 from mhaviz.pages.difference import cell_text, difference_page, reading_text
 from mhaviz.pages.pooling import pool_map
@@ -116,9 +118,12 @@ def saved(weights, sentence=None, **more):
     return made_map(tokens, tokens, np.asarray(weights, np.float32), sentence=sentence, **more)
 
 
-def page_of_sides(*sides, names=("x/a.npy", "b.npy")):
-    whole = compare(*(Attention(Source(name), tuple(maps)) for name, maps in zip(names, sides, strict=True)))
-    return difference_page(whole)
+def page_of_sides(*sides, names=("x, y (1)/a.npy", "b.npy")):
+    named = [
+        SavedMaps(Attention(Source("s"), tuple(maps))).named(Path(name))
+        for name, maps in zip(names, sides, strict=True)
+    ]
+    return difference_page(compare(*named))
 
 
 def test_the_title_says_what_differs_without_a_divergence(random_map):
@@ -139,9 +144,9 @@ def test_the_title_counts_heads_once_for_all_sentences_and_has_no_most_of_one(ra
     assert page_of_sides([saved(A[:1])], [saved(B[:1])]).title == f"a.npy and b.npy differ in L0 H0: {bits:.4f} bits"
 
 
-def test_a_folder_has_the_name_before_its_slash():
+def test_two_of_one_name_are_named_once():
     same = [saved(np.eye(3)[None])]
-    assert page_of_sides(same, same, names=("x/minilm/", "minilm")).title.startswith("minilm: A and B do not differ")
+    assert page_of_sides(same, same, names=("x/maps.npy", "maps.npy")).title.startswith("maps.npy: A and B do not")
 
 
 def test_the_cell_beside_a_dot_is_that_of_all_sentences():

@@ -156,7 +156,7 @@ def test_a_wrong_field_is_named(tmp_path, field, value):
 def test_plain_axes_name_the_attention():
     attention = recorded(["$h$.0.attn", "x" * 99], sentence=1)
     titles = [axes.get_title() for axes in attention.plot().axes if axes.get_title()]
-    assert titles[0] == "example 1, L0 H0, self\n$h$.0.attn"
+    assert titles[0] == "example 1, self L0 H0\n$h$.0.attn"
     assert len(titles[2]) < 80
     attention.plot().canvas.draw()
 

@@ -12,7 +12,7 @@ from drawn import texts
 from looking import encoded, traced
 
 import mhaviz.pages
-from mhaviz.analyses.difference import compare
+from mhaviz.analyses.difference import compare, joined_source
 from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.masking import masking
 from mhaviz.analyses.matrices import layer_matrices
@@ -98,7 +98,7 @@ def records(random_map, random_heads, random_effects):
         explain(*encoded(layer, ["the black cat"]), 1, 0),
         layer_matrices(*encoded(layer, ["the black cat"]), [0, 1]),
         Report(first, traced(layer, ["the black cat"]), scaled),
-        CorpusDifference(SOURCE, (KindDivergence("self", (2,), DIVERGENCE),)),
+        CorpusDifference(joined_source(SOURCE, SOURCE), (KindDivergence("self", (2,), DIVERGENCE),)),
     ]
     return {type(record).__name__: record for record in some}
 

@@ -93,7 +93,7 @@ def require_at_most(difference: "Difference", sides: Sides) -> None:
 
 def require_models_alike(difference: "CorpusDifference") -> None:
     """Raise ChangedError if a head of two models is above a limit."""
-    named = [(head, "L{layer} H{head}, {kind}".format(**head)) for head in difference.ranking]
+    named = [(head, "{kind} L{layer} H{head}".format(**head)) for head in difference.ranking]
     _require_below(
         difference.limits,
         [(head["mean"], name) for head, name in named],

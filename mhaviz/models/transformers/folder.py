@@ -80,7 +80,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 
-    short = {
+    short: dict[type[Exception], str] = {
         LocalEntryNotFoundError: "it is not in the local cache, and the hub cannot be reached",
         RepositoryNotFoundError: "there is no such model, or it is private",  # a subclass says that it is gated
     }

@@ -56,17 +56,19 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
     Raises:
         ArgumentError: there are not as many Axes as heads.
     """
+    are_several = len(attention.maps) > 1
     heads = [
-        (m, tile, weights) for m in attention.maps for tile, weights in zip(tile_titles(m), m.weights, strict=True)
+        (m, m.name_of(head) if are_several else tile, weights)
+        for m in attention.maps
+        for head, tile, weights in zip(m.heads, tile_titles(m), m.weights, strict=True)
     ]
     if len(axes) != len(heads) or not all(isinstance(one, Axes) for one in axes):
         raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one per head, got {len(axes)} objects")
     fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys, m.module))
     font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
     scales = scales_of(style, attention.maps, attention.maps)
-    for one, (m, tile, weights) in zip(axes, heads, strict=True):
+    for one, (m, title, weights) in zip(axes, heads, strict=True):
         one.imshow(weights, interpolation="nearest", **mapped(scales[scale_group(m)]))
-        title = m.shown_name.replace(f"layer {m.layer}", tile) if len(attention.maps) > 1 else tile
         if m.module:
             name = cut(fonts.shown(m.module), _NAME_CELLS)
             one.set_title(f"{title}\n{name}", fontsize=9, fontfamily=fonts.families, parse_math=False)

@@ -32,7 +32,7 @@ from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.labels import bare, cut, harmless, title_text, visible
 from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
-from mhaviz.pages.panels import DIVERGING, INK, tile_titles
+from mhaviz.pages.panels import DIVERGING, INK
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
@@ -325,7 +325,7 @@ class _Writer:
             "kind": m.kind,
             "sentence": m.sentence,
             "heads": list(m.heads),
-            "names": _head_names(m),
+            "names": list(map(m.name_of, m.heads)),
             "quantity": vars(m.quantity),
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),
@@ -465,14 +465,6 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
     if last.is_recorded and len(sides) > len({last.rows.tokens, last.columns.tokens}):
         return title.head  # stages of other lengths
     return title_text(title, _TITLE)
-
-
-def _head_names(m: AttentionMap) -> list[str]:
-    """Return the name of each head, "sentence 2, self L1 H8"; of one matrix for all heads: "layer 5"."""
-    if m.quantity.of_all_heads:
-        return list(tile_titles(m))
-    layer = f"layer {m.layer}, {m.kind}"
-    return [m.shown_name.replace(layer, f"{m.kind} {head_name(m.layer, head)}") for head in m.heads]
 
 
 def _page_of(attention: Attention) -> Page:

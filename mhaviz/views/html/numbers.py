@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Tokens
-from mhaviz.results.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap, row_entropies
 
 
 def numbers_of_map(m: AttentionMap) -> dict[str, list[float | None]]:
@@ -31,8 +31,7 @@ def _numbers(
     (n_queries, n_keys), special = weights.shape, list(m.columns.tokens.special)
     numbers = dict[str, float]()
     if m.to_special is None:
-        logarithms = np.log(np.maximum(whole, np.finfo(np.float32).tiny))
-        numbers["entropy"] = -float(np.einsum("ij,ij", whole, logarithms)) / n_queries
+        numbers["entropy"] = float(np.nansum(row_entropies(weights))) / n_queries
         numbers["first"] = float(shares[:, 0].mean())
         if special:
             numbers["separators"] = float(shares[:, special].sum()) / n_queries
