@@ -1,14 +1,15 @@
 """Page of two models compared over many sentences: the heads ranked by divergence, and a panel of layers × heads."""
 
-import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Page, Table, Text
 from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson, pair_text
-from mhaviz.pages.head_numbers import WHISKER, key_columns, kind_text, reading_text
+from mhaviz.pages.head_numbers import WHISKER, Measure, Order, kind_text, reading_text
+from mhaviz.pages.head_numbers import ranking_table as heads_table
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, left_out_text
@@ -17,11 +18,18 @@ from mhaviz.results.corpus_difference import CorpusDifference, KindDivergence
 
 _MOST_ROWS, _TOKEN = 16, 12  # rows of the table; characters of a token beside a dot
 _MEANING = (
-    "mean: of the Jensen–Shannon divergence of each query's weights in both models, in bits, over its sentence, then "
-    "over the sentences: 0 if no weight differs, 1 if no row has a key in common"
+    "the Jensen–Shannon divergence of each query's weights in both models, in bits, averaged over its "
+    "sentence, then over the sentences: 0 if no weight differs, 1 if no row has a key in common"
 )
 _BESIDE = "of the row that differs most, the query → the key whose weight differs most"
-_NOTES = f"{_MEANING}; ±: the standard deviation between the sentences; sentences and tokens are counted from 0"
+
+
+class _Bits(Measure):
+    def text(self, number: float) -> str:
+        return bits_text(number)
+
+
+_BITS, _ORDER = _Bits("divergence", _MEANING), Order("divergence", None)
 
 
 @shown(CorpusDifference, PAGE_SUFFIXES)
@@ -71,43 +79,24 @@ def limits_text(d: CorpusDifference) -> str:
 
 
 def ranking_table(d: CorpusDifference) -> Table:
-    """Return the table of heads, those that differ most first."""
-    several, has_interval = len(d.kinds) > 1, any(not math.isnan(head["low"]) for head in d.ranking)
-    columns = (
-        *key_columns(several),
-        Column("mean", _spread),
-        *[Column("95 %", _interval)] * has_interval,
-        Column("largest row", bits_text),
-        Column("where", _where, "left"),
-        *([Column("", str, "left")] if d.limits.are_given else []),
+    """Return the table of heads, those that differ most first, with the row that differs most."""
+    table = heads_table(d.kinds, _ORDER, [_BITS], "", d.replicates, "sentences")
+    has_limits = d.limits.are_given
+    above = [Column("", str, "left")] * has_limits
+    more = ((head["largest"], head, *(["above" * head["above"]] if has_limits else [])) for head in d.ranking)
+    return replace(
+        table,
+        columns=(*table.columns, Column("largest row", bits_text), Column("where", _where, "left"), *above),
+        rows=tuple(row + of_row for row, of_row in zip(table.rows, more, strict=True)),
+        heading=_heading(d),
+        most=_MOST_ROWS,
+        notes=f"{table.notes}; sentences and tokens are counted from 0",
     )
-    rows = [
-        (
-            *([head["kind"]] if several else []),
-            head_name(head["layer"], head["head"]),
-            head,
-            *[head] * has_interval,
-            head["largest"],
-            head,
-            *(["above" if head["above"] else ""] if d.limits.are_given else []),
-        )
-        for head in d.ranking
-    ]
-    return Table(columns, tuple(rows), _heading(d), _MOST_ROWS, _NOTES)
 
 
 def _heading(d: CorpusDifference) -> str:
     differs = any(head["largest"] > 0 for head in d.ranking)
     return "; ".join(filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)]))
-
-
-def _spread(head: Mapping[str, float]) -> str:
-    """Return "0.1234±0.0123"."""
-    return bits_text(head["mean"]) + ("" if math.isnan(head["spread"]) else f"±{bits_text(head['spread'])}")
-
-
-def _interval(head: Mapping[str, float]) -> str:
-    return f"{bits_text(head['low'])}–{bits_text(head['high'])}"
 
 
 def _where(head: Mapping[str, Any]) -> str:

@@ -171,7 +171,7 @@ def ranking_table(
     chances = {kind.kind: [_chance(kind, measure) for measure in (first, *others)] for kind in kinds}
     rows += [row(kind, "chance", chances[kind.kind], "") for kind in kinds if any(chances[kind.kind])]
     columns = (
-        *key_columns(has_kind),
+        *(Column(name, align="left", is_key=True) for name in ["kind"] * has_kind + ["head"]),
         Column(first.name, first.spread),
         *[Column("95 %", first.interval)] * has_interval,
         *(Column(measure.name, measure.spread) for measure in others),
@@ -185,11 +185,6 @@ def ranking_table(
         notes.append(f"±: standard deviation between {texts}")
     heading = ranking_heading(kinds, order, measures)
     return Table(columns, tuple(map(tuple, rows)), heading, notes="; ".join(notes))
-
-
-def key_columns(has_kind: bool) -> list[Column]:
-    """Return the columns that identify heads."""
-    return [Column(name, align="left", is_key=True) for name in ["kind"] * has_kind + ["head"]]
 
 
 def _chance(kind: HeadsOfKind, measure: Measure) -> tuple[float, float] | None:
