@@ -31,15 +31,15 @@ def attention_page(attention: Attention, can_choose: bool = True) -> Page:
     if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
         maps = tuple(m for group in by_attention(maps) for m in _layers_as_rows(list(group.values())))
     attention = replace(attention, maps=maps)
-    blocks = heads_blocks(maps, _tells_layer(attention))
+    blocks = heads_blocks(maps, attention.source.model, _tells_layer(attention))
     left_out = partial(left_out_text, maps, can_choose)
     return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
 
 
-def heads_blocks(maps: Sequence[AttentionMap], with_layer: bool) -> list[Heads]:
+def heads_blocks(maps: Sequence[AttentionMap], model: str, with_layer: bool) -> list[Heads]:
     """Return blocks of these maps, with the layers of one attention in one block; ``with_layer``: name the layers."""
     again = {m.module.rpartition(" #")[0] for m in maps if calls_text([m.module])}
-    return [_heads(group, with_layer, again) for group in by_attention(maps)]
+    return [_heads(group, model, with_layer, again) for group in by_attention(maps)]
 
 
 def _heads_as_rows(m: AttentionMap) -> AttentionMap:
@@ -127,14 +127,14 @@ def _tells_layer(attention: Attention) -> bool:
     return len({m.layer for m in attention.maps}) > 1 or any(isinstance(n, int) and n > 1 for n in counts)
 
 
-def _heads(maps: dict[int, AttentionMap], with_layer: bool, again: Collection[str]) -> Heads:
+def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: Collection[str]) -> Heads:
     """Return the block of one map, of several layers of an attention, or of one layer in several forward passes.
 
     ``again``: modules that run more than once in a pass.
     """
     names = [m.module for m in maps.values()]
     are_calls = calls_text(names).startswith("calls") or (len(set(names)) == 1 and names[0] in again)
-    by_layer = tuple(_layer(place, m, with_layer, are_calls) for place, m in maps.items())
+    by_layer = tuple(_layer(place, m, model, with_layer, are_calls) for place, m in maps.items())
     if len(maps) == 1:
         return by_layer[0]
     first = by_layer[0]
@@ -143,7 +143,7 @@ def _heads(maps: dict[int, AttentionMap], with_layer: bool, again: Collection[st
     layers = "call 1" if are_calls else layers_text(list(dict.fromkeys(m.layer for m in maps.values())))
     which = [calls_text(names) or layers if with_layer else "", passes_text(passes) if is_film else ""]
     about = ", ".join(filter(None, which))
-    title = map_title(first.first, about, with_pass=not is_film)
+    title = map_title(first.first, model, about, with_pass=not is_film)
     module = common_name(names) or ""
     together = replace(first, title=title, maps=tuple(maps.values()), table=None, module=module)
     if first.first.quantity.of_all_heads and not is_film:  # one matrix a layer, all side by side
@@ -164,9 +164,9 @@ def _layer_or_call(m: AttentionMap, is_call: bool) -> str:
     return calls_text([m.module]) or ("call 1" if is_call else layers_text([m.layer]))
 
 
-def _layer(place: int, m: AttentionMap, with_layer: bool, is_call: bool) -> Heads:
+def _layer(place: int, m: AttentionMap, model: str, with_layer: bool, is_call: bool) -> Heads:
     with_layer = with_layer and not m.quantity.of_all_heads  # else each tile names it
-    title = map_title(m, _layer_or_call(m, is_call) if with_layer else "")
+    title = map_title(m, model, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else summary_table(m.heads, m.summary, m.quantity.name)
     return Heads(title, (m,), tile_titles(m), None, cell, table=table, place=place, module=m.module)

@@ -41,7 +41,7 @@ def difference_page(d: Difference) -> Page:
         change_dots(ranked, ranking_table(d), meaning, where, whisker),
         *_layers_by_heads(d),
         Text((heading(d),), "intro"),
-        *(_with_changes(d, block) for block in heads_blocks(changes, len({m.layer for m in changes}) > 1)),
+        *(_with_changes(d, block) for block in heads_blocks(changes, "", len({m.layer for m in changes}) > 1)),
     )
     remark, left_out = partial(reading_text, changes), partial(left_out_text, changes, True)
     title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))

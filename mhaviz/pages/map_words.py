@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from mhaviz.errors import counted
 from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.pages.blocks import Drawn, Title
+from mhaviz.pages.labels import cut, harmless
 from mhaviz.pages.words import attention_title, one_text
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
 
+_MODEL = 32  # characters of a model's name
 _ONE = "a row sums to 1"
 READING = "rows are queries, columns keys; a row of a softmax sums to 1"
 """Explanation of pictures of weights beside scores."""
@@ -193,12 +195,16 @@ def pooled_text(q_length: int, k_length: int, rows: int, columns: int) -> str:
     return f"each cell is the strongest of up to {' × '.join(map(str, sides))}"
 
 
-def map_title(m: AttentionMap, layers: str = "", with_pass: bool = True) -> Title:
-    """Return the title of a map, "self-attention, layer 3, pass 100, example 2: 17 tokens".
+def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = True) -> Title:
+    """Return the title of a map, "self-attention, minilm, layer 3, pass 100, example 2: 17 tokens".
 
     ``layers``: names the layers, if needed; ``with_pass``: name the forward pass.
     """
-    which = [layers, f"pass {m.pass_number}" if with_pass and m.pass_number is not None else ""]
+    which = [
+        cut(harmless(model), _MODEL),
+        layers,
+        f"pass {m.pass_number}" if with_pass and m.pass_number is not None else "",
+    ]
     if m.is_recorded and m.sentence is not None:  # its tokens are often positions, the same in all examples
         which.append(f"example {m.sentence}")
     about = "".join(f", {one}" for one in which if one)

@@ -27,8 +27,9 @@ class Source:
 
     @property
     def model(self) -> str:
-        """Short name of the model, with which each footnote begins, "minilm", or that of a file which is compared."""
-        return str(self.details.get("name") or self.footnote.partition(", ")[0].partition(": ")[0])
+        """Short name of the model, the recorded program or the file: "minilm", "random weights", "train.py"."""
+        named = self.details.get("name") or self.details.get("program")
+        return str(named or self.footnote.partition(", ")[0].partition(": ")[0])
 
 
 def of_layer(layer: int | None) -> dict[str, int]:

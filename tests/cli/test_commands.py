@@ -72,7 +72,7 @@ def test_a_title_and_a_footnote_of_ones_own(study, tmp_path):
     (own, _), (named, height), (bare, lower) = (
         drawn(), drawn(title="Mine", footnote="by hand"), drawn(title="", footnote="")
     )  # fmt: skip
-    assert [result.source.footnote[:9] in svg for svg in (own, named, bare)] == [True, False, False]
+    assert [result.source.footnote[:22] in svg for svg in (own, named, bare)] == [True, False, False]
     assert [text in named for text in ("Mine", "by hand")] == [True, True]
     assert lower < height or study == "report"
 
@@ -509,7 +509,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     command = f"{sys.executable} -m mhaviz show w.npy | head -n 1"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == "self-attention: 2 tokens\n"
+    assert result.stdout == "self-attention, w.npy: 2 tokens\n"
 
 
 DIFF = ("diff", "w.npy", "other.npy", "--fail-above", "0.1")

@@ -116,7 +116,7 @@ def test_an_array_of_another_tool(mhaviz, folder):
     Path("l.txt").write_text("one\n[bold]\n")
     result = mhaviz("show", "w.npy", "--queries", "l.txt", "-o", "a.png", "-o", "a.safetensors")
     assert result.status == 0
-    assert result.out.startswith("self-attention: one [bold]\n")
+    assert result.out.startswith("self-attention, w.npy: one [bold]\n")
     assert "L0 H0" in result.out
     assert result.out.rstrip().endswith("w.npy")
     notice, *saved = result.err.splitlines()
@@ -155,7 +155,7 @@ def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
     result = mhaviz("show", "a\x1b[31m$x$.npz", "--name", "second", "--kind", "cross", "-o", "x.png")
     assert result.status == 0
     assert "a\\x1b[31m$x$.npz, second" in result.out
-    assert "source-target attention; queries: 3 tokens, keys: 3 tokens" in result.out
+    assert "source-target attention, a\\x1b[31m$x$.npz; queries: 3 tokens, keys: 3 tokens" in result.out
     assert "\x1b" not in result.out + result.err
 
 
@@ -169,7 +169,7 @@ def test_rows_that_sum_to_2(mhaviz, folder):
 
 def test_layers_of_an_array(mhaviz, folder):
     np.save("w.npy", np.full((3, 2, 4, 4), 0.25))
-    assert mhaviz("show", "w.npy", "-o", "x.png").out.count("self-attention, layer ") == 3
+    assert mhaviz("show", "w.npy", "-o", "x.png").out.count("self-attention, w.npy, layer ") == 3
     (only,) = json.loads(mhaviz("show", "w.npy", "--layer", "2", "--json").out)["maps"]
     assert only["layer"] == 2
     assert "four axes is always taken for layers" in " ".join(mhaviz("show", "--help").out.split())

@@ -83,7 +83,7 @@ def test_what_a_cell_is(query_edges, key_edges, reduction, text):
 
 def test_the_title_of_a_rollout(random_map):
     m = random_map(1, ("[CLS]", "a", " cat", "[SEP]"), special_queries=(0, 3), special_keys=(0, 3), rollout=True)
-    assert title_text(map_title(m), 80) == "rollout of self-attention: [CLS] a cat [SEP]"
+    assert title_text(map_title(m, "minilm"), 80) == "rollout of self-attention, minilm: [CLS] a cat [SEP]"
     assert title_text(map_title(m, "layers 0 to 5"), 80).startswith("rollout of self-attention, layers 0 to 5: [CLS]")
 
 

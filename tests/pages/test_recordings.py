@@ -53,25 +53,25 @@ def test_layers_have_one_name_in_common_if_they_differ_in_one_number(names, comm
 def test_layers_of_one_name_stand_together_with_it():
     maps = maps_of(["enc.0.attn", "enc.1.attn", "dec.0.attn", "dec.1.attn", "model.py:3, f"])
     assert titles(maps) == [
-        ("self-attention, layers 0 to 1", "enc.*.attn"),
-        ("self-attention, layers 2 to 3", "dec.*.attn"),
-        ("self-attention, layer 4", "model.py:3, f"),
+        ("self-attention, recorded, layers 0 to 1", "enc.*.attn"),
+        ("self-attention, recorded, layers 2 to 3", "dec.*.attn"),
+        ("self-attention, recorded, layer 4", "model.py:3, f"),
     ]
 
 
 def test_a_rollout_goes_through_all_modules_and_stands_together():
     maps = [replace(m, quantity=ROLLOUT) for m in maps_of(["encoder.first", "encoder.second", "head.0"], n_heads=1)]
-    assert titles(maps) == [("rollout of self-attention, layers 0 to 2", "")]
+    assert titles(maps) == [("rollout of self-attention, recorded, layers 0 to 2", "")]
 
 
 def test_one_of_several_attentions_names_its_layer():
     source = Source("recorded", {"n_attentions": 2})
     page = attention_page(Attention(source, tuple(maps_of(["b.0"]))))
-    assert page.blocks[0].title.head == "self-attention, layer 0"
+    assert page.blocks[0].title.head == "self-attention, recorded, layer 0"
 
 
 def test_maps_without_names_stand_together_as_ever():
-    assert titles(maps_of([""] * 3)) == [("self-attention, layers 0 to 2", "")]
+    assert titles(maps_of([""] * 3)) == [("self-attention, recorded, layers 0 to 2", "")]
 
 
 def test_a_film_has_a_row_a_pass():
@@ -79,23 +79,28 @@ def test_a_film_has_a_row_a_pass():
     maps = [m for number in (0, 100, 200) for m in maps_of(names, pass_number=number)]
     page = attention_page(Attention(Source("recorded"), tuple(maps)))
     first = page.blocks[0]
-    assert (first.title.head, first.module) == ("self-attention, layer 0, passes 0, 100, 200", "blocks.0.attn")
+    assert (first.title.head, first.module) == (
+        "self-attention, recorded, layer 0, passes 0, 100, 200",
+        "blocks.0.attn",
+    )
     assert first.tiles[:3] == ("pass 0 · L0 H0", "pass 0 · L0 H1", "pass 100 · L0 H0")
-    assert [one.title.head for one in first.by_layer][1] == "self-attention, layer 0, pass 100"
+    assert [one.title.head for one in first.by_layer][1] == "self-attention, recorded, layer 0, pass 100"
     assert [list(group) for group in by_attention(maps)] == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_rollouts_of_several_passes_are_rows_of_layers():
     maps = [m for number in (0, 1) for m in maps_of(["b.0", "b.1"], 1, rollout=True, pass_number=number)]
     assert maps[0].quantity.key == ROLLOUT.key
-    assert [head for head, _ in titles(maps)] == [f"rollout of self-attention, layers 0 to 1, pass {i}" for i in (0, 1)]
+    assert [head for head, _ in titles(maps)] == [
+        f"rollout of self-attention, recorded, layers 0 to 1, pass {i}" for i in (0, 1)
+    ]
 
 
 def test_examples_of_a_batch_are_called_so_in_recordings_alone():
     (recorded,) = maps_of(["attn"], sentence=2)
-    assert map_title(recorded).head == "self-attention, example 2"
+    assert map_title(recorded, "").head == "self-attention, example 2"
     (other,) = maps_of([""], sentence=2)
-    assert map_title(other).head == "self-attention"
+    assert map_title(other, "").head == "self-attention"
     rest = [*maps_of(["attn"], sentence=0), *maps_of(["attn"], sentence=1)]
     assert left_out_text(rest, True, 1, 0) == "and 1 example more: -o page.png has all"
     film = [*maps_of(["attn"], pass_number=0), *maps_of(["attn"], pass_number=1), *maps_of(["attn"], pass_number=2)]
@@ -141,7 +146,7 @@ def test_a_long_map_of_tokens_without_names_is_counted_once():
     edges = np.arange(0, 3001, 30)
     tokens = tuple(map(str, range(3000)))
     m = made_map(tokens, tokens, np.full((1, 100, 100), 0.01, np.float32), cells=(edges, edges, "mass"), module="attn")
-    assert title_text(map_title(m), 80) == "self-attention: 3,000 tokens"
+    assert title_text(map_title(m, ""), 80) == "self-attention: 3,000 tokens"
     part = tuple(map(str, range(3000, 6000)))
     later = made_map(part, part, m.weights, cells=(edges + 3000, edges + 3000, "mass"))
-    assert title_text(map_title(later), 80) == "self-attention, tokens 3,000 to 5,999: 3,000 tokens"
+    assert title_text(map_title(later, ""), 80) == "self-attention, tokens 3,000 to 5,999: 3,000 tokens"

@@ -135,7 +135,7 @@ def test_heads_are_the_rows_of_its_picture():
     assert [m.queries for m in block.maps] == [("H0", "H1", "H2")] * 2
     assert block.first.keys == ("the", "cat", "saw"), "later keys are hidden"
     np.testing.assert_array_equal(block.maps[1].weights[0], given[1].weights[:, 0, :3])
-    assert title_text(block.title, 80) == "query 2 saw, masked self-attention, layers 0 to 1: the cat saw"
+    assert title_text(block.title, 80) == "query 2 saw, masked self-attention, made by hand, layers 0 to 1: the cat saw"
     assert block.tiles == ("layer 0", "layer 1")
 
 
@@ -166,5 +166,5 @@ def test_heads_of_a_long_text_have_their_names_in_the_terminal(mhaviz):
     words = " ".join(f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyzabcdef")
     out = mhaviz("heatmap", words, "--query", "#200", "--head", "2-4").out.splitlines()
     assert [line.split()[0] for line in out if line.strip().startswith("H")] == ["H2", "H3", "H4"]
-    assert out[0].startswith("query 200 my, self-attention: aq")
+    assert out[0].startswith("query 200 my, self-attention, random weights: aq")
     assert any(line.startswith("keys: 0 aq … 255 pf") for line in out)

@@ -46,8 +46,8 @@ def test_layers_of_one_attention_are_one_picture(layers):
     assert heads.maps == maps
     assert heads.across == 2
     assert heads.tiles[:3] == ("L0 H0", "L0 H1", "L1 H0")
-    assert heads.title.head == "self-attention, layers 0 to 2"
-    assert [one.title.head for one in heads.by_layer] == [f"self-attention, layer {i}" for i in range(3)]
+    assert heads.title.head == "self-attention, test, layers 0 to 2"
+    assert [one.title.head for one in heads.by_layer] == [f"self-attention, test, layer {i}" for i in range(3)]
 
 
 def test_the_terminal_keeps_the_order_of_the_record(layers, show):
@@ -76,13 +76,13 @@ def test_each_layer_has_its_summary_in_the_terminal(layers, show):
 
 def test_layers_that_are_not_neighbours_are_listed(layers):
     (heads,) = heads_of(layers(1, 4, 5))
-    assert heads.title.head == "self-attention, layers 1, 4, 5"
+    assert heads.title.head == "self-attention, test, layers 1, 4, 5"
 
 
 def test_a_single_map_stays_what_it_is(layers):
     (heads,) = heads_of(layers(3))
     assert (heads.tiles, heads.across) == (("L3 H0", "L3 H1"), None)
-    assert title_text(heads.title, 80) == "self-attention: the cat sat"
+    assert title_text(heads.title, 80) == "self-attention, test: the cat sat"
 
 
 def test_what_differs_in_more_than_its_layer_stays_apart(layers):
@@ -111,7 +111,7 @@ def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
     lefts, tops = ([round(image.get_extent()[side], 3) for image in images] for side in (0, 3))
     assert len(set(lefts)) == 2
     assert len(set(tops)) == 3
-    assert any("self-attention, layers 0 to 2" in text.get_text() for text in sheet.page.texts)
+    assert any("self-attention, test, layers 0 to 2" in text.get_text() for text in sheet.page.texts)
     stream = io.BytesIO()
     sheet.save(stream, "png")
     pixels = np.asarray(Image.open(stream).convert("RGB"), float)
@@ -223,7 +223,7 @@ def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
 def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):
     maps, hidden = windows(random_map)
     shown = show(heatmap_view(Attention(Source("test"), maps)), width=60).splitlines()
-    titles = [i for i, line in enumerate(shown) if line.startswith("self-attention, layer")]
+    titles = [i for i, line in enumerate(shown) if line.startswith("self-attention, test, layer")]
     for top, mask, m in zip(titles, hidden, maps, strict=True):
         for i, (line, row) in enumerate(zip(shown[top + 3 : top + 6], mask, strict=True)):
             numbers = re.findall(r"\d\.\d\d", line)
@@ -244,7 +244,7 @@ def test_the_layers_of_a_rollout_stand_side_by_side(random_map, log, scale):
     assert [image.get_label() for image in images] == [f"layer {i}" for i in range(6)]
     assert len({round(image.get_extent()[0], 3) for image in images}) == 3
     texts = [text.get_text() for text in sheet.page.texts]
-    assert "rollout of self-attention, layers 0 to 5: the cat sat" in texts
+    assert "rollout of self-attention, test, layers 0 to 5: the cat sat" in texts
     assert scale in texts
     assert not any("head" in text or "weight" in text for text in texts)
 
@@ -252,9 +252,9 @@ def test_the_layers_of_a_rollout_stand_side_by_side(random_map, log, scale):
 def test_one_layer_of_a_rollout(random_map, show):
     attention = Attention(Source("test"), rollouts(random_map, 4)[3:])
     texts = [text.get_text() for text in heatmap_figure(attention).page.texts]
-    assert {"rollout of self-attention: the cat sat", "layer 3"} <= set(texts)
+    assert {"rollout of self-attention, test: the cat sat", "layer 3"} <= set(texts)
     shown = show(heatmap_view(attention))
-    assert shown.startswith("rollout of self-attention: the cat sat\n")
+    assert shown.startswith("rollout of self-attention, test: the cat sat\n")
     assert "layer 3" in shown
 
 
@@ -264,9 +264,9 @@ def test_a_rollout_in_the_terminal(show, random_map, cells):
     if cells is not None:
         maps = tuple(remade(m, weights=m.weights[:, :2, :2], cells=cells) for m in maps)
     shown = show(heatmap_view(Attention(Source("test"), (*maps, random_map(2, TOKENS)))), width=120)
-    assert shown.count("rollout of self-attention, layers 0 to 3") == 1
+    assert shown.count("rollout of self-attention, test, layers 0 to 3") == 1
     assert re.search(r"layer 0 +layer 1 +layer 2 +layer 3", shown)
-    assert "self-attention, layer 0: the cat sat" in shown
+    assert "self-attention, test, layer 0: the cat sat" in shown
     assert "L0 H1" in shown
     if cells is not None:
         assert "largest shares" in shown
@@ -302,6 +302,6 @@ def test_columns_can_be_chosen(layers):
 
 def test_the_terminal_says_the_layer_where_there_are_several(show, layers):
     several, one = (show(heatmap_view(Attention(Source("test"), maps))) for maps in (layers(0, 1), layers(1)))
-    assert "self-attention, layer 0: the cat sat" in several
-    assert "self-attention, layer 1: the cat sat" in several
+    assert "self-attention, test, layer 0: the cat sat" in several
+    assert "self-attention, test, layer 1: the cat sat" in several
     assert "layer" not in one

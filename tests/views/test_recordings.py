@@ -41,7 +41,7 @@ def texts_of(record, **style):
 def test_the_name_of_all_layers_stands_under_the_title():
     shown = texts_of(recorded([f"blocks.{i}.attn" for i in range(3)]))
     assert shown.count("blocks.*.attn") == 1
-    assert "self-attention, layers 0 to 2: 4 tokens" in shown
+    assert "self-attention, recorded, layers 0 to 2: 4 tokens" in shown
 
 
 def test_a_name_goes_with_the_title():
@@ -77,7 +77,7 @@ def test_a_terminal_shows_any_name_in_its_width(width, show):
 
 def test_a_terminal_says_which_attention_each_is(show):
     shown = show(heatmap_view(recorded(["blocks.0.attn", "blocks.1.attn"])), 80)
-    assert "self-attention, layer 1: 4 tokens  blocks.1.attn" in shown
+    assert "self-attention, recorded, layer 1: 4 tokens  blocks.1.attn" in shown
     assert "\nblocks.0.abbbbbbbbb…bbbbbbbbbbbbb0.attn\n" in show(
         heatmap_view(recorded(["blocks.0.a" + "b" * 99 + "0.attn"])), 39
     )
@@ -94,8 +94,8 @@ def test_titles_count_tokens_that_have_no_names(show):
     assert "17 tokens" in show(heatmap_view(attention), 80)
     patches = replace(attention[0], rows=Axis(patch_tokens(4, 4, 1)), columns=Axis(patch_tokens(4, 4, 1)))
     shown = texts_of(replace(attention, maps=(patches,)))
-    assert "self-attention: 4 × 4 patches of an image" in shown
-    assert title_text(map_title(patches), 80) == "self-attention: 4 × 4 patches of an image"
+    assert "self-attention, recorded: 4 × 4 patches of an image" in shown
+    assert title_text(map_title(patches, "recorded"), 80) == "self-attention, recorded: 4 × 4 patches of an image"
 
 
 def test_labels_of_many_patches_are_where_rows_begin():

@@ -97,7 +97,7 @@ def _(result: Attention, style: Style) -> Contents:
 
 @contents_of.register
 def _(result: Difference, style: Style) -> Contents:
-    title = style.title or f"{heading(result)}; {_title([m.change for m in result.maps], style)}"
+    title = style.title or f"{heading(result)}; {_title([m.change for m in result.maps], '', style)}"
     return _of_difference(result, style, title, [m.divergence for m in result.maps], ranking_table(result))
 
 
@@ -200,7 +200,11 @@ def _(result: Report, style: Style) -> Contents:
 
 def _of_attention(attention: Attention, style: Style, **more: Any) -> Contents:
     """Return the page of an attention; ``more``: further items of the document."""
-    about = {"title": _title(attention.maps, style), **_words(_page_of(attention), attention.source), **more}
+    about = {
+        "title": _title(attention.maps, attention.source.model, style),
+        **_words(_page_of(attention), attention.source),
+        **more,
+    }
     return _contents([[("weights", m)] for m in attention.maps], style, about)
 
 
@@ -434,8 +438,8 @@ def _palettes(colormap: str) -> list[str]:
     return [base64.b64encode(colours.tobytes()).decode("ascii") for colours in (light, dark)]
 
 
-def _title(maps: Sequence[AttentionMap], style: Style) -> str:
-    """Return the user's title, or else "self-attention, layers 0 to 5: The animal …", or the number of sentences.
+def _title(maps: Sequence[AttentionMap], model: str, style: Style) -> str:
+    """Return the user's title, or else "self-attention, minilm, layers 0 to 5: The …", or the number of sentences.
 
     Raises MhavizError if there are no maps.
     """
@@ -456,9 +460,9 @@ def _title(maps: Sequence[AttentionMap], style: Style) -> str:
     if len(passes) > 1:
         last = replace(last, pass_number=None)
     which = [calls or layers_text(layers) if len(layers) > 1 else "", passes_text(passes) if len(passes) > 1 else ""]
-    title = map_title(last, ", ".join(filter(None, which)))
+    title = map_title(last, model, ", ".join(filter(None, which)))
     if len(kinds) > 1:
-        title = replace(title, head=", ".join(KIND_NAMES[kind] for kind in kinds))
+        title = replace(title, head=", ".join(filter(None, [*(KIND_NAMES[kind] for kind in kinds), model])))
     if sentences > 1:
         return f"{title.head} of {counted(sentences, one_text(is_recorded=first.is_recorded))}"
     sides = {axis.tokens for m in maps for axis in (m.rows, m.columns)}

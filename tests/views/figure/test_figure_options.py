@@ -57,7 +57,7 @@ def test_labels_are_as_large_as_they_are_wanted(size):
 
 def test_a_title_of_ones_own():
     attention = attention_of(3, 1)
-    assert "self-attention: word0 word1 word2" in texts(heatmap_figure(attention))
+    assert "self-attention, a source: word0 word1 word2" in texts(heatmap_figure(attention))
     titled = heatmap_figure(attention, Style(title="Figure $1$ [bold]"))
     assert "Figure $1$ [bold]" in texts(titled)
     assert not any("self-attention" in text for text in texts(titled))

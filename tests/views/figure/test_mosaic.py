@@ -279,7 +279,7 @@ def test_the_footnote_and_the_title(random_attention):
     sheet = heatmap_figure(random_attention(2, ("un", "chat"), ("a", "cat"), kind="cross"))
     texts = [text.get_text() for text in sheet.page.texts]
     assert "made by a test" in texts
-    assert "source-target attention; queries: un chat, keys: a cat" in texts
+    assert "source-target attention, made by a test; queries: un chat, keys: a cat" in texts
 
 
 def test_several_sentences_on_one_sheet(random_map):
@@ -401,7 +401,7 @@ def test_a_title_shrinks_before_it_is_cut(random_attention):
         queries=("one", "two", "three", "four"), keys=("one", "two", "three", "four"), kind="masked"
     )
     texts = [text.get_text() for text in heatmap_figure(attention, Style(columns=1)).page.texts]
-    assert "masked self-attention: one two three four" in texts
+    assert "masked self-attention, made by a test: one two three four" in texts
 
 
 def colours_of(sheet):

@@ -52,7 +52,9 @@ def test_texts_of_a_pdf_are_texts():
 def test_a_pdf_and_an_svg_have_a_title():
     sheet = sheet_of(40)
     assert PdfReader(saved(sheet, "pdf")).metadata.title.endswith("word38 word39"), "all of it, however long"
-    assert next(ET.parse(saved(sheet, "svg")).iter(f"{DC}title")).text.startswith("self-attention: word0 word1")
+    assert next(ET.parse(saved(sheet, "svg")).iter(f"{DC}title")).text.startswith(
+        "self-attention, a source: word0 word1"
+    )
 
 
 @pytest.mark.parametrize("n_tokens", [3, 40])

@@ -55,10 +55,10 @@ def test_maps_that_nobody_recorded_say_nothing_of_modules():
 @pytest.mark.parametrize(
     ("attention", "title"),
     [
-        (recorded(["b.0", "b.1"]), "self-attention, layers 0 to 1: 4 tokens"),
-        (recorded(["b.0", "b.1"], (4, 2)), "self-attention, layers 0 to 1"),
-        (recorded(["b.0"], pass_number=100), "self-attention, pass 100: 4 tokens"),
-        (film(), "self-attention, layers 0 to 1, passes 0, 100 of 2 examples"),
+        (recorded(["b.0", "b.1"]), "self-attention, recorded, layers 0 to 1: 4 tokens"),
+        (recorded(["b.0", "b.1"], (4, 2)), "self-attention, recorded, layers 0 to 1"),
+        (recorded(["b.0"], pass_number=100), "self-attention, recorded, pass 100: 4 tokens"),
+        (film(), "self-attention, recorded, layers 0 to 1, passes 0, 100 of 2 examples"),
     ],
 )
 def test_titles_say_what_all_maps_have_in_common(attention, title):

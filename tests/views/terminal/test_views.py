@@ -109,13 +109,19 @@ def test_report_shows_all_parts(show, layer):
     sentence = ["one two three"]
     comparison = compare_scaling(layer, layer.encode(sentence), [1])
     shown = show(view_of(Report(attend(layer, sentence), layer.trace(layer.encode(sentence)), comparison)), 100)
-    for part in ("self-attention: one two three", "L0 H0", "concat", "standard deviation of the scores", FOOTNOTE):
+    for part in (
+        "self-attention, random weights: one two three",
+        "L0 H0",
+        "concat",
+        "standard deviation of the scores",
+        FOOTNOTE,
+    ):
         assert part in shown
 
 
 def test_several_sentences_stand_below_each_other(show, layer):
     shown = show(heatmap_view(attend(layer, ["one two", "three"])), 80)
-    assert shown.index("self-attention: one two") < shown.index("self-attention: three")
+    assert shown.index("self-attention, random weights: one two") < shown.index("self-attention, random weights: three")
 
 
 def test_scaled_stands_in_the_column_of_scaled(show, layer):
