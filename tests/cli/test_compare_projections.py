@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from rounding import rounding
 
-import mhaviz as package
-
 CLOSE = rounding()
 
 SMALL = ("--d-model", "16", "--n-heads", "2")
@@ -51,30 +49,6 @@ def test_left_out_is_null(mhaviz):
         assert [stage["scores"][i][i] for i in range(2)] == [None, None]
         assert stage["weights"] == [[0, 1], [1, 0]]
     assert sorted(data["pair"]["tokens"]) == ["one", "two"]
-
-
-def test_files(mhaviz, tmp_path):
-    for folder, suffixes in (("one", ("png", "svg", "pdf", "json")), ("two", ("png", "svg", "json"))):
-        (tmp_path / folder).mkdir()
-        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in suffixes]
-        outputs = [part for name in names for part in ("-o", name)]
-        result = mhaviz("compare-projections", "one two", *SMALL, "--dpi", "40", *outputs)
-        assert result.status == 0
-        assert result.err.splitlines()[: len(names)] == [f"mhaviz: saved {name}" for name in names]
-    for path in (tmp_path / "two").iterdir():
-        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes(), path.name
-    assert json.loads((tmp_path / "one" / "a.json").read_text())["mhaviz"] == package.__version__
-
-
-OPTIONS = ("", "--include-self", "--d-model 32", "--n-heads 4", "--seed 1", "--cmap viridis", "--dpi 100")
-
-
-def test_every_option_changes_the_picture(mhaviz, tmp_path):
-    for i, option in enumerate(OPTIONS):
-        path = tmp_path / f"{i}.png"
-        words = ["compare-projections", "a b", *SMALL, "--dpi", "40", *option.split(), "-q", "-o", str(path)]
-        assert mhaviz(*words).status == 0
-    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(OPTIONS)
 
 
 @pytest.mark.parametrize(

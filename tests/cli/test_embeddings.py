@@ -53,28 +53,6 @@ def test_of_a_checkpoint(mhaviz, model_folder):
     assert "X = LayerNorm(E + PE + T)   (5, 32)" in result.out
 
 
-def test_files(mhaviz, tmp_path):
-    for folder, suffixes in (("one", ("png", "svg", "pdf", "json")), ("two", ("png", "svg", "json"))):
-        (tmp_path / folder).mkdir()
-        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in suffixes]
-        outputs = [part for name in names for part in ("-o", name)]
-        assert mhaviz("embeddings", "one two", *SMALL, "--dpi", "40", *outputs, "-q").status == 0
-    for path in (tmp_path / "two").iterdir():
-        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes(), path.name
-
-
-OPTIONS = (("a b",), ("a c d",), ("a b", "--seed", "1"), ("a b", "--d-model", "8"), ("a b", "--dpi", "50"))
-OPTIONS += (("a b", "--cmap", "PuOr"), ("--length", "5"), ("--length", "6"), ("--length", "5", "--cmap", "PuOr"))
-
-
-def test_every_option_changes_the_picture(mhaviz, tmp_path):
-    for i, words in enumerate(OPTIONS):
-        options = [] if "--d-model" in words else ["--d-model", "16"]
-        path = str(tmp_path / f"{i}.png")
-        assert mhaviz("embeddings", "--dpi", "40", *words, *options, "-q", "-o", path).status == 0
-    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(OPTIONS)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

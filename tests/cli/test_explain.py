@@ -47,31 +47,6 @@ def test_the_token_is_of_the_target(mhaviz):
     assert "got 'b'; there are #0 'le', #1 'chat'" in result.err
 
 
-def test_files(mhaviz, tmp_path):
-    for folder, suffixes in (("one", ("png", "svg", "pdf", "json")), ("two", ("png", "svg", "json"))):
-        (tmp_path / folder).mkdir()
-        names = [str(tmp_path / folder / f"a.{suffix}") for suffix in suffixes]
-        outputs = [part for name in names for part in ("-o", name)]
-        assert mhaviz("explain", "one two", "--token", "one", *SMALL, "--dpi", "40", *outputs, "-q").status == 0
-    for path in (tmp_path / "two").iterdir():
-        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes(), path.name
-    assert len(list((tmp_path / "one").iterdir())) == 4
-
-
-OPTIONS = (
-    *("", "--token c", "--head 1", "--target b,d", "--d-model 32", "--n-heads 2", "--seed 1"),
-    *("--mask causal", "--dpi 100"),
-)
-
-
-def test_every_option_changes_the_picture(mhaviz, tmp_path):
-    for i, option in enumerate(OPTIONS):
-        path = tmp_path / f"{i}.png"
-        words = ["explain", "a b c", "--token", "b", *SMALL, "--dpi", "40", *option.split(), "-q", "-o", str(path)]
-        assert mhaviz(*words).status == 0
-    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(OPTIONS)
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

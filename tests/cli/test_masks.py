@@ -76,15 +76,6 @@ def test_mistakes(mhaviz, words, message):
     assert message in result.err
 
 
-def test_files(mhaviz, tmp_path):
-    names = [str(tmp_path / f"a.{suffix}") for suffix in ("png", "svg", "pdf", "json")]
-    outputs = [part for name in names for part in ("-o", name)]
-    assert mhaviz("masks", "one two", "three", "--dropout", "0.2", *SMALL, "--dpi", "40", *outputs, "-q").status == 0
-    again = str(tmp_path / "b.png")
-    assert mhaviz("masks", "one two", "three", "--dropout", "0.2", *SMALL, "--dpi", "40", "-o", again, "-q").status == 0
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-
-
 def test_the_seed_of_a_draw_from_learnt_weights(mhaviz):
     words = ("masks", "--model", "translation", "the small black cat", "--dropout", "0.3", "--json")
     first, other = (json.loads(mhaviz(*words, "--seed", seed).out) for seed in "12")

@@ -60,12 +60,3 @@ def test_mistakes(mhaviz, words, message):
     result = mhaviz("matrices", *words)
     assert (result.status, result.out) == (2, "")
     assert message in result.err
-
-
-def test_files(mhaviz, tmp_path):
-    names = [str(tmp_path / f"a.{suffix}") for suffix in ("png", "svg", "pdf", "json")]
-    outputs = [part for name in names for part in ("-o", name)]
-    assert mhaviz("matrices", "one two", *SMALL, "--dpi", "40", *outputs, "-q").status == 0
-    again = str(tmp_path / "b.png")
-    assert mhaviz("matrices", "one two", *SMALL, "--dpi", "40", "-o", again, "-q").status == 0
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -286,12 +286,10 @@ def test_ctrl_c_anywhere_else(mhaviz, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["heatmap", "trace-shapes", "compare-scaling", "report"])
-def test_every_command_takes_a_checkpoint(mhaviz, tmp_path, command):
-    path = tmp_path / "a.png"
+def test_every_command_takes_a_checkpoint(mhaviz, command):
     result = mhaviz(command, "--model", "translation", SENTENCE)
-    assert mhaviz(command, "--model", "translation", SENTENCE, "--dpi", "40", "-q", "-o", str(path)).status == 0
+    assert result.status == 0
     assert "1,500 steps from the built-in grammar" in result.out.replace("\n", " ")
-    assert path.stat().st_size > 0
 
 
 def test_explain_takes_a_checkpoint(mhaviz):
