@@ -113,14 +113,14 @@ def program(
     return Program(model, run, own, "output_attentions=True")
 
 
-def entry(name, kind, model_class, config, inputs=None, shown_alone=False, **known) -> Entry:
-    model_class = getattr(hf, model_class) if isinstance(model_class, str) else model_class
+def entry(name, kind, config, inputs=None, shown_alone=False, model_class=None, **known) -> Entry:
+    model_class = model_class or getattr(hf, name)
     return Entry(name, kind, partial(program, model_class, config, inputs or text(), shown_alone), **known)
 
 
 def of_families(name, kind, inputs=None, **known) -> Entry:
     model_class, config, _ = (FAMILIES | EAGER | SEE_PADDING | OTHERS)[name]
-    return entry(model_class.__name__, kind, model_class, config, inputs, **known)
+    return entry(model_class.__name__, kind, config, inputs, model_class=model_class, **known)
 
 
 def small(config_class: str, *sizes: dict[str, Any], **more: Any) -> Callable[[], Any]:
@@ -161,29 +161,22 @@ TRANSFORMERS = [
     # text encoders
     of_families("bert", E),
     of_families("roberta", E),
-    entry("AlbertModel", E, "AlbertModel", small("AlbertConfig", BERT, embedding_size=16)),
+    entry("AlbertModel", E, small("AlbertConfig", BERT, embedding_size=16)),
     of_families("distilbert", E),
-    entry("ElectraModel", E, "ElectraModel", small("ElectraConfig", BERT, embedding_size=16)),
-    entry(
-        "DebertaModel",
-        E,
-        "DebertaModel",
-        small("DebertaConfig", BERT, relative_attention=True, pos_att_type=["c2p", "p2c"]),
-    ),
+    entry("ElectraModel", E, small("ElectraConfig", BERT, embedding_size=16)),
+    entry("DebertaModel", E, small("DebertaConfig", BERT, relative_attention=True, pos_att_type=["c2p", "p2c"])),
     entry(
         "DebertaV2Model",
         E,
-        "DebertaV2Model",
         small("DebertaV2Config", BERT, relative_attention=True, pos_att_type=["c2p", "p2c"], position_buckets=4),
     ),
     of_families("xlnet", E),
-    entry("XLMModel", E, "XLMModel", small("XLMConfig", WORDS, emb_dim=32, n_layers=2, n_heads=4)),
-    entry("MPNetModel", E, "MPNetModel", small("MPNetConfig", BERT)),
+    entry("XLMModel", E, small("XLMConfig", WORDS, emb_dim=32, n_layers=2, n_heads=4)),
+    entry("MPNetModel", E, small("MPNetConfig", BERT)),
     of_families("modernbert", E),
     entry(
         "LongformerModel",
         E,
-        "LongformerModel",
         small("LongformerConfig", BERT, attention_window=4, max_position_embeddings=64),
         shown_alone=True,
         missed=2,
@@ -193,7 +186,6 @@ TRANSFORMERS = [
     entry(
         "ReformerModel",
         E,
-        "ReformerModel",
         small(
             "ReformerConfig",
             WORDS,
@@ -215,7 +207,6 @@ TRANSFORMERS = [
     entry(
         "FunnelModel",
         E,
-        "FunnelModel",
         small(
             "FunnelConfig", WORDS, block_sizes=[1, 1], num_decoder_layers=1, d_model=32, n_head=4, d_head=8, d_inner=48
         ),
@@ -224,7 +215,6 @@ TRANSFORMERS = [
     entry(
         "SqueezeBertModel",
         E,
-        "SqueezeBertModel",
         small(
             "SqueezeBertConfig",
             BERT,
@@ -248,17 +238,15 @@ TRANSFORMERS = [
     entry(
         "CanineModel",
         E,
-        "CanineModel",
         small("CanineConfig", SIZES, local_transformer_stride=4, num_hash_buckets=64, num_hash_functions=4),
         lambda: {"input_ids": torch.arange(32).view(2, 16) + 60},
     ),
-    entry("RoFormerModel", E, "RoFormerModel", small("RoFormerConfig", BERT, embedding_size=32)),
-    entry("EsmModel", E, "EsmModel", small("EsmConfig", BERT, pad_token_id=0, position_embedding_type="rotary")),
-    entry("XLMRobertaModel", E, "XLMRobertaModel", small("XLMRobertaConfig", BERT)),
+    entry("RoFormerModel", E, small("RoFormerConfig", BERT, embedding_size=32)),
+    entry("EsmModel", E, small("EsmConfig", BERT, pad_token_id=0, position_embedding_type="rotary")),
+    entry("XLMRobertaModel", E, small("XLMRobertaConfig", BERT)),
     entry(
         "FNetModel",
         E,
-        "FNetModel",
         small("FNetConfig", {k: v for k, v in BERT.items() if "heads" not in k}),
         why="Fourier transforms, no attention",
     ),
@@ -268,7 +256,6 @@ TRANSFORMERS = [
     entry(
         "GPTNeoForCausalLM",
         D,
-        "GPTNeoForCausalLM",
         small(
             "GPTNeoConfig",
             WORDS,
@@ -281,33 +268,21 @@ TRANSFORMERS = [
             **ENDS,
         ),
     ),
-    entry("GPTNeoXForCausalLM", D, "GPTNeoXForCausalLM", small("GPTNeoXConfig", BERT, **ENDS)),
+    entry("GPTNeoXForCausalLM", D, small("GPTNeoXConfig", BERT, **ENDS)),
     entry(
         "CodeGenForCausalLM",
         D,
-        "CodeGenForCausalLM",
         small("CodeGenConfig", WORDS, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_ctx=64, n_positions=64, **ENDS),
     ),
-    entry("CTRLModel", D, "CTRLModel", small("CTRLConfig", WORDS, n_embd=32, n_layer=2, n_head=4, dff=48)),
-    entry("OpenAIGPTModel", D, "OpenAIGPTModel", small("OpenAIGPTConfig", WORDS, n_embd=32, n_layer=2, n_head=4)),
-    entry(
-        "GPTBigCodeForCausalLM",
-        D,
-        "GPTBigCodeForCausalLM",
-        small("GPTBigCodeConfig", WORDS, n_embd=32, n_layer=2, n_head=4, **ENDS),
-    ),
+    entry("CTRLModel", D, small("CTRLConfig", WORDS, n_embd=32, n_layer=2, n_head=4, dff=48)),
+    entry("OpenAIGPTModel", D, small("OpenAIGPTConfig", WORDS, n_embd=32, n_layer=2, n_head=4)),
+    entry("GPTBigCodeForCausalLM", D, small("GPTBigCodeConfig", WORDS, n_embd=32, n_layer=2, n_head=4, **ENDS)),
     of_families("bloom", D),
-    entry(
-        "MptForCausalLM",
-        D,
-        "MptForCausalLM",
-        small("MptConfig", WORDS, d_model=32, n_heads=4, n_layers=2, max_seq_len=64),
-    ),
+    entry("MptForCausalLM", D, small("MptConfig", WORDS, d_model=32, n_heads=4, n_layers=2, max_seq_len=64)),
     of_families("falcon", D),
     entry(
         "OPTForCausalLM",
         D,
-        "OPTForCausalLM",
         small(
             "OPTConfig",
             WORDS,
@@ -321,17 +296,11 @@ TRANSFORMERS = [
     ),
     of_families("llama", D),
     of_families("mistral", D),
-    entry(
-        "MixtralForCausalLM",
-        D,
-        "MixtralForCausalLM",
-        small("MixtralConfig", DECODER, num_local_experts=2, num_experts_per_tok=1),
-    ),
+    entry("MixtralForCausalLM", D, small("MixtralConfig", DECODER, num_local_experts=2, num_experts_per_tok=1)),
     of_families("gemma2", D),
     entry(
         "Gemma3ForCausalLM",
         D,
-        "Gemma3ForCausalLM",
         small(
             "Gemma3TextConfig",
             LLAMA,
@@ -340,12 +309,11 @@ TRANSFORMERS = [
             query_pre_attn_scalar=8,
         ),
     ),
-    entry("Qwen2ForCausalLM", D, "Qwen2ForCausalLM", small("Qwen2Config", DECODER)),
+    entry("Qwen2ForCausalLM", D, small("Qwen2Config", DECODER)),
     of_families("qwen3", D),
     entry(
         "Qwen3NextForCausalLM",
         D,
-        "Qwen3NextForCausalLM",
         small(
             "Qwen3NextConfig",
             LLAMA,
@@ -359,17 +327,16 @@ TRANSFORMERS = [
             **EXPERTS,
         ),
     ),
-    entry("PhiForCausalLM", D, "PhiForCausalLM", small("PhiConfig", DECODER)),
-    entry("Phi3ForCausalLM", D, "Phi3ForCausalLM", small("Phi3Config", DECODER)),
-    entry("StableLmForCausalLM", D, "StableLmForCausalLM", small("StableLmConfig", DECODER)),
-    entry("OlmoForCausalLM", D, "OlmoForCausalLM", small("OlmoConfig", DECODER)),
-    entry("Olmo2ForCausalLM", D, "Olmo2ForCausalLM", small("Olmo2Config", DECODER)),
-    entry("CohereForCausalLM", D, "CohereForCausalLM", small("CohereConfig", DECODER)),
+    entry("PhiForCausalLM", D, small("PhiConfig", DECODER)),
+    entry("Phi3ForCausalLM", D, small("Phi3Config", DECODER)),
+    entry("StableLmForCausalLM", D, small("StableLmConfig", DECODER)),
+    entry("OlmoForCausalLM", D, small("OlmoConfig", DECODER)),
+    entry("Olmo2ForCausalLM", D, small("Olmo2Config", DECODER)),
+    entry("CohereForCausalLM", D, small("CohereConfig", DECODER)),
     of_families("gpt_oss", D),
     entry(
         "DeepseekV3ForCausalLM",
         D,
-        "DeepseekV3ForCausalLM",
         small(
             "DeepseekV3Config",
             WORDS,
@@ -389,44 +356,34 @@ TRANSFORMERS = [
             v_head_dim=8,
         ),
     ),
-    entry("Starcoder2ForCausalLM", D, "Starcoder2ForCausalLM", small("Starcoder2Config", DECODER)),
-    entry("GraniteForCausalLM", D, "GraniteForCausalLM", small("GraniteConfig", DECODER)),
+    entry("Starcoder2ForCausalLM", D, small("Starcoder2Config", DECODER)),
+    entry("GraniteForCausalLM", D, small("GraniteConfig", DECODER)),
     entry(
         "XGLMForCausalLM",
         D,
-        "XGLMForCausalLM",
         small("XGLMConfig", WORDS, d_model=32, ffn_dim=48, num_layers=2, attention_heads=4, **ENDS),
     ),
-    entry("BioGptForCausalLM", D, "BioGptForCausalLM", small("BioGptConfig", BERT, **ENDS)),
+    entry("BioGptForCausalLM", D, small("BioGptConfig", BERT, **ENDS)),
     of_families("jamba", D),
     of_families("zamba2", D),
     entry(
         "MambaForCausalLM",
         D,
-        "MambaForCausalLM",
         small("MambaConfig", WORDS, hidden_size=32, num_hidden_layers=2, state_size=4, **ENDS),
         why="a state space, no attention",
     ),
     # encoders with decoders
     of_families("t5", B, both()),
-    entry(
-        "MT5Model",
-        B,
-        "MT5Model",
-        small("MT5Config", WORDS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4),
-        both(),
-    ),
+    entry("MT5Model", B, small("MT5Config", WORDS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4), both()),
     entry(
         "LongT5Model",
         B,
-        "LongT5Model",
         small("LongT5Config", WORDS, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4, local_radius=2),
         both(),
     ),
     entry(
         "SwitchTransformersModel",
         B,
-        "SwitchTransformersModel",
         small(
             "SwitchTransformersConfig",
             WORDS,
@@ -441,13 +398,12 @@ TRANSFORMERS = [
         both(),
     ),
     of_families("bart", B, both()),
-    entry("PegasusModel", B, "PegasusModel", small("PegasusConfig", SEQ2SEQ), both()),
-    entry("MarianModel", B, "MarianModel", small("MarianConfig", SEQ2SEQ), both()),
-    entry("M2M100Model", B, "M2M100Model", small("M2M100Config", SEQ2SEQ), both()),
+    entry("PegasusModel", B, small("PegasusConfig", SEQ2SEQ), both()),
+    entry("MarianModel", B, small("MarianConfig", SEQ2SEQ), both()),
+    entry("M2M100Model", B, small("M2M100Config", SEQ2SEQ), both()),
     entry(
         "ProphetNetModel",
         B,
-        "ProphetNetModel",
         small(
             "ProphetNetConfig",
             WORDS,
@@ -468,53 +424,40 @@ TRANSFORMERS = [
     entry(
         "WhisperModel",
         S,
-        "WhisperModel",
-        small(
-            "WhisperConfig",
-            dict(SEQ2SEQ.items()),
-            num_mel_bins=8,
-            max_source_positions=16,
-            max_target_positions=16,
-        ),
+        small("WhisperConfig", dict(SEQ2SEQ.items()), num_mel_bins=8, max_source_positions=16, max_target_positions=16),
         lambda: {"input_features": numbers(2, 8, 32), "decoder_input_ids": OTHER_IDS},
     ),
-    entry("Wav2Vec2Model", S, "Wav2Vec2Model", small("Wav2Vec2Config", SPEECH), sound()),
-    entry("HubertModel", S, "HubertModel", small("HubertConfig", SPEECH), sound()),
-    entry("WavLMModel", S, "WavLMModel", small("WavLMConfig", SPEECH), sound()),
+    entry("Wav2Vec2Model", S, small("Wav2Vec2Config", SPEECH), sound()),
+    entry("HubertModel", S, small("HubertConfig", SPEECH), sound()),
+    entry("WavLMModel", S, small("WavLMConfig", SPEECH), sound()),
     entry(
         "ASTModel",
         S,
-        "ASTModel",
         small("ASTConfig", SIZES, num_mel_bins=16, max_length=32, patch_size=8, time_stride=8, frequency_stride=8),
         lambda: {"input_values": numbers(2, 32, 16)},
     ),
     # vision
-    entry("ViTModel", I, "ViTModel", small("ViTConfig", VISION), image()),
-    entry("DeiTModel", I, "DeiTModel", small("DeiTConfig", VISION), image()),
-    entry("BeitModel", I, "BeitModel", small("BeitConfig", VISION, use_relative_position_bias=True), image()),
+    entry("ViTModel", I, small("ViTConfig", VISION), image()),
+    entry("DeiTModel", I, small("DeiTConfig", VISION), image()),
+    entry("BeitModel", I, small("BeitConfig", VISION, use_relative_position_bias=True), image()),
     entry(
         "SwinModel",
         I,
-        "SwinModel",
         small("SwinConfig", image_size=32, patch_size=4, embed_dim=16, depths=[2], num_heads=[2], window_size=4),
         image(),
     ),
     entry(
         "Swinv2Model",
         I,
-        "Swinv2Model",
         small("Swinv2Config", image_size=32, patch_size=4, embed_dim=16, depths=[2], num_heads=[2], window_size=4),
         image(),
     ),
-    entry("Dinov2Model", I, "Dinov2Model", small("Dinov2Config", VISION), image()),
-    entry(
-        "Dinov2WithRegistersModel", I, "Dinov2WithRegistersModel", small("Dinov2WithRegistersConfig", VISION), image()
-    ),
-    entry("DINOv3ViTModel", I, "DINOv3ViTModel", small("DINOv3ViTConfig", VISION, num_register_tokens=2), image()),
+    entry("Dinov2Model", I, small("Dinov2Config", VISION), image()),
+    entry("Dinov2WithRegistersModel", I, small("Dinov2WithRegistersConfig", VISION), image()),
+    entry("DINOv3ViTModel", I, small("DINOv3ViTConfig", VISION, num_register_tokens=2), image()),
     entry(
         "HieraModel",
         I,
-        "HieraModel",
         small(
             "HieraConfig",
             embed_dim=16,
@@ -533,7 +476,6 @@ TRANSFORMERS = [
     entry(
         "PvtV2Model",
         I,
-        "PvtV2Model",
         small(
             "PvtV2Config",
             image_size=32,
@@ -551,7 +493,6 @@ TRANSFORMERS = [
     entry(
         "SegformerModel",
         I,
-        "SegformerModel",
         small(
             "SegformerConfig",
             depths=[1, 1],
@@ -568,7 +509,6 @@ TRANSFORMERS = [
     entry(
         "LevitModel",
         I,
-        "LevitModel",
         small(
             "LevitConfig",
             image_size=64,
@@ -584,28 +524,19 @@ TRANSFORMERS = [
     entry(
         "VideoMAEModel",
         I,
-        "VideoMAEModel",
         small("VideoMAEConfig", VISION, num_frames=2),
         lambda: {"pixel_values": numbers(2, 2, 3, 32, 32)},
     ),
     entry(
         "TimesformerModel",
         I,
-        "TimesformerModel",
         small("TimesformerConfig", VISION, num_frames=2),
         lambda: {"pixel_values": numbers(2, 2, 3, 32, 32)},
     ),
-    entry(
-        "YolosModel",
-        I,
-        "YolosModel",
-        small("YolosConfig", VISION | {"image_size": [32, 32]}, num_detection_tokens=3),
-        image(),
-    ),
+    entry("YolosModel", I, small("YolosConfig", VISION | {"image_size": [32, 32]}, num_detection_tokens=3), image()),
     entry(
         "DetrModel",
         I,
-        "DetrModel",
         small(
             "DetrConfig",
             d_model=32,
@@ -633,7 +564,6 @@ TRANSFORMERS = [
     entry(
         "SamModel",
         I,
-        "SamModel",
         small(
             "SamConfig",
             vision_config={
@@ -663,16 +593,13 @@ TRANSFORMERS = [
         },
     ),
     # several kinds of inputs
-    entry("CLIPModel", M, "CLIPModel", small("CLIPConfig", TOWERS), both_of(text(), image())),
-    entry("SiglipModel", M, "SiglipModel", small("SiglipConfig", TOWERS), both_of(text(), image())),
-    entry("BlipModel", M, "BlipModel", small("BlipConfig", TOWERS), both_of(text(), image())),
-    entry(
-        "ViltModel", M, "ViltModel", small("ViltConfig", BERT, image_size=32, patch_size=8), both_of(text(), image())
-    ),
+    entry("CLIPModel", M, small("CLIPConfig", TOWERS), both_of(text(), image())),
+    entry("SiglipModel", M, small("SiglipConfig", TOWERS), both_of(text(), image())),
+    entry("BlipModel", M, small("BlipConfig", TOWERS), both_of(text(), image())),
+    entry("ViltModel", M, small("ViltConfig", BERT, image_size=32, patch_size=8), both_of(text(), image())),
     entry(
         "LlavaForConditionalGeneration",
         M,
-        "LlavaForConditionalGeneration",
         lambda: hf.LlavaConfig(
             vision_config=hf.CLIPVisionConfig(**VISION),
             text_config=hf.LlamaConfig(**LLAMA),
@@ -684,7 +611,6 @@ TRANSFORMERS = [
     entry(
         "PaliGemmaForConditionalGeneration",
         M,
-        "PaliGemmaForConditionalGeneration",
         lambda: hf.PaliGemmaConfig(
             vision_config=hf.SiglipVisionConfig(**VISION),
             text_config=hf.GemmaConfig(**LLAMA),
@@ -702,7 +628,6 @@ TRANSFORMERS = [
     entry(
         "LxmertModel",
         M,
-        "LxmertModel",
         small(
             "LxmertConfig",
             WORDS,
@@ -719,7 +644,6 @@ TRANSFORMERS = [
     entry(
         "PerceiverModel",
         M,
-        "PerceiverModel",
         small(
             "PerceiverConfig",
             num_latents=4,
@@ -735,7 +659,6 @@ TRANSFORMERS = [
     entry(
         "TimeSeriesTransformerModel",
         "time series",
-        "TimeSeriesTransformerModel",
         small(
             "TimeSeriesTransformerConfig",
             prediction_length=3,
