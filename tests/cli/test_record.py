@@ -36,18 +36,20 @@ for step in range(3):
 print("printed", sys.argv[1:])
 """
 
-WHOLE = """import atexit, gc, multiprocessing, os, signal, sys, time
+WHOLE = """import atexit, gc, os, signal, sys, time
 
-class Thing: pass
-
-def work(thing):
-    return type(thing).__module__
+class Data:
+    def __len__(self):
+        return 2
+    def __getitem__(self, i):
+        return f"{type(self).__module__} {i}"
 
 if __name__ == "__main__":
     import torch
     import torch.nn.functional as F
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print("spawned", pool.map(work, [Thing()]))
+    from torch.utils.data import DataLoader
+    for how in ("fork", "spawn"):
+        print(how, *DataLoader(Data(), 2, num_workers=1, multiprocessing_context=how))
     print("set", os.environ.get("MPLBACKEND"), os.environ.get("MATPLOTLIBRC"), gc.get_threshold())
     atexit.register(print, "at exit", flush=True)
     x = torch.ones(1, 2, 3, 4)
@@ -332,7 +334,8 @@ def test_a_program_under_the_installed_command(tmp_path):
     lines = done.stderr.splitlines()
     assert lines.count("at exit") == 2
     assert "set None None (700, 10, 10)" in lines
-    assert "spawned ['__mp_main__']" in lines
+    assert "fork ['__main__ 0', '__main__ 1']" in lines
+    assert "spawn ['__mp_main__ 0', '__mp_main__ 1']" in lines
     assert "forked 7 False" in lines
     assert "from a process" in lines
     assert "mhaviz: the program ended with SIGTERM; saved what was recorded until then" in lines

@@ -9,7 +9,6 @@ import os
 import pickle
 import subprocess
 import sys
-import textwrap
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -531,43 +530,12 @@ assert state == _state()
 print("done")
 '''
 
-_PROCESSES = """
-import torch
-from torch.utils.data import DataLoader, Dataset
 
-class Data(Dataset):
-    def __len__(self):
-        return 4
-    def __getitem__(self, i):
-        return torch.full((5, 8), float(i))
-
-def train(context):
-    model = Blocks()
-    for x in DataLoader(Data(), 2, num_workers=1, multiprocessing_context=context):
-        model(x).sum().backward()
-    return [p.grad for p in model.parameters()]
-
-if __name__ == "__main__":
-    from watched import watch
-    from test_watch import Blocks, NAMES
-    torch.manual_seed(0)
-    expected = train("fork")
-    for context in ("fork", "spawn"):
-        torch.manual_seed(0)
-        seen, grads = watch(train, context)
-        assert all(map(torch.equal, grads, expected))
-        assert seen.names == NAMES * 2, (seen.names, seen.missed)
-        assert not seen.missed
-    print("done")
-"""
-
-
-@pytest.mark.parametrize("script", [_COMPILED, _PROCESSES], ids=["compiled", "processes"])
-def test_in_a_process_of_its_own(script, tmp_path):
-    path = tmp_path / "script.py"
-    path.write_text(textwrap.dedent(script), encoding="utf-8")
+def test_compiled_programs():
+    """In a process of its own, where nothing has asked for the compiler yet."""
     here = os.path.dirname(__file__)  # noqa: PTH120
     roots = [here, os.path.dirname(here), os.path.dirname(os.path.dirname(here))]  # noqa: PTH120
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(roots)}
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment, check=False)
+    command = [sys.executable, "-c", _COMPILED]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.stdout == "done\n", done.stderr
