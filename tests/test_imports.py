@@ -42,7 +42,7 @@ PARTS = [
         {"torch"},
     ),
     (
-        "for words in ('heatmap', 'explain --token cat', 'embeddings', 'compare-scaling', 'report',"
+        "for words in ('explain --token cat', 'embeddings', 'report',"
         "'heatmap --model translation'"
         "):\n    assert main([*words.split(), '-q', 'the cat']) == 0",
         {"transformers"},

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import io
 import itertools
 import json
 import os
@@ -35,7 +36,7 @@ PYTHON = re.findall(r"^```python\n(.*?)^```", README + TOUR, re.MULTILINE | re.D
 # What takes long because of how much it does is done in little: of an option that is given twice the last counts.
 LITTLE = {
     "train": ("--steps", "1"),
-    "compare-implementations": ("--lengths", "16,32", "--most-seconds", "0.2"),
+    "compare-implementations": ("--lengths", "16", "--most-seconds", "0.1"),
     "complexity": ("--lengths", "16,64"),
 }
 
@@ -92,8 +93,9 @@ def test_there_is_something_to_run():
 def python(request, monkeypatch):
     """Run ``python …`` in this process, which has imported what takes a process of its own most of its time."""
 
-    def run(*words):
+    def run(*words, stdin=b""):
         if words[0] == "-c":
+            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin.decode()))
             exec(compile(words[1], "a command", "exec"), {})
         else:  # the model that it trains is the one that other tests have trained
             trained, _ = request.getfixturevalue("induction_model")
@@ -117,7 +119,10 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
         if command.startswith("pip install "):
             assert command.split()[-1] in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
             continue
-        if not command.startswith("mhaviz ") or "|" in command:
+        if " | " in command:
+            piped(command, mhaviz, python)
+            continue
+        if not command.startswith("mhaviz "):
             subprocess.run(command, shell=True, check=True)
             continue
         words, pictures = without_pictures(command)
@@ -133,6 +138,20 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
         for option, value in itertools.pairwise(words):
             if option in ("-o", "--output"):
                 assert (tmp_path / value).stat().st_size > 0
+
+
+def piped(command, mhaviz, python):
+    """Run what pipes join, one after the other."""
+    content = b""
+    for name, *words in map(shlex.split, command.split(" | ")):
+        if name == "mhaviz":
+            result = mhaviz(*words, stdin=content)
+            assert result.status == 0, result.err
+            content = result.out.encode()
+        elif name == "python":
+            python(*words, stdin=content)
+        else:
+            content = subprocess.run([name, *words], stdout=subprocess.PIPE, check=True).stdout
 
 
 @pytest.mark.parametrize("block", PYTHON)

@@ -224,7 +224,7 @@ def test_every_study_gives_a_record_that_saves_itself(tmp_path, model_folder):
         "report": model.report("one two"),
     }
     for name, record in records.items():
-        record.save(tmp_path / f"{name}.png", tmp_path / f"{name}.json", dpi=40)
+        record.save(tmp_path / f"{name}.json")
         assert json.loads((tmp_path / f"{name}.json").read_text())["source"]
         assert isinstance(record.plot(), Figure)
     assert records["explanation"].position == 1

@@ -11,12 +11,6 @@ CLOSE = rounding()
 SMALL = ("--d-model", "16", "--n-heads", "2")
 
 
-def test_help(mhaviz):
-    result = mhaviz("compare-projections", "--help")
-    assert (result.status, result.err) == (0, "")
-    assert "--include-self" in result.out
-
-
 def test_the_sample_sentence(mhaviz):
     result = mhaviz("compare-projections")
     assert result.status == 0

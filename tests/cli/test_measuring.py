@@ -37,14 +37,6 @@ def test_absurd_lengths_are_skipped(mhaviz, command):
     assert "years" in result.out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help(mhaviz, command):
-    result = mhaviz(command, "--help")
-    assert (result.status, result.err) == (0, "")
-    for option in ("--lengths", "--most-seconds", "--d-model", "--n-heads", "--seed", "--device", "--output", "--json"):
-        assert option in result.out
-
-
 BAD = [
     (["--lengths", ""], 2, "--lengths: expected numbers of tokens such as 16,64,256, got ''"),
     (["--lengths", "16,,64"], 2, "--lengths: expected numbers"),

@@ -272,8 +272,7 @@ def test_a_config_that_python_does_not_read(mhaviz, folder, value, message):
     assert f"its config.json cannot be read ({message}" in refused(mhaviz("heatmap", TEXT, "--model", str(model)))
 
 
-@pytest.mark.parametrize("field", ["attn_implementation", "_attn_implementation"])
-@pytest.mark.parametrize("name", ["bert", "t5"])
+@pytest.mark.parametrize(("name", "field"), [("bert", "attn_implementation"), ("t5", "_attn_implementation")])
 def test_an_implementation_that_is_not_on_this_machine(mhaviz, folder, model_folder, name, field):
     """It changes no weight, and another one draws them."""
     model = folder(name)
