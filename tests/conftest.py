@@ -133,7 +133,7 @@ def show():
     return render
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_map():
     """A map with random weights, rows summing to 1."""
 
@@ -146,7 +146,7 @@ def random_map():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_attention(random_map):
     def make(*arguments, **options):
         return Attention(Source("made by a test", {"kind": "test"}), (random_map(*arguments, **options),))
@@ -154,7 +154,7 @@ def random_attention(random_map):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_heads():
     """What heads look at, drawn at random, with NaN for what has no meaning; 10 sentences of 50 tokens together."""
 
@@ -197,7 +197,7 @@ def random_heads():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_effects():
     """What changes without heads, drawn at random: of all but the last of each attention; some losses are below 0."""
 

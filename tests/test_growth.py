@@ -1,4 +1,4 @@
-"""What grows with a text, counted instead of timed: nothing faster than the text itself; see benchmarks/text_time."""
+"""What grows with a text, counted instead of timed: nothing faster than the text itself."""
 
 import io
 

@@ -104,7 +104,7 @@ class FullAfter(io.FileIO):
 @pytest.mark.parametrize("suffix", ALL)
 def test_a_disk_that_becomes_full_in_the_middle_of_a_file(random_attention, tmp_path, monkeypatch, suffix):
     """At its beginning, in it, and where it ends: what a library raises then is not told."""
-    attention = random_attention()
+    attention = random_attention(1, ("a",))
     path = tmp_path / f"a{suffix}"
     save_all([path], attention, Style())
     size = path.stat().st_size

@@ -168,8 +168,7 @@ def test_the_query_is_outlined():
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(14, 14), (7, 14), (1, 40), (40, 1), (37, 37), (96, 96)])
-@pytest.mark.parametrize("heads", [1, 5])
-@pytest.mark.parametrize("width", [None, 3.3])
+@pytest.mark.parametrize(("heads", "width"), [(1, None), (5, 3.3)])
 def test_patches_are_squares_of_whole_pixels(rows, columns, heads, width):
     n = rows * columns
     record = over(2, 2, heads=heads, n_special=0)
@@ -350,7 +349,8 @@ def test_hostile_texts_are_shown_and_do_nothing(show, token):
     record = replace(record, image_name=token)
     for one in (record, replace(record, maps=record.maps[:1])):
         sheet = figure_of(one, Style(dpi=40))
-        sheet.save(io.BytesIO(), "png")
+        if one is record:
+            sheet.save(io.BytesIO(), "png")
         if "\u0301" * 9 not in token:  # which are as high as they are many
             inside(sheet)
         assert acts("".join(texts(sheet))) == []

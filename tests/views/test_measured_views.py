@@ -171,10 +171,12 @@ def test_the_figure_marks_the_crossings(complexity):
     assert from_pixels.transform(to_pixels.transform(place)) == pytest.approx((724, 0.01), rel=1e-6)
 
 
-@pytest.mark.parametrize("lengths", [(16,), (10**12,), (1, 10**12), tuple(range(1, 41))])
-def test_nothing_is_drawn_outside_the_sheet(lengths):
-    for skipped, crossing in ((False, None), (False, (724.0, 0.01)), (True, None)):
-        inside(figure_of(make_complexity(skipped, crossing, lengths)))
+@pytest.mark.parametrize(
+    ("lengths", "skipped", "crossing"),
+    [((16,), False, None), ((10**12,), True, None), ((1, 10**12), False, None), (range(1, 41), False, (724.0, 0.01))],
+)
+def test_nothing_is_drawn_outside_the_sheet(lengths, skipped, crossing):
+    inside(figure_of(make_complexity(skipped, crossing, tuple(lengths))))
 
 
 def test_nor_in_the_other(comparison):

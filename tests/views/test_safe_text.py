@@ -76,6 +76,7 @@ def test_a_hostile_source_in_every_format(random_attention, suffix):
     assert max(sheet.get_size_inches()) < 100
     if suffix == "svg":
         assert not acts(without_isolates(content.getvalue().decode()))
+        assert b"<script" not in content.getvalue()
 
 
 def test_there_is_one_way_out():

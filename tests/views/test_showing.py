@@ -77,7 +77,7 @@ RECORDS = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def records(random_map, random_heads, random_effects):
     """One of every kind that is shown in blocks."""
     first, second = (Attention(SOURCE, (random_map(2, ("the", "black", "cat"), seed=seed),)) for seed in (0, 1))

@@ -1,18 +1,14 @@
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from drawn import images, inside, texts
-from hostile import HOSTILE
 from made import Edges, made_map
 from shown import difference_figure
 
 from mhaviz.analyses.difference import compare
-from mhaviz.errors import ArgumentError
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
-from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.style import Style
 
 AUTO = Style("RdBu_r", vmax=None)
@@ -148,7 +144,7 @@ def test_any_size_stays_on_the_sheet(difference, length, n_heads):
 
 
 @pytest.mark.parametrize(("cells", "each", "reduction"), [
-    (1, 1, "mass"), (1, 9, "max"), (12, 1, "max"), (64, 7, "mass"), (400, 3, "max"), (400, 3, "mass"),
+    (1, 9, "max"), (12, 1, "max"), (64, 7, "mass"), (400, 3, "mass"),
 ])  # fmt: skip
 def test_pooled_maps_stay_on_the_sheet(cells, each, reduction):
     inside(difference_figure(pooled(cells, reduction, each), replace(AUTO, dpi=40)))
@@ -157,26 +153,3 @@ def test_pooled_maps_stay_on_the_sheet(cells, each, reduction):
 def test_cells_that_share_a_pixel(difference):
     sheet = difference_figure(difference(tuple(f"w{i}" for i in range(300)), 1), replace(AUTO, dpi=30))
     assert any("the change farthest from 0 of up to 2 × 2" in text for text in texts(sheet))
-
-
-def test_no_more_pixels_than_programs_open(difference):
-    sheet = difference_figure(difference(), replace(AUTO, dpi=5000))
-    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
-    assert "instead of 5000" in sheet.notices[0]
-
-
-def test_too_many_maps_for_a_picture(random_map):
-    maps = tuple(random_map(1, ("a", "b"), sentence=i) for i in range(600))
-    d = compare(*[Attention(Source("s"), maps)] * 2)
-    with pytest.raises(ArgumentError, match="of 600 maps of up to 1 head; choose fewer sentences, layers or heads"):
-        difference_figure(d)
-
-
-def test_hostile_tokens(difference):
-    for first in range(0, len(HOSTILE), 14):
-        d = difference(HOSTILE[first : first + 14])
-        sheet = difference_figure(replace(d, source=replace(d.source, footnote="$x$ \x1b[1m \u202e")))
-        sheet.save(io.BytesIO(), "png")
-        if first == 0:  # a pile of marks is as high as it is
-            inside(sheet)
-        assert not any("\x1b" in text or "\u202e" in text for text in texts(sheet))

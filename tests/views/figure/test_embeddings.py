@@ -1,14 +1,11 @@
-import io
 import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from drawn import images, inside, texts
-from hostile import HOSTILE
 
 import mhaviz
-from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.embeddings import InputPart
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of
@@ -53,7 +50,7 @@ def test_positions_and_their_cosines_one_below_the_other():
     inside(sheet)
 
 
-@pytest.mark.parametrize(("length", "d_model"), [(1, 1), (2, 4096), (40, 768), (130, 64), (700, 2000)])
+@pytest.mark.parametrize(("length", "d_model"), [(1, 1), (2, 4096), (40, 64), (700, 768)])
 def test_every_size_has_room(length, d_model):
     words = " ".join(f"w{i}" for i in range(length))
     sheet = figure_of(embedded(words, d_model))
@@ -73,15 +70,6 @@ def test_labels_do_not_overlap():
     boxes = sorted((text.get_window_extent(renderer) for text in labels), key=lambda box: (box.x1, box.y0))
     for one, other in itertools.pairwise(boxes):
         assert one.x1 != other.x1 or one.y1 <= other.y0 + 2
-
-
-def test_hostile_tokens_are_shown_literally():
-    e = embedded(" ".join(f"w{i}" for i in range(len(HOSTILE))))
-    sheet = figure_of(replace(e, tokens=Tokens(HOSTILE, (), e.tokens.ids)))
-    there = texts(sheet)
-    for label in ("$x^2$", "[bold]", "<script>aler…1)</script>", "\\x1b[31mred", "nul\\x00"):
-        assert label in there
-    sheet.save(io.BytesIO(), "png")
 
 
 def test_parts_of_other_widths_and_on_other_scales():

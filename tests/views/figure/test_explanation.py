@@ -1,17 +1,13 @@
-import dataclasses
-import io
-
 import numpy as np
 import pytest
 from drawn import texts
-from hostile import HOSTILE
 from looking import encoded
 from rounding import rounding
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
-from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
+from mhaviz.views.figure.sheet import ACCENT
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
@@ -118,16 +114,3 @@ def test_any_size_stays_on_the_sheet(d_key, length, dpi):
     for image in sheet.page.images:
         left, right, _, _ = image.get_extent()
         assert image.get_array().shape[1] <= (right - left) * sheet.dpi + 1, "no more cells than pixels"
-
-
-def test_no_more_pixels_than_programs_open():
-    sheet = figure_of(explanation(), Style(dpi=5000))
-    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
-    assert len(sheet.notices) == 1
-
-
-def test_hostile_tokens():
-    e = explanation(" ".join(f"w{i}" for i in range(len(HOSTILE))), 3)
-    for position in (0, 6, 13):
-        sheet = figure_of(dataclasses.replace(e, queries=HOSTILE, keys=HOSTILE, position=position))
-        sheet.save(io.BytesIO(), "png")

@@ -35,9 +35,11 @@ def inches(sheet):
     return tuple(pixels / dpi for pixels, dpi in zip(image.size, image.info["dpi"], strict=True))
 
 
-@pytest.mark.parametrize(("width", "font_size"), [(3.3, None), (3.3, 6), (6.9, 6), (13.33, None)])
-@pytest.mark.parametrize(("n_tokens", "n_heads"), [(1, 1), (40, 4), (12, 16)])
-def test_a_picture_is_as_wide_as_it_is_wanted(width, n_tokens, n_heads, font_size):
+@pytest.mark.parametrize(("width", "font_size", "n_tokens", "n_heads"), [
+    (3.3, None, 40, 4), (3.3, 6, 12, 16), (6.9, 6, 1, 1), (6.9, None, 12, 16),
+    (13.33, None, 1, 1), (13.33, None, 40, 4),
+])  # fmt: skip
+def test_a_picture_is_as_wide_as_it_is_wanted(width, font_size, n_tokens, n_heads):
     sheet = heatmap_figure(attention_of(n_tokens, n_heads), Style(width=width, font_size=font_size))
     inside(sheet)
     assert inches(sheet)[0] == pytest.approx(width, abs=0.02)

@@ -1,4 +1,3 @@
-import io
 import itertools
 from dataclasses import replace
 
@@ -49,7 +48,6 @@ def test_every_step_is_drawn_with_shape_axes_and_equation(name):
         assert f"({', '.join(map(str, step.shape))})" in texts
         assert " × ".join(step.axes) in texts
     assert trace.source.footnote in texts
-    sheet.savefig(io.BytesIO(), dpi=40)
 
 
 @pytest.mark.parametrize("name", TRACES)

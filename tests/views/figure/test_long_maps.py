@@ -3,6 +3,7 @@
 import io
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import matplotlib
 import numpy as np
@@ -85,24 +86,24 @@ def boxes(sheet):
 
 
 SHAPES = {
-    "one": long_map(summary=True),
-    "one of the smallest cells": long_map(cells=(16, 16), summary=True),
-    "eight": long_map(8, (0, 20_000), (0, 20_000), (512, 512), summary=True),
-    "sixteen": long_map(16, cells=(64, 64), summary=True),
-    "many": long_map(40, cells=(16, 16), summary=True),
-    "a million tokens": long_map(3, (10**6 - 5000, 10**6), (10**6 - 5000, 10**6), (16, 16), summary=True),
-    "rectangle": long_map(4, (1000, 1300), (0, 3000), (300, 512), "masked", summary=True),
-    "flat": long_map(3, (77, 80), (0, 5000), (512, 512), summary=True),
-    "one query": long_map(2, (77, 78), (0, 5000), (512, 512), summary=True),
-    "narrow": long_map(8, (0, 5000), (70, 73), (512, 512), summary=True),
-    "one key": long_map(8, (0, 5000), (70, 71), (100, 100), summary=True),
-    "two cells": long_map(2, (0, 5000), (0, 200), (100, 2), summary=True),
-    "one cell": long_map(2, (0, 5000), (0, 200), (1, 1), summary=True),
-    "a window of tokens": long_map(2, (4000, 4030), (3000, 3030), (512, 512), summary=True),
-    "a large window of tokens": long_map(3, (4000, 4200), (3000, 3200), (512, 512), summary=True),
-    "long tokens": long_map(8, words=("antidisestablishmentarianism" * 3,), cells=(16, 16), summary=True),
-    "wide tokens": long_map(8, words=("鯨" * 30,), cells=(16, 16), summary=True),
-    "cross": long_map(2, (0, 900), (0, 5000), (90, 512), "cross", summary=True),
+    "one": partial(long_map, summary=True),
+    "one of the smallest cells": partial(long_map, cells=(16, 16), summary=True),
+    "eight": partial(long_map, 8, (0, 20_000), (0, 20_000), (512, 512), summary=True),
+    "sixteen": partial(long_map, 16, cells=(64, 64), summary=True),
+    "many": partial(long_map, 40, cells=(16, 16), summary=True),
+    "a million tokens": partial(long_map, 3, (10**6 - 5000, 10**6), (10**6 - 5000, 10**6), (16, 16), summary=True),
+    "rectangle": partial(long_map, 4, (1000, 1300), (0, 3000), (300, 512), "masked", summary=True),
+    "flat": partial(long_map, 3, (77, 80), (0, 5000), (512, 512), summary=True),
+    "one query": partial(long_map, 2, (77, 78), (0, 5000), (512, 512), summary=True),
+    "narrow": partial(long_map, 8, (0, 5000), (70, 73), (512, 512), summary=True),
+    "one key": partial(long_map, 8, (0, 5000), (70, 71), (100, 100), summary=True),
+    "two cells": partial(long_map, 2, (0, 5000), (0, 200), (100, 2), summary=True),
+    "one cell": partial(long_map, 2, (0, 5000), (0, 200), (1, 1), summary=True),
+    "a window of tokens": partial(long_map, 2, (4000, 4030), (3000, 3030), (512, 512), summary=True),
+    "a large window of tokens": partial(long_map, 3, (4000, 4200), (3000, 3200), (512, 512), summary=True),
+    "long tokens": partial(long_map, 8, words=("antidisestablishmentarianism" * 3,), cells=(16, 16), summary=True),
+    "wide tokens": partial(long_map, 8, words=("鯨" * 30,), cells=(16, 16), summary=True),
+    "cross": partial(long_map, 2, (0, 900), (0, 5000), (90, 512), "cross", summary=True),
 }
 
 
@@ -122,18 +123,17 @@ def assert_readable(sheet):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_text_overlaps_another_or_leaves_the_sheet(name):
-    assert_readable(figure(SHAPES[name]))
+    assert_readable(figure(SHAPES[name]()))
 
 
-@pytest.mark.parametrize("dpi", [100, 300])
-@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(("dpi", "log"), [(100, False), (300, True)])
 def test_other_resolutions_have_room_as_well(dpi, log):
-    assert_readable(figure(SHAPES["rectangle"], style=Style(dpi=dpi, log=log)))
+    assert_readable(figure(SHAPES["rectangle"](), style=Style(dpi=dpi, log=log)))
 
 
-@pytest.mark.parametrize("name", ["one", "sixteen", "rectangle", "flat", "one query", "one cell", "cross"])
+@pytest.mark.parametrize("name", ["one", "rectangle", "one query", "one cell"])
 def test_no_text_overlaps_another_or_leaves_the_sheet_on_a_logarithmic_scale_either(name):
-    assert_readable(figure(SHAPES[name], style=LOG))
+    assert_readable(figure(SHAPES[name](), style=LOG))
 
 
 def test_positions_stand_along_the_axes():
@@ -216,7 +216,7 @@ def test_where_a_page_has_no_room_equally_many_cells_share_a_pixel(reduction):
 
 
 @pytest.mark.parametrize(("cmap", "kind", "reduction"), [
-    ("bone", "self", "mass"), ("bone", "masked", "max"), ("viridis", "self", "max"), ("viridis", "masked", "mass"),
+    ("bone", "masked", "max"), ("viridis", "self", "mass"),
 ])  # fmt: skip
 def test_each_cell_of_the_picture_has_the_colour_of_the_logarithm_of_its_weight(cmap, kind, reduction):
     m = long_map(3, (0, 3000), (0, 3000), (40, 40), kind, reduction)
@@ -367,7 +367,7 @@ def test_hostile_tokens_stand_in_the_table_and_are_read_literally():
     assert b"<script" not in stream.getvalue()
 
 
-@pytest.mark.parametrize("token", ["$x^2$", "\x1b[31mred", "two\nlines", "x" * 5000, ""], ids=lambda t: ascii(t)[:9])
+@pytest.mark.parametrize("token", ["$x^2$", "\x1b[31mred", "x" * 5000], ids=lambda t: ascii(t)[:9])
 def test_hostile_tokens_at_the_ends_stay_within_their_room(token):
     assert_readable(figure(long_map(2, words=(token,), cells=(16, 16))))
 

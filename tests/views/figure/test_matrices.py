@@ -1,18 +1,15 @@
 """The picture of a layer's matrices: what stands where, in which colours, with which words."""
 
 import dataclasses
-import io
 
 import numpy as np
 import pytest
 from drawn import inside, texts
-from hostile import HOSTILE
 from looking import encoded
 
 from mhaviz.analyses.matrices import layer_matrices
-from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.views.figure.sheet import ACCENT, MOST_PIXELS
+from mhaviz.views.figure.sheet import ACCENT
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
@@ -172,18 +169,6 @@ def test_any_size_stays_on_the_sheet(length, d_model, n_heads):
     for values, (left, top, right, bottom) in drawn(sheet).values():
         assert values.shape[1] <= (right - left) * sheet.dpi + 1, "no more cells than pixels"
         assert values.shape[0] <= (bottom - top) * sheet.dpi + 1
-
-
-def test_no_more_pixels_than_programs_open():
-    sheet = figure_of(matrices(), Style(dpi=5000))
-    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
-    assert len(sheet.notices) == 1
-
-
-def test_hostile_tokens():
-    m = matrices(" ".join(f"w{i}" for i in range(len(HOSTILE))))
-    sheet = figure_of(dataclasses.replace(m, queries=Tokens(HOSTILE), keys=Tokens(HOSTILE)))
-    sheet.save(io.BytesIO(), "png")
 
 
 def test_tokens_that_neighbours_share_are_written_once():

@@ -1,16 +1,12 @@
-import dataclasses
-import io
-
 import numpy as np
 import pytest
 from drawn import inside, texts
-from hostile import HOSTILE
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.figure.sheet import INK, MOST_PIXELS
+from mhaviz.views.figure.sheet import INK
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
@@ -134,7 +130,7 @@ def test_left_out_is_blank():
 
 
 @pytest.mark.parametrize(("length", "n_heads", "include_self"), [
-    (1, 1, True), (2, 16, False), (12, 8, True), (12, 8, False), (60, 2, False), (300, 1, True),
+    (1, 1, True), (2, 16, False), (12, 8, True), (60, 2, False), (300, 1, True),
 ])  # fmt: skip
 def test_any_size_stays_on_the_sheet(length, n_heads, include_self):
     c = comparison(" ".join(f"w{i}" for i in range(length)), n_heads, include_self)
@@ -143,18 +139,3 @@ def test_any_size_stays_on_the_sheet(length, n_heads, include_self):
     assert bool(images(sheet, "divergence of")) == (n_heads > 1)
     if length == 300:
         assert any("strongest of up to" in text for text in texts(sheet))
-
-
-def test_no_more_pixels_than_programs_open():
-    sheet = figure_of(comparison(), Style(dpi=3000))
-    assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
-    (notice,) = sheet.notices
-    assert "instead of 3000" in notice
-
-
-def test_hostile_tokens():
-    tokens = HOSTILE[:14]
-    c = comparison(" ".join(f"w{i}" for i in range(14)))
-    sheet = figure_of(dataclasses.replace(c, tokens=tokens, pair=(6, 13)))
-    sheet.save(io.BytesIO(), "png")
-    inside(sheet)

@@ -1,25 +1,17 @@
-import dataclasses
 import io
-import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from drawn import inside, texts
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from looking import attend, encoded
-from made import remade
 
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.results.attention import Attention
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScoreStatistics
-from mhaviz.results.trace import follow_element
 from mhaviz.views.figure.sheet import MOST_PIXELS
-from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 
@@ -156,23 +148,3 @@ def test_a_picture_with_fewer_pixels_keeps_its_spikes():
     for image in images(sheet):
         left, right, _, _ = image.get_extent()
         assert image.get_array().shape[1] <= (right - left) * sheet.dpi + 1, "no more cells than pixels"
-
-
-@settings(max_examples=3)  # of many tokens: a page of few takes as long
-@given(st.lists(st.text(st.characters(), min_size=1, max_size=12), min_size=1, max_size=8))
-def test_any_token_in_every_figure_and_view(show, tokens):
-    layer = RandomLayer(8, 2, device_name="cpu")
-    sentence = " ".join(f"w{i}" for i in range(len(tokens)))
-    trace = dataclasses.replace(layer.trace(layer.encode([sentence])), tokens=(tuple(tokens),))
-    c = compare_scaling(layer, layer.encode([sentence]), [0])
-    c = dataclasses.replace(c, queries=tuple(tokens), keys=tuple(tokens))
-    (m,) = attend(layer, [sentence]).maps
-    attention = Attention(c.source, (remade(m, queries=tuple(tokens), keys=tuple(tokens)),))
-    trace = replace(trace, followed=follow_element(trace, (0, 0, 5)))
-    report = Report(attention, trace, c)
-    style = Style(dpi=40)
-    for sheet in (figure_of(trace, style), figure_of(c, style), figure_of(report, style)):
-        sheet.save(io.BytesIO(), "png")
-    for view in (view_of(trace), view_of(c), view_of(report)):
-        shown = re.sub(r"\x1b\[[0-9;]*m", "", show(view, 70, "truecolor"))
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)

@@ -358,7 +358,7 @@ def test_no_script_but_the_pages_own_runs(opened, minilm, tmp_path):
     assert any("Content Security Policy" in error for error in page.errors)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
 def test_a_file_cut_off_says_so(opened, minilm, tmp_path, share):
     content = minilm[0].read_bytes()
     (tmp_path / "cut.html").write_bytes(content[: int(len(content) * share)])
@@ -433,8 +433,8 @@ def test_back_goes_back(opened, minilm):
 
 def test_a_page_of_heads_opens_in_the_order_of_the_command(mhaviz, opened, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    options = ("--model", MINILM, "--file", SAMPLES / "text.txt", "--sort", "previous", "-q", "-o", "heads.html")
-    assert mhaviz("heads", *options).status == 0
+    options = ("--file", str(SAMPLES / "text.txt"), "--sort", "previous", "--replicates", "0", "-q", "-o", "heads.html")
+    assert mhaviz("heads", "--model", str(MINILM), *options).status == 0
     page = opened(tmp_path / "heads.html").ready()
     assert "self L0 H2: previous 1.00" in page.ask("document.querySelector('.thumb').getAttribute('aria-label')")
     assert "as examples" in shown(page)

@@ -3,7 +3,6 @@ import re
 
 import numpy as np
 import pytest
-from hostile import HOSTILE
 from looking import encoded
 from rich.cells import cell_len
 
@@ -89,7 +88,7 @@ def test_nothing_to_see(show):
     assert "Every key is hidden" in show(view_of(blind), 80)
 
 
-@pytest.mark.parametrize(("length", "d_key"), [(1, 1), (1, 512), (16, 3), (17, 1), (17, 512), (300, 3), (300, 512)])
+@pytest.mark.parametrize(("length", "d_key"), [(1, 512), (16, 3), (17, 1), (300, 512)])
 def test_any_size(show, length, d_key):
     e = explanation(" ".join(f"w{i}" for i in range(length)), 0, 1, d_model=d_key)
     for width in (40, 160):
@@ -104,16 +103,6 @@ def test_any_size(show, length, d_key):
             assert f"{rest} more" in shown.split("output: ")[1]
         else:
             assert " more" not in shown
-
-
-@pytest.mark.parametrize("width", [40, 120])
-def test_hostile_tokens(show, width):
-    e = explanation(" ".join(f"w{i}" for i in range(len(HOSTILE))), 3)
-    for position in range(0, len(HOSTILE), 5):
-        e = dataclasses.replace(e, queries=HOSTILE, keys=HOSTILE, position=position)
-        shown = plain(show(view_of(e), width, "truecolor"))
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)
-        assert max(cell_len(line) for line in shown.split("\n")) <= width
 
 
 def test_bars():

@@ -3,13 +3,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hostile import HOSTILE
 from rich.cells import cell_len
 from shown import head_statistics_view
 
 from mhaviz.pages.head_numbers import Order, known_measures
 from mhaviz.pages.head_statistics import MEASURES
-from mhaviz.results.result import Source
 
 KINDS = ("self", "masked", "cross")
 
@@ -26,8 +24,7 @@ def words(text):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("width", [40, 80, 160])
-@pytest.mark.parametrize("colour", [None, "truecolor"])
+@pytest.mark.parametrize(("width", "colour"), [(40, None), (80, "truecolor"), (160, None)])
 def test_every_number_is_there(show, random_heads, width, colour):
     statistics = random_heads()
     shown = plain(show(head_statistics_view(statistics), width, colour))
@@ -51,7 +48,7 @@ def test_one_table_or_its_parts(show, random_heads, width, parts):
 
 @pytest.mark.parametrize(("size", "kinds", "width"), [
     ((1, 1), ("self",), 40), ((1, 1), KINDS, 160), ((12, 12), ("self",), 80), ((12, 12), KINDS, 40),
-    ((32, 32), ("self",), 160), ((32, 32), ("self",), 40), ((2, 100), ("self",), 80), ((2, 100), KINDS, 40),
+    ((2, 100), ("self",), 80), ((2, 100), KINDS, 160),
 ])  # fmt: skip
 def test_any_size_fits(show, random_heads, size, kinds, width):
     statistics = random_heads(*size, kinds)
@@ -62,9 +59,10 @@ def test_any_size_fits(show, random_heads, size, kinds, width):
             assert shown.count("\n") <= 130
 
 
-@pytest.mark.parametrize("width", [60, 80, 150])
-@pytest.mark.parametrize("sentences", [1, 10])
-@pytest.mark.parametrize("sort", ["entropy", "sink", "induction"])
+@pytest.mark.parametrize(("width", "sentences", "sort"), [
+    (60, 1, "entropy"), (60, 10, "sink"), (80, 1, "induction"), (80, 10, "entropy"), (150, 1, "sink"),
+    (150, 10, "induction"),
+])  # fmt: skip
 def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences, sort):
     """Each column has one, and ± is explained where it is written."""
     statistics = random_heads(sentences=sentences)
@@ -113,9 +111,3 @@ def test_no_picture_and_a_dash_where_there_is_no_number(show, random_heads):
     row, chance = (line for line in shown.splitlines() if line.strip().startswith("cross  "))
     assert row.split().count("–") == chance.split().count("–") == 6
     assert "next" not in show(head_statistics_view(random_heads(kinds=("masked",))), 160)
-
-
-def test_a_hostile_footnote(show, random_heads):
-    statistics = replace(random_heads(), source=Source("".join(HOSTILE[:20])))
-    shown = plain(show(head_statistics_view(statistics), 80, "truecolor"))
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\u2028]", shown)

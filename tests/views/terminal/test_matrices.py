@@ -2,12 +2,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hostile import HOSTILE
 from looking import encoded
 from rich.cells import cell_len
 
 from mhaviz.analyses.matrices import layer_matrices
-from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.views.showing import view_of
 
@@ -52,9 +50,3 @@ def test_what_is_left_out_and_hidden_is_said(show):
     assert "S, A and H of 1 of 4 heads" in shown
     assert "·: hidden keys" in shown
     assert np.isnan(m.heads[0].scores).any()
-
-
-def test_hostile_tokens(show):
-    m = matrices(" ".join(f"w{i}" for i in range(len(HOSTILE))), [0])
-    shown = show(view_of(dataclasses.replace(m, queries=Tokens(HOSTILE), keys=Tokens(HOSTILE))), 80, None)
-    assert "\x1b" not in shown

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hostile import HOSTILE
 from looking import attend, encoded, traced
 from made import made_map
 from rich.cells import cell_len
@@ -176,16 +175,6 @@ def test_hidden_keys_have_a_mark_and_no_number(show, colour):
     rows = [line for line in shown.splitlines() if line.split()[:1] in (["one"], ["two"], ["three"])][1:]
     assert [line.split().count("·") for line in rows] == [8, 4, 0], "under the tokens of the columns"
     assert not re.search(r"\s-\s", shown)
-
-
-@pytest.mark.parametrize("width", [40, 120])
-def test_hostile_tokens_in_every_view(show, width):
-    tokens = tuple(HOSTILE[:14])
-    weights = np.full((1, 14, 14), 1 / 14, np.float32)
-    attention = Attention(Source("a \x1b[31m source\n"), (made_map(tokens, tokens, weights),))
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", show(heatmap_view(attention), width, "truecolor"))
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
-    assert max(cell_len(line) for line in shown.split("\n")) <= width
 
 
 def test_many_heads_are_shown_without_numbers(show):
