@@ -141,9 +141,6 @@ def _converted(there: Mapping[str, SavedArray], path: Path, prefix: str) -> dict
         of_biases = dict(zip("qkv", (part for whole in read.values() for part in whole.chunk(3)), strict=False))
     else:  # Whisper has none for the keys
         of_biases = {side: read[name] for side, name in zip("qkv", biases, strict=True) if name in read}
-        if of_biases and not {"q", "v"} <= of_biases.keys():
-            named = ", ".join(name.removesuffix(".bias") for name in biases)
-            raise MhavizError(f"{attention}: expected a bias of all of {named}, or of none")
     out = _read(there, where, {f"{outward}.weight": (d, d)})[f"{outward}.weight"]
     found = {f"W{side}.weight": matrix.contiguous().clone() for side, matrix in zip("qkv", of_sides, strict=True)}
     found |= {f"W{side}.bias": vector.clone() for side, vector in of_biases.items()}

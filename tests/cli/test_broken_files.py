@@ -91,8 +91,8 @@ def as_type(dtype, factor):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (as_type("F4", 8), "model.output.bias: expected numbers of type float32, got F4"),
-        (as_type("F8_E8M0", 4), "model.output.bias: expected numbers of type float32, got F8_E8M0"),
+        (as_type("F4", 8), "model.output.bias: expected floating-point numbers, got F4"),
+        (as_type("F8_E8M0", 4), "model.output.bias: expected floating-point numbers, got F8_E8M0"),
         (lambda about, _: about["plan"].update(steps="x"), r"Expected `int`, got `str` - at `\$.plan.steps`"),
         (lambda about, _: about["plan"].update(seed=10**400), r"`\$.plan.seed`"),
         (lambda about, _: about["sizes"].update(d_ff=10**10), "size mismatch for encoder_forward.W1.weight"),

@@ -250,7 +250,7 @@ BAD = [
     (["heatmap", "a", "--column", "2"], 2, "No such option: --column (Possible options: --columns); see"),
     (["heatmap", "a", "--bogus"], 2, "No such option: --bogus (Possible options: "),
     (["heatmap", "a", "-o"], 2, "Option '-o' requires an argument; see mhaviz heatmap --help"),
-    (["evaluate", "."], 1, ". is a folder: expected translation, or a file that mhaviz train has saved"),
+    (["evaluate", "."], 1, "cannot read .: Is a directory"),
     (["train", "translation", "--checkpoint", "x"], 2, "No such option: --checkpoint; see mhaviz train --help"),
     (["trace-shapes", "--seq-length", "0"], 2, "--seq-length: expected at least 1, got 0"),
     (["trace-shapes", "--target", "a"], 2, "no sentence: give one in quotes, --file sentences.txt"),
