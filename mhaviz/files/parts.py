@@ -19,7 +19,6 @@ from mhaviz.memory import free_main_memory, shortage
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, ModelIdentity, Progress, Shard
 from mhaviz.results.saved_form import METADATA, describe_source, restore_source
 
-_FORMAT = 3  # in format 1, sums were int64; in 2, the bootstrap was among the arrays
 _MOST_OF_A_BLOCK = 2**16  # sentences that are read at once
 
 
@@ -41,7 +40,7 @@ def write_part(part: CorpusPart, path: Path) -> None:
     """Write a part, whole or not at all. Raises MhavizError if it cannot be written."""
     arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
     saved = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.progress)
-    about = describe_source(part.source) | msgspec.to_builtins(saved) | {"format": _FORMAT}
+    about = describe_source(part.source) | msgspec.to_builtins(saved)
     content = save(arrays, {METADATA: json.dumps(about)})
     write_whole([(path, lambda stream: stream.write(content))])
 
@@ -63,12 +62,6 @@ def read_part(path: Path) -> CorpusPart:
         if "study" not in description:
             raise ContentError(
                 "it is not a part of a corpus; expected a file that heads or diff has saved with -o part.safetensors"
-            )
-        if description.get("format", 1) != _FORMAT:
-            raise ContentError(
-                f"it was written in format {description.get('format', 1)!s:.20} by mhaviz "
-                f"{description.get('mhaviz')!s:.20}; this is mhaviz {__version__}, which reads format {_FORMAT}: make "
-                f"it again, or use that version"
             )
         for name, array in held.items():
             if array.dtype != "float64":

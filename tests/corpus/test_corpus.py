@@ -200,10 +200,6 @@ def test_files_of_anybody(model, tmp_path):
             mhaviz.merge([broken])
         assert "\n" not in str(caught.value)
 
-    refused(
-        {"format": 1}, {name: array.astype(np.int64) for name, array in arrays.items()}, "format 1 by mhaviz .*again"
-    )
-
     for metadata in (
         {"models": []},
         {"models": ["x"]},
