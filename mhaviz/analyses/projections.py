@@ -28,7 +28,8 @@ def compare_projections(inputs: ProjectionInputs, include_self: bool = False) ->
     Raises:
         ArgumentError: there is a single token, and it is left out of its own sum.
     """
-    X, Q, K, V = (_double(x) for x in (inputs.embedded, inputs.query, inputs.key, inputs.value))  # length d_model
+    given = inputs.embedded, inputs.query, inputs.key, inputs.value
+    X, Q, K, V = (torch.from_numpy(x).double() for x in given)  # length d_model
     length, d_model = X.shape
     if length < 2 and not include_self:
         raise ArgumentError(
@@ -105,7 +106,3 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> float | None:
     """Return the ratio of two Frobenius norms; None if the denominator is 0."""
     below = torch.linalg.matrix_norm(denominator).item()
     return torch.linalg.matrix_norm(numerator).item() / below if below else None
-
-
-def _double(x: NDArray[np.float32]) -> Tensor:
-    return torch.from_numpy(x).double()

@@ -84,12 +84,10 @@ def diff(
         (8,)
     """
     limits = Limits(fail_above, fail_above_row)
-    first, second = (one if isinstance(one, Attention) else _read_named(Path(one)) for one in (before, after))
+    first, second = (
+        one if isinstance(one, Attention) else read_maps(Path(one)).named(Path(one)) for one in (before, after)
+    )
     layers = layer if isinstance(layer, tuple) else (layer, layer)
     if len(layers) != 2:
         raise ArgumentError(f"{parameter('layer')}: expected one layer, or a pair of them, got {quoted(layer)}")
     return compare(first, second, layers, head is not None, limits).select(head)
-
-
-def _read_named(path: Path) -> Attention:
-    return read_maps(path).named(path)

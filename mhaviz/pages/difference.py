@@ -190,7 +190,7 @@ def _short_names(d: Difference, left_out: Collection[str] = ()) -> dict[str, tup
             "sentence": f"{one_text(is_recorded=m.is_recorded)} {m.sentence}",
             "layer": f"layer {m.layer}",
             "kind": m.kind,
-            "quantity": _quantity(m),
+            "quantity": "weights" if m.quantity.key == WEIGHT.key else m.quantity.key,
             "reduction": m.quantity.reduction,
         }
         for m in changes
@@ -209,10 +209,6 @@ def _number_name(maps: Sequence[AttentionMap]) -> str:
     """Return the name of the numbers of these maps; "weight" if they are shares of 1, or differ."""
     names = {WEIGHT.name if m.quantity.is_distribution else m.quantity.name for m in maps}
     return names.pop() if len(names) == 1 else WEIGHT.name
-
-
-def _quantity(m: AttentionMap) -> str:
-    return "weights" if m.quantity.key == WEIGHT.key else m.quantity.key
 
 
 def _notes(d: Difference) -> str:

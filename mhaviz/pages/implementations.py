@@ -18,12 +18,11 @@ Point = tuple[float | None, tuple[float, float] | None]
 
 @shown(ImplementationComparison)
 def implementations_page(c: ImplementationComparison) -> Page:
-    """Return the page: plots, or a table in the terminal; what was skipped; and what the numbers and names mean."""
-    ways = c.implementations
-    keys = tuple(Key(way.name, _remark(c, i)) for i, way in enumerate(ways))
+    """Return the page: plots with their numbers, and what the numbers and names mean."""
+    keys = tuple(Key(one.name, _remark(c, i)) for i, one in enumerate(c.implementations))
     plots = (
         _plot(c, "time of one run", _seconds, PlotAxis(log=10, unit=readable_seconds)),
-        _plot(c, f"time ÷ that of the {ways[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
+        _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
         _plot(c, "peak memory", _bytes, PlotAxis(log=2, unit=readable_bytes)),
     )
     blocks = Curves(plots, _numbers(c), columns=3, keys=keys), Text(_meanings(c), "quiet")
@@ -34,8 +33,8 @@ def _lesson(c: ImplementationComparison) -> str:
     """Return the title: which implementation is best at the longest input that several could do."""
     title = "The same attention, five ways"
     for n, length in reversed(list(enumerate(c.lengths))):
-        times = {way.name: time for way in c.implementations if (time := way.timings[n].seconds) is not None}
-        peaks = {way.name: peak for way in c.implementations if (peak := way.timings[n].peak_bytes) is not None}
+        times = {one.name: time for one in c.implementations if (time := one.timings[n].seconds) is not None}
+        peaks = {one.name: peak for one in c.implementations if (peak := one.timings[n].peak_bytes) is not None}
         if len(times) > 1:
             fastest, smallest = _least(times), _least(peaks) if len(peaks) == len(times) else ""
             memory = (
@@ -54,10 +53,10 @@ def _least(costs: Mapping[str, float]) -> str:
 def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing], Point], y: PlotAxis) -> Plot:
     """Return a plot; ``points``: maps the index of a length, and a timing there, to a number and its interval."""
     series = []
-    for i, way in enumerate(c.implementations):
-        ys, band = zip(*(points(n, timing) for n, timing in enumerate(way.timings)), strict=True)
+    for i, one in enumerate(c.implementations):
+        ys, band = zip(*(points(n, timing) for n, timing in enumerate(one.timings)), strict=True)
         line: Literal["dashed", "solid"] = "dashed" if i == _DASHED else "solid"
-        series.append(Series(way.name, c.lengths, ys, i, i, band if any(band) else (), line))
+        series.append(Series(one.name, c.lengths, ys, i, i, band if any(band) else (), line))
     return Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y)
 
 
@@ -85,24 +84,24 @@ def _ratio(c: ImplementationComparison) -> Callable[[int, Timing], Point]:
 def _numbers(c: ImplementationComparison) -> Table:
     columns = (
         Column("N", "{:,}".format, is_key=True),
-        Column("way", align="left", is_key=True),
+        Column("implementation", align="left", is_key=True),
         Column("time", time_text),
         Column("speed-up", readable_factor),
         Column("memory", readable_bytes),
         Column("difference", _difference_text),
     )
     rows = tuple(
-        (length, way.name, way.timings[n], way.speedups[n], way.timings[n].peak_bytes, way.differences[n])
+        (length, one.name, one.timings[n], one.speedups[n], one.timings[n].peak_bytes, one.differences[n])
         for n, length in enumerate(c.lengths)
-        for way in c.implementations
+        for one in c.implementations
     )
-    skipped = [skipped_text(way.name, c.lengths, way.timings) for way in c.implementations]
-    code = [f"{way.name}: {_code(way)}" for way in c.implementations]
+    skipped = [skipped_text(one.name, c.lengths, one.timings) for one in c.implementations]
+    code = [f"{one.name}: {_code(one)}" for one in c.implementations]
     return Table(columns, rows, notes="\n".join(filter(None, [*skipped, *code])))
 
 
-def _code(way: Implementation) -> str:
-    return way.code if way.gives_weights else f"{way.code}, gives no weights"
+def _code(one: Implementation) -> str:
+    return one.code if one.gives_weights else f"{one.code}, gives no weights"
 
 
 _difference_text: Callable[[float], str] = "{:.1e}".format
@@ -110,21 +109,21 @@ _difference_text: Callable[[float], str] = "{:.1e}".format
 
 def _remark(c: ImplementationComparison, i: int) -> str:
     """Return the code of the i-th implementation and its results in one line."""
-    way = c.implementations[i]
-    parts = [_code(way)]
-    differences = [difference for difference in way.differences if difference is not None]
+    one = c.implementations[i]
+    parts = [_code(one)]
+    differences = [difference for difference in one.differences if difference is not None]
     if differences:
         parts.append(f"difference up to {_difference_text(max(differences))}")
-    speedups = [(N, speedup) for N, speedup in zip(c.lengths, way.speedups, strict=True) if speedup is not None]
+    speedups = [(N, speedup) for N, speedup in zip(c.lengths, one.speedups, strict=True) if speedup is not None]
     if i and speedups:
         length, speedup = speedups[-1]
         parts.append(f"speed-up {readable_factor(speedup)} at N = {length:,}")
-    return "; ".join(filter(None, [*parts, skipped_from_text(c.lengths, way.timings)]))
+    return "; ".join(filter(None, [*parts, skipped_from_text(c.lengths, one.timings)]))
 
 
 def _meanings(c: ImplementationComparison) -> tuple[str, ...]:
     """Return what the numbers of the comparison mean."""
-    measured = [timing for way in c.implementations for timing in way.timings if not timing.skipped]
+    measured = [timing for one in c.implementations for timing in one.timings if not timing.skipped]
     unwatched = f"; {NOTHING} where it cannot be measured, as in a run of very many allocations"
     unwatched = unwatched if any(timing.peak_bytes is None for timing in measured) else ""
     return (

@@ -48,18 +48,18 @@ class ImplementationComparison(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; one entry for each implementation, with its runs."""
-        ways = [
+        implementations = [
             {
-                "name": way.name,
-                "code": way.code,
-                "gives_weights": way.gives_weights,
+                "name": one.name,
+                "code": one.code,
+                "gives_weights": one.gives_weights,
                 "runs": [
                     {"length": length, **timing.to_dict(), "speedup": speedup, "difference": difference}
                     for length, timing, speedup, difference in zip(
-                        self.lengths, way.timings, way.speedups, way.differences, strict=True
+                        self.lengths, one.timings, one.speedups, one.differences, strict=True
                     )
                 ],
             }
-            for way in self.implementations
+            for one in self.implementations
         ]
-        return super().to_dict() | {"implementations": ways}
+        return super().to_dict() | {"implementations": implementations}

@@ -135,7 +135,7 @@ export class PageMap {
   }
 
   /**
-   * Return the numbers of a part of a head as they are drawn. This may take long, so views use `Asking`.
+   * Return the numbers of a part of a head as they are drawn. This may take long, so views use `JobQueue`.
    *
    * @param {string} partName
    * @param {number} place index of the head

@@ -4,7 +4,7 @@ import { shortened } from "./dom.js";
 import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENGTH } from "./drawing.js";
 /** @import { Axis } from "./axis.js" */
 /** @import { Colours } from "./colours.js" */
-/** @import { Layer } from "./layer.js" */
+/** @import { Tile } from "./tile.js" */
 
 const TOP = 46; // for title and colour bar; all lengths here are in CSS pixels
 const GAP = 28; // between maps
@@ -21,7 +21,7 @@ const LABEL_FONT = `12px ${FONT}`;
  * @property {string} title
  * @property {{rows: Axis, columns: Axis}} axes
  * @property {number[]} sight [q0, q1, k0, k1]: the visible window, in positions with fractions
- * @property {Array<{part: any, scale: any, layer: Layer|null, thumb: HTMLCanvasElement|null}>} panels
+ * @property {Array<{part: any, scale: any, layer: Tile|null, thumb: HTMLCanvasElement|null}>} panels
  *   the maps; a thumbnail stands in for a layer until its numbers are there
  */
 

@@ -1,7 +1,7 @@
 // Builds the page: header, controls, tabs, help; handles the keyboard, announces changes, reports errors. Runs last.
 
 import { offerApi } from "./api.js";
-import { Asking } from "./asking.js";
+import { JobQueue } from "./jobs.js";
 import { Colours } from "./colours.js";
 import { Contents } from "./contents.js";
 import { Choice, make, precisionText, rove, rowOf, shortened, tableOf } from "./dom.js";
@@ -37,7 +37,7 @@ export class Page {
     this.contents = contents;
     this.state = new State(contents);
     this.colours = new Colours(contents, this.state);
-    this.asking = new Asking(contents.inflated);
+    this.jobs = new JobQueue(contents.inflated);
     this.live = make("div", { className: "unseen", "aria-live": "polite" });
     this.problem = make("p", { className: "problem", role: "alert", hidden: true });
     this.views = {
@@ -124,7 +124,7 @@ export class Page {
   /** Compute one head in advance, as the first one takes longest: the browser compiles the code. */
   #warmUp() {
     const { map, values } = this.state;
-    if (map && !map.isPooled) this.asking.values(map, map.mainPart, values.head).catch(() => {});
+    if (map && !map.isPooled) this.jobs.values(map, map.mainPart, values.head).catch(() => {});
   }
 
   #makeTab(name) {

@@ -5,7 +5,7 @@ import { make, numberText } from "./dom.js";
 import { matrixImage, sizedContext } from "./drawing.js";
 import { copyPicture } from "./export.js";
 import { MapFigure } from "./figure.js";
-import { Layer, scaleOfTokens } from "./layer.js";
+import { Tile, scaleOfTokens } from "./tile.js";
 import { headName, MOST_TOKENS_IN_SIGHT, titled } from "./pieces.js";
 /** @import { Scene } from "./figure.js" */
 
@@ -21,8 +21,8 @@ export class MapView {
   #key; // identifies the map that the results below belong to
   #axes; // {rows, columns} of the map's own pieces
   #singles; // axes of single tokens, where a pooled map has their weights, too; else null
-  #cells = new Map(); // part name → Layer of all cells
-  #tokens = null; // Layer of single tokens
+  #cells = new Map(); // part name → Tile of all cells
+  #tokens = null; // Tile of single tokens
   #sight = null; // visible window [q0, q1, k0, k1] in positions with fractions; null: all
   #pointers = new Map(); // id → {x, y} of the pressed pointers
   #drag = null; // {x, y, hasMoved} of the last press
@@ -138,8 +138,8 @@ export class MapView {
     for (const part of parts) {
       const scale = scales[part.scale];
       const arrive = (answer) =>
-        this.#cells.set(part.name, new Layer(map, part, this.#axes, this.#whole, answer, scale));
-      this.#receive(this.#app.asking.values(map, part.name, head), arrive);
+        this.#cells.set(part.name, new Tile(map, part, this.#axes, this.#whole, answer, scale));
+      this.#receive(this.#app.jobs.values(map, part.name, head), arrive);
     }
   }
 
@@ -159,9 +159,9 @@ export class MapView {
     const ask = () => {
       const scale = scaleOfTokens(this.#app.contents.scales[map.part().scale], map);
       const arrive = (answer) => {
-        this.#tokens = new Layer(map, map.part(), this.#singles, range, answer, scale);
+        this.#tokens = new Tile(map, map.part(), this.#singles, range, answer, scale);
       };
-      this.#receive(this.#app.asking.window(map, this.#app.state.values.head, range, "map"), arrive);
+      this.#receive(this.#app.jobs.window(map, this.#app.state.values.head, range, "map"), arrive);
     };
     if (delay === 0) ask();
     else this.#windowTimer = setTimeout(ask, delay);

@@ -141,7 +141,7 @@ export function titled(text, map) {
  *   placeOf: (a: number) => number[], isInSight: (a: number, b: number) => boolean}>} `placeOf` gives the piece of
  *   the query and of the key that a value is of, `isInSight` is of such pieces
  */
-export async function regionInSight({ contents, asking, state }, slot) {
+export async function regionInSight({ contents, jobs, state }, slot) {
   const { map: index, window } = state.values;
   const map = contents.maps[index];
   const part = partShown(map, state.values);
@@ -153,8 +153,8 @@ export async function regionInSight({ contents, asking, state }, slot) {
   const answers = await Promise.all(
     chosenHeads(state.values).map((head) =>
       isSingle
-        ? asking.window(map, head, [q0, q1, k0, k1], `${slot} ${head}`, part)
-        : asking.values(map, part, head),
+        ? jobs.window(map, head, [q0, q1, k0, k1], `${slot} ${head}`, part)
+        : jobs.values(map, part, head),
     ),
   );
   const [{ columns }, values] = [answers[0], meanOf(answers.map((answer) => answer.values))];

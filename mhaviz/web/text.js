@@ -3,7 +3,7 @@
 import { largestSize } from "./colours.js";
 import { Choice, make, rove } from "./dom.js";
 import { sizedContext } from "./drawing.js";
-import { scaleOfTokens } from "./layer.js";
+import { scaleOfTokens } from "./tile.js";
 import { chosenHeads, chosenName, hasOneKeyFirst, meanOf, partShown, Pieces, titled } from "./pieces.js";
 import { TOKENS_SHOWN, Words } from "./words.js";
 /** @import { Page } from "./main.js" */
@@ -239,15 +239,15 @@ export class TextView {
 
   /** [query, weights] of a range of single tokens, or of all pieces. @returns {Promise<[number, Float32Array][]>} */
   async #block(map, heads, range, at) {
-    const { asking } = this.#app;
+    const { jobs } = this.#app;
     const { pieces } = this.queries;
     const keys = this.keys.pieces;
     const window = range && [pieces.first(range[0]), pieces.edges[range[1]], keys.first(0), keys.end];
     const answers = await Promise.all(
       heads.map((head) =>
         window
-          ? asking.window(map, head, window, `text ${head} ${at}`, this.#part)
-          : asking.values(map, this.#part, head),
+          ? jobs.window(map, head, window, `text ${head} ${at}`, this.#part)
+          : jobs.values(map, this.#part, head),
       ),
     );
     const [{ rows, columns }, values] = [answers[0], meanOf(answers.map((answer) => answer.values))];

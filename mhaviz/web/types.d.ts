@@ -23,8 +23,8 @@ declare module "./contents.js" {
 declare module "./colours.js" {
   interface Colours { paper: string; ink: string; quiet: string; line: string; accent: string }
 }
-declare module "./layer.js" {
-  interface Layer {
+declare module "./tile.js" {
+  interface Tile {
     map: import("./contents.js").PageMap; part: Part; scale: any; range: number[];
     rows: import("./axis.js").Axis; columns: import("./axis.js").Axis;
   }

@@ -52,7 +52,7 @@ export class WhyView {
     this.parts.classList.add("stale");
     try {
       const [query, key, isFound] = await this.#pair(map, head);
-      const [products, row] = await this.#app.asking.score(map, head, query, key);
+      const [products, row] = await this.#app.jobs.score(map, head, query, key);
       if (asked === this.#asked) this.#draw(map, query, key, products, row, isFound);
     } catch (problem) {
       if (problem.cancelled || asked !== this.#asked) return;
@@ -69,7 +69,7 @@ export class WhyView {
     const { rows, columns } = map;
     const [q0, q1] = query === null ? [rows.start + Number(hasOneKeyFirst(map)), rows.end] : [query, query + 1];
     const [k0, k1] = key === null ? [columns.start, columns.end] : [key, key + 1];
-    const found = await this.#app.asking.strongest(map, head, [q0, q1, k0, k1]);
+    const found = await this.#app.jobs.strongest(map, head, [q0, q1, k0, k1]);
     return [found?.query ?? q0, found?.key ?? k0, found !== null];
   }
 

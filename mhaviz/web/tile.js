@@ -5,7 +5,7 @@ import { matrixImage, outlineOf } from "./drawing.js";
 /** @import { Axis } from "./axis.js" */
 /** @import { PageMap } from "./contents.js" */
 
-export class Layer {
+export class Tile {
   #image;
   #imageKey;
   #hidden;

@@ -13,7 +13,7 @@ const WEIGHTS_AT_ONCE = 2 ** 18;
 const CANCELLED = Object.freeze({ cancelled: true });
 
 /** Requests for numbers that are computed from maps. Results are shared, and must not be written to. */
-export class Asking {
+export class JobQueue {
   #inflated;
   #waiting = [];
   #asked = 0;
