@@ -96,7 +96,7 @@ def test_kinds_are_those_of_the_tokens_whatever_modules_are_called(name, kind, h
     (m,) = recorded((SAME | CROSS | OTHERS)[name], how).attention.maps
     assert m.kind == kind
     title = {"self": "self-attention", "cross": "source-target attention", "other": "attention"}[kind]
-    assert map_title(m).head == title
+    assert map_title(m, "").head == title
 
 
 OUTSIDE = {
