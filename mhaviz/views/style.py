@@ -10,6 +10,7 @@ from mhaviz.pages.panels import DIVERGING, INK
 from mhaviz.views.scale import check_colormap
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
+_NARROW = 6.5  # inches
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 
 
@@ -75,6 +76,11 @@ class Style:
                 raise ArgumentError(f"{parameter(name)}: expected a number of {unit}, got {length!r:.60}")
             if length is not None and not shortest <= length <= longest:
                 raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the page is too narrow for anything beside its pictures."""
+        return self.width is not None and self.width < _NARROW
 
     def require_vmax(self, what: str = "weight", most: float = 1.0) -> None:
         """Raise ArgumentError unless ``vmax`` is None or from 1e-30 to ``most``; ``what`` names the number."""

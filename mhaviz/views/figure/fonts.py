@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
 _REGULAR = 400  # weight
-LABEL_CELLS = 24  # most characters of a label; a longer token is shortened in its middle
+LABEL_CELLS, NARROW_CELLS = 24, 12  # most characters of a label, on a narrow page; a longer token is shortened
 _VARIATION_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 """Characters that choose a form of the character before them, and have no glyph."""
 
@@ -24,10 +24,12 @@ class Fonts:
     Attributes:
         families: font families, in the order in which glyphs are searched for.
         missing: characters that none of them has.
+        label_cells: most characters of a label.
     """
 
     families: tuple[str, ...] = (DEFAULT_FAMILY,)
     missing: frozenset[str] = field(default_factory=frozenset)
+    label_cells: int = LABEL_CELLS
 
     @classmethod
     def covering(cls, texts: Iterable[str]) -> "Fonts":
@@ -77,7 +79,7 @@ def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...
     """Return ``Fonts.labels``, cached, as a layout needs the same labels for every number of columns that it tries."""
     suffixes = position_suffixes(tokens, start=start)
     return tuple(
-        cut(fonts.shown(bare(token)), LABEL_CELLS - len(suffix)) + suffix
+        cut(fonts.shown(bare(token)), fonts.label_cells - len(suffix)) + suffix
         for token, suffix in zip(tokens, suffixes, strict=True)
     )
 

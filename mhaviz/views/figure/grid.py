@@ -1,13 +1,13 @@
 """Grids of blocks on a sheet: the cells of pictures are aligned, and labels that they share are written once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Protocol
 
-from mhaviz.pages.panels import Scale
-from mhaviz.views.figure.heads import MosaicPart, scale_width
-from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE, bar_height, draw_scale
+from mhaviz.views.figure.colour_bar import Bars, draw_lines, draw_upright, lines_height, scale_width
+from mhaviz.views.figure.heads import MosaicPart
+from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.figure.table import TablePart
 
@@ -42,12 +42,12 @@ class GridPart:
 
     Attributes:
         rows: the parts of each row; None: an empty place.
-        bars: scales at the right of all, and whether some values lie below and above each.
-        is_narrow: whether the colour bars stand one below the other.
+        bars: scales with a colour bar.
+        is_narrow: whether colour bars lie in lines above all instead of standing at the right.
     """
 
     rows: tuple[tuple[Part | None, ...], ...]
-    bars: Mapping[Scale, tuple[bool, bool]]
+    bars: Bars
     is_narrow: bool = False
 
     after = 0.25
@@ -63,8 +63,8 @@ class GridPart:
     @property
     def width(self) -> float:
         """Width in inches, with colour bars."""
-        bars = max if self.is_narrow else sum
-        return self._parts_width + (BESIDE + bars(map(scale_width, self.bars)) if self.bars else 0.0)
+        bars = () if self.is_narrow else self.bars
+        return self._parts_width + (BESIDE + sum(map(scale_width, bars)) if bars else 0.0)
 
     @property
     def pictures(self) -> Iterator[MosaicPart]:
@@ -90,23 +90,25 @@ class GridPart:
             y = end + max(_BELOW if isinstance(part, MosaicPart) else part.after for part, _ in parts)
         return placed, end
 
-    def height(self, _: float) -> float:
-        """Return the height in inches."""
-        return self._places()[1]
+    def _above(self, room: float) -> float:
+        return lines_height(self.bars, room) if self.is_narrow else 0.0
 
-    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
+    def height(self, room: float) -> float:
+        """Return the height in inches."""
+        return self._above(room) + self._places()[1]
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the grid with its top left corner at (x, y)."""
         placed, bottom = self._places()
-        for part, dx, dy, room in placed:
-            part.draw(sheet, x + dx, y + dy, room)
-        left, pitch = x + self._parts_width + BESIDE, bottom / max(len(self.bars), 1)
-        high = pitch - TILE_TITLE if self.is_narrow else bottom
-        for scale, beyond in self.bars.items():
-            draw_scale(sheet, left, y + TILE_TITLE, bar_height(high - TILE_TITLE), scale, beyond)
-            if self.is_narrow:
-                y += pitch
-            else:
-                left += scale_width(scale)
+        if self.is_narrow:
+            draw_lines(sheet, x, y, room, self.bars)
+        y += self._above(room)
+        for part, dx, dy, inside in placed:
+            part.draw(sheet, x + dx, y + dy, inside)
+        left = x + self._parts_width + BESIDE
+        for scale, beyond in () if self.is_narrow else self.bars.items():
+            draw_upright(sheet, left, y + TILE_TITLE, bottom - TILE_TITLE, scale, beyond)
+            left += scale_width(scale)
 
 
 def _last_cells(part: Part) -> float:
@@ -116,14 +118,14 @@ def _last_cells(part: Part) -> float:
     return part.rows_height if isinstance(part, TablePart) else 0.0
 
 
-def line_up(rows: Sequence[Sequence[Part | None]], bars: Mapping[Scale, tuple[bool, bool]]) -> GridPart:
+def line_up(rows: Sequence[Sequence[Part | None]], bars: Bars, is_narrow: bool) -> GridPart:
     """Return a grid in which the cells of each column begin at the same place, without labels that a neighbour has."""
     labelled = [[part and _in_line(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
     rooms = [
         max((part.layout.queries.room for part in column if isinstance(part, MosaicPart)), default=0.0)
         for column in zip_longest(*labelled)
     ]
-    return GridPart(tuple(tuple(map(_begun, row, rooms)) for row in labelled), bars)
+    return GridPart(tuple(tuple(map(_begun, row, rooms)) for row in labelled), bars, is_narrow)
 
 
 def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:

@@ -13,6 +13,7 @@ from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.views.figure.colour_bar import Bars, draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.margins import AT_RIGHT, OVER, draw_key_margin, draw_query_margin
 from mhaviz.views.figure.mosaic import (
@@ -20,17 +21,18 @@ from mhaviz.views.figure.mosaic import (
     GAP,
     LABELS_UP_TO,
     LEAST_LABEL,
+    LEAST_PITCH,
     MOST_HEIGHT,
     MOST_LABEL,
     MOST_WIDTH,
     PAGE_SHAPE,
+    THUMB,
     TILE_TITLE,
     VALUES_UP_TO,
     MosaicLayout,
     Space,
     decide_mosaic,
     draw_mosaic,
-    draw_scale,
     thinned_places,
     write_sides,
 )
@@ -57,21 +59,22 @@ _TITLE, _SUBTITLE = 0.3, 0.16  # inches for the title of a mosaic, and for the l
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a bar to a card, above a table, of the text on cells
 _PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
 _LEAST_CELL = 0.12  # least inches of a cell with a label
-_OF_HEADS, _LEAST_SCALE = 0.7, 0.85  # inches of a colour bar with its numbers, beside heads and elsewhere
-_BESIDE_NAME = 0.12  # inches between two names
+_OF_HEADS = 0.7  # inches of an upright colour bar with its numbers beside heads
 _WIDE, _MOST_LARGER = 5.0, 2.0  # inches of a page that is not narrow; most that cells are enlarged to fill a width
 _BESIDE_TABLE = 8.0  # inches of a page with room for a table beside a map
-_LEAST_WIDE = 1.0  # least inches of a panel beside others, where the page has a width
+_LEAST_WIDE = 1.0  # most inches of a panel's title beside others, where the page has a width
+_COLUMN, _TITLED = 9.0, 0.9  # inches of a column of a paper; of a block's title, labels and the gap below
 _WITH_MARGINS = 2.5  # least inches of each side of a map that has numbers along its sides
 _LEAST_ROOM = 0.5  # least inches of a mosaic, however narrow the page is
 _LEAST_NUMBER = 0.05  # largest weight of a part of a map from which on its cells have numbers
 _WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.6}, 2.8, 4.6  # inches: most of a panel, by panels side by side
-_LEAST_FEATURE, _LEAST_PITCH, _LEAST_NUMBERED = 0.02, 0.1, 0.335  # least inches of a cell, with a label, with a number
+_LEAST_FEATURE, _LEAST_LABELLED, _LEAST_NUMBERED = 0.02, 0.1, 0.335  # least inches of a cell, with label, with number
 _INTO_LINES = 1.1  # most width of a number that stands alone / width of its cell
 _HIGHEST_FEATURES = 4.0  # most inches of a panel of features, down
 _OF_FEATURES, _OF_NUMBERS = (0.14, 0.2), (0.27, 0.42)  # most inches of a feature's cell, without and with a number
 # In a grid: most inches of features across and down, and of tokens; inches of a row with numbers; digits of a number
 _SIDE_BY_SIDE, _HIGH, _TOKENS, _ROW, _NUMBER = 10.4, 1.2, 2.8, 0.22, 5
+_NARROW_CELL, _NARROW_ROW = 0.3, 0.11  # most inches of a cell on a narrow page, and of a row of features
 _AFTER_IDS = 0.12  # inches
 
 
@@ -85,7 +88,8 @@ class MosaicPart:
         subtitle: line below the title: the name of the attention's module.
         layout: places of tiles and labels.
         panels: the matrices, pooled to the cells of the picture.
-        bars: scales with a colour bar beside the mosaic, and whether some numbers lie below and above each.
+        bars: scales with a colour bar.
+        is_narrow: whether colour bars lie in lines above the matrices instead of standing beside them.
         table: statistics of each head.
         beside: whether the table stands at the right of a single head instead of below the mosaic.
         text: what a cell shows, below the mosaic; "": not said here.
@@ -98,7 +102,8 @@ class MosaicPart:
     subtitle: str
     layout: MosaicLayout
     panels: Sequence[Panel] = ()
-    bars: Mapping[Scale, tuple[bool, bool]] = field(default_factory=dict)
+    bars: Bars = field(default_factory=dict)
+    is_narrow: bool = False
     table: TablePart | None = None
     beside: bool = False
     text: str = ""
@@ -122,11 +127,14 @@ class MosaicPart:
         """Whether it is a main picture of the page, whose title a user may replace."""
         return isinstance(self.block, Heads) or self.block.is_main
 
-    @property
-    def title_height(self) -> float:
-        """Inches above the mosaic."""
+    def above(self, room: float) -> float:
+        """Return the inches above the mosaic on a page with ``room`` inches."""
         sides = TILE_TITLE * (isinstance(self.block, Panels) and self.layout.title == 0)
-        return sides + (_TITLE + _SUBTITLE * bool(self.subtitle) if self.title else 0.0)
+        return self._title_height + (lines_height(self.bars, room) if self.is_narrow else 0.0) + sides
+
+    @property
+    def _title_height(self) -> float:
+        return _TITLE + _SUBTITLE * bool(self.subtitle) if self.title else 0.0
 
     def title_width(self, fonts: Fonts) -> float:
         """Return the width in inches of the title and subtitle if they were not shortened."""
@@ -136,38 +144,38 @@ class MosaicPart:
     @property
     def _mosaic_width(self) -> float:
         """Inches of the mosaic, with the title over the last matrix where bars stand beside it."""
-        has_more = self.bars or (isinstance(self.block, Panels) and self.block.are_numbers)
+        has_more = self._upright or (isinstance(self.block, Panels) and self.block.are_numbers)
         return max(self.layout.width + (self.layout.gap - GAP if has_more else 0.0), self.across)
 
     @property
     def width(self) -> float:
         """Width in inches, with colour bars and table."""
         bars = max((sum(map(self._bar_width, row)) for row in self._bars_of_rows.values()), default=0.0)
-        width = self._mosaic_width + BESIDE * bool(self.bars) + bars
+        width = self._mosaic_width + BESIDE * bool(self._upright) + bars
         if self.table is None:
             return width
         return width + _BETWEEN + self.table.full_width if self.beside else max(width, self.table.width)
 
     @property
-    def _bars_of_rows(self) -> Mapping[int, Sequence[Scale]]:
-        """Scales whose colour bars stand beside each row of matrices: the first row that has the scale."""
-        return _by_row(self.bars, self.panels, self.layout.columns)
-
-    def _bar_width(self, scale: Scale) -> float:
-        return scale_width(scale, _OF_HEADS if isinstance(self.block, Heads) else _LEAST_SCALE)
+    def _upright(self) -> Bars:
+        return {} if self.is_narrow else self.bars
 
     @property
-    def top(self) -> float:
-        """Inches from the top to the first row of cells."""
-        return self.title_height + self.layout.tile(0)[1]
+    def _bars_of_rows(self) -> Mapping[int, Sequence[Scale]]:
+        """Scales whose colour bars stand beside each row of matrices: the first row that has the scale."""
+        return _by_row(self._upright, self.panels, self.layout.columns)
 
-    def height(self, _: float) -> float:
+    def _bar_width(self, scale: Scale) -> float:
+        return scale_width(scale, _OF_HEADS) if isinstance(self.block, Heads) else scale_width(scale)
+
+    def height(self, room: float) -> float:
         """Return the height in inches."""
-        height = self.title_height + self.layout.height + (_CELL_LINE if self.text else 0.0)
+        above = self.above(room)
+        height = above + self.layout.height + (_CELL_LINE if self.text else 0.0)
         if self.table is None:
             return height
         if self.beside:
-            return max(height, self.top + self.table.height(self.table.full_width))
+            return max(height, above + self.layout.tile(0)[1] + self.table.height(self.table.full_width))
         return height + _OVER_TABLE + self.table.height(self.width)
 
     @property
@@ -175,14 +183,16 @@ class MosaicPart:
         """Layouts of all matrices."""
         return (self.layout,)
 
-    def draw_title(self, sheet: Sheet, y: float) -> None:
-        """Write the title and subtitle at ``y`` inches from the top."""
+    def draw_above(self, sheet: Sheet, x: float, y: float, room: float) -> None:
+        """Draw the title, the subtitle and lying colour bars at ``y`` inches from the top."""
         if self.title:
             sheet.title(y + 0.1, self.title)
         if self.title and self.subtitle:
             fonts, room = sheet.fonts, sheet.width - 2 * MARGIN
             subtitle = fit_text(fonts.shown(self.subtitle), room / DRAWN_WIDER, BODY, fonts.families)
             sheet.write(MARGIN, y + 0.12 + _SUBTITLE, subtitle, BODY, colour=QUIET)
+        if self.is_narrow:
+            draw_lines(sheet, x, y + self._title_height, room, self.bars)
 
     def draw_bars(self, sheet: Sheet, x: float, y: float, height: float) -> float:
         """Draw colour bars at the right of a mosaic that begins at ``x``, and return where they end."""
@@ -191,16 +201,18 @@ class MosaicPart:
         for row, scales in self._bars_of_rows.items():
             left = begin
             for scale in scales:
-                draw_scale(sheet, left, y + row * pitch, height, scale, self.bars[scale])
+                draw_upright(sheet, left, y + row * pitch, height, scale, self.bars[scale])
                 left += self._bar_width(scale)
             right = max(right, left)
         return right
 
-    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the part with its top left corner at (x, y)."""
-        self.draw_title(sheet, y)
-        draw_mosaic(sheet, x, y + self.title_height, self.layout, self.panels)
-        (of_keys, of_queries), corner = self.margins, (x + self.layout.queries.room, y + self.top)
+        self.draw_above(sheet, x, y, room)
+        y += self.above(room)
+        draw_mosaic(sheet, x, y, self.layout, self.panels)
+        cells = y + self.layout.tile(0)[1]
+        (of_keys, of_queries), corner = self.margins, (x + self.layout.queries.room, cells)
         left, top = (snap(inches, sheet.pixels) for inches in corner)
         if of_keys:
             draw_key_margin(sheet, left, top, self.layout, of_keys)
@@ -209,19 +221,19 @@ class MosaicPart:
         if isinstance(self.block, Panels) and self.layout.title == 0:
             titles, n = [panel.title.rpartition(" ") for panel in self.panels], self.layout.columns
             across, down = [name for *_, name in titles[:n]], [name for name, *_ in titles[::n]]
-            write_sides(sheet, x, y + self.title_height, self.layout, across, down)
+            write_sides(sheet, x, y, self.layout, across, down)
         if isinstance(self.block, Heads):
-            self._write_numbers(sheet, self.block, x, y + self.title_height)
+            self._write_numbers(sheet, self.block, x, y)
         elif self.block.are_numbers:
-            draw_ranges(sheet, x, y + self.title_height, self.layout, self.panels)
+            draw_ranges(sheet, x, y, self.layout, self.panels)
         elif self.block.ids:
-            self._write_ids(sheet, self.block, x, y + self.top)
-        left = self.draw_bars(sheet, x, y + self.top, self.layout.bar)
-        under = y + self.title_height + self.layout.height
+            self._write_ids(sheet, self.block, x, cells)
+        left = self.draw_bars(sheet, x, cells, self.layout.tile_height)
+        under = y + self.layout.height
         if self.text:
             sheet.write(x + self.layout.queries.room, under + _CELL_LINE / 2, self.text, SMALL, colour=QUIET)
         if self.table and self.beside:
-            self.table.draw(sheet, left + _BETWEEN, y + self.top, self.table.full_width)
+            self.table.draw(sheet, left + _BETWEEN, cells, self.table.full_width)
         elif self.table:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
 
@@ -271,7 +283,7 @@ def decide_heads(
     if numbers is None and not (m.is_whole or m.quantity.is_signed):
         is_seen = max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
         numbers = None if is_seen else False
-    around = 2 * MARGIN + BESIDE + _OF_HEADS
+    around = 2 * MARGIN + (0.0 if style.is_narrow else BESIDE + _OF_HEADS)
     columns, longest = style.columns or block.across, max(len(m.rows), len(m.columns))
     space = Space(
         fonts,
@@ -290,9 +302,10 @@ def decide_heads(
     if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and room >= _WIDE:
         margins = key_margin(m), query_margin(m)
     if style.width is not None:  # a narrow page grows in height, as tiles would be tiny
-        page = min(max(style.width / _WIDE, 0.6), PAGE_SHAPE) * stacked
         around += AT_RIGHT * any(margins) + (_BETWEEN + table.full_width if table and beside else 0.0)
-        space = replace(space, width=max(style.width - around, _LEAST_ROOM), page=page, larger=_MOST_LARGER)
+        column = _COLUMN / stacked - _TITLED if style.is_narrow else 0.0
+        room = max(style.width - around, _LEAST_ROOM)
+        space = replace(space, width=room, larger=_MOST_LARGER, column=column)
     elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.tiles))))
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / stacked, least_tile=least)
@@ -326,6 +339,7 @@ def decide_heads(
         text=text,
         across=across,
         margins=margins,
+        is_narrow=style.is_narrow,
     )
 
 
@@ -378,16 +392,11 @@ def written_texts(block: Heads) -> Iterator[str]:
         yield block.module
 
 
-def scale_width(scale: Scale, least: float = _LEAST_SCALE) -> float:
-    """Return the inches of a colour bar with its numbers and name."""
-    return max(text_width(scale.name, SMALL) * DRAWN_WIDER + _BESIDE_NAME, least)
-
-
 def decide_panels(
     block: Panels,
     fonts: Fonts,
     style: Style,
-    bars: Mapping[Scale, tuple[bool, bool]],
+    bars: Bars,
     in_line: int = 0,
     of_patches: int = 0,
 ) -> MosaicPart:
@@ -397,35 +406,41 @@ def decide_panels(
         block: the matrices.
         fonts: fonts of the figure.
         style: style of the figure, with the width of the page.
-        bars: scales with a colour bar, and whether some values lie below and above each.
+        bars: scales with a colour bar.
         in_line: number of matrices side by side in the grid of this block, with axes drawn to one measure; 0: none.
         of_patches: number of blocks of image patches on the page.
     """
     if block.are_patches:
         layout = patch_layout(block, max(in_line, 1), max(of_patches, 1), style)
-        return MosaicPart(block, block.title, "", layout, block.panels, bars)
+        return MosaicPart(block, block.title, "", layout, block.panels, bars, style.is_narrow)
     panels, across = block.panels, block.across
     titles = max(text_width(panel.title, SMALL, bold=True) for panel in panels) * DRAWN_WIDER
     space = Space(fonts, style.dpi, names=block.names)
     labels = space.widest(fonts.labels(block.rows.tokens.texts), BODY) + space.beside_name
     labels += _ids_width(block, BODY) + _AFTER_IDS if block.ids else 0.0
-    beside = max((sum(map(scale_width, scales)) for scales in _by_row(bars, panels, across).values()), default=0.0)
-    room = (style.width or PAGE_WIDTH) - 2 * MARGIN - labels - BESIDE - beside
+    room = (style.width or PAGE_WIDTH) - 2 * MARGIN - labels
+    if not style.is_narrow:
+        beside = (sum(map(scale_width, scales)) for scales in _by_row(bars, panels, across).values())
+        room -= BESIDE + max(beside, default=0.0)
     is_numbered = style.width is None and max(len(block.rows), len(block.columns)) <= VALUES_UP_TO
     is_numbered &= any(panel.numbers == "all" for panel in panels)
     features = block.columns.are_positions and not block.rows.are_same(block.columns)
-    least = len(block.columns) * (_LEAST_FEATURE if features else _LEAST_NUMBERED if is_numbered else _LEAST_PITCH)
+    least = len(block.columns) * (_LEAST_FEATURE if features else _LEAST_NUMBERED if is_numbered else _LEAST_LABELLED)
     if style.width is None:
         widest = min(max(room / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
     else:
-        across = max((n for n in range(1, across + 1) if room / n - GAP >= max(least, _LEAST_WIDE)), default=1)
-        widest = max(room / across - GAP, _LEAST_ROOM)
+        least = max(min(least, len(block.columns) * LEAST_PITCH if block.is_main else THUMB), min(titles, _LEAST_WIDE))
+        across = max((n for n in range(1, across + 1) if room / n - GAP >= least), default=1)
+        across = -(-len(panels) // -(-len(panels) // across))
+        most = math.inf if features or not style.is_narrow else len(block.columns) * _NARROW_CELL
+        widest = max(min(room / across - GAP, most), _LEAST_ROOM)
     n_lines = -(-len(panels) // across)
     space = replace(space, columns=across, height=n_lines * _HIGHEST, width=labels + across * (widest + GAP))
     if features:  # a row is as high as a label
         n_rows, n_columns = len(block.rows), len(block.columns)
         high, wide = _OF_NUMBERS if max(n_rows, n_columns) <= VALUES_UP_TO else _OF_FEATURES
-        space = replace(space, shape=(min(high, _HIGHEST_FEATURES / n_rows), min(wide, widest / n_columns)))
+        high = min(high, _HIGHEST_FEATURES / n_rows, _NARROW_ROW if style.is_narrow else high)
+        space = replace(space, shape=(high, min(wide, widest / n_columns)))
     if in_line:
         widest = _WIDEST.get(in_line, _SIDE_BY_SIDE / in_line)
         feature = _OF_FEATURES[0] / min(in_line, 2)
@@ -433,8 +448,8 @@ def decide_panels(
             _in_line(block.rows, _ROW, min(feature, _HIGH / len(block.rows))),
             _in_line(block.columns, _OF_NUMBERS[1], min(feature, widest / len(block.columns))),
         )
-        if style.width is not None:  # as wide as the page, without colour bars, where it stands alone
-            room = max(room - _LEAST_SCALE, _LEAST_ROOM)
+        if style.width is not None:  # as wide as the page, where it stands alone
+            room = max(room, _LEAST_ROOM)
             shape = shape[0], min(shape[1], room / len(block.columns))
             across = min(block.across, max(int(room / (max(titles, shape[1] * len(block.columns)) + GAP)), 1))
         space = Space(
@@ -450,7 +465,7 @@ def decide_panels(
         layout = replace(layout, queries=replace(layout.queries, room=room))
     pitch = titles + GAP
     layout = layout.spread(pitch if style.width is None else min(pitch, room / across))
-    return MosaicPart(block, block.title, "", layout, panels, bars)
+    return MosaicPart(block, block.title, "", layout, panels, bars, style.is_narrow)
 
 
 def _by_row(bars: Iterable[Scale], panels: Sequence[Panel], across: int) -> Mapping[int, list[Scale]]:

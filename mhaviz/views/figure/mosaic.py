@@ -5,7 +5,6 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,12 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
-from mhaviz.pages.panels import CROSS, Panel, Scale
+from mhaviz.pages.panels import CROSS, Panel
 from mhaviz.results.axis import Axis, cell_edges
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import (
     ACCENT,
+    DRAWN_WIDER,
     FAINT,
     INK,
     POINTS,
@@ -37,11 +37,11 @@ MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
 BESIDE = 0.15  # inches between a mosaic and its colour bar
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 LEAST_LABEL, MOST_LABEL = 6.0, 8.0  # font sizes in points; labels without room for the least are left out or cut
+LEAST_PITCH, THUMB = 0.088, 0.47  # inches from one label to the next, and of a tile without a label for each token
 _LINE = 0.22  # inches from one position to the next, down
 _MOST_POSITIONS = 20  # most positions along a side
 BESIDE_LABEL = 0.06  # inches between a label and its cells or the next label
 _MOST_VALUE, _OF_HEIGHT = 9.0, 0.5  # largest font size of numbers; their height / that of their cell
-_LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches: height of a colour bar
 _LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile with more cells than have labels
 _LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # most tiles of a page that are large, and that are small
 _LEAST_SIDE = 1.2  # inches of a tile, unless its cells would be larger than those of a short text
@@ -147,11 +147,6 @@ class MosaicLayout:
         """Height of all tiles, titles and labels."""
         return self.rows * (self.title + self.tile_height + self.below) - self.below + self.keys.room
 
-    @property
-    def bar(self) -> float:
-        """Height of a colour bar beside a tile."""
-        return bar_height(self.tile_height)
-
     def tile(self, number: int) -> tuple[float, float]:
         """Return the top left corner of a tile's cells."""
         row, column = divmod(number, self.columns)
@@ -174,6 +169,7 @@ class Space:
         width, height: most inches, unless tiles would be smaller than ``least_tile``.
         page: width / height of the mosaic that the columns are chosen for.
         least_tile: least inches of each side of a tile.
+        column: height of the column of a paper that tiles are to fit into; 0: the page has a shape.
         larger: most that cells are enlarged to fill the width.
         cell: most inches of each side of a cell; None: chosen.
         shape: height and width of a cell, in inches; None: chosen.
@@ -189,6 +185,7 @@ class Space:
     height: float = MOST_HEIGHT
     page: float = PAGE_SHAPE
     least_tile: float = 0.3
+    column: float = 0.0
     larger: float = 1.0
     cell: float | None = None
     shape: tuple[float, float] | None = None
@@ -281,11 +278,16 @@ def _lay_out(
     ]
     height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells, has_numbers=bool(numbers))
     height, width = (min(max(side, 1 / dpi), space.cell or side) for side in (height, width))
+    left = max(space.widest(texts[0], space.label_size(height)) + space.beside_name, space.left)
     most = n_tiles if labelled else max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # with cells of one pixel
     tile = k_cells * width + GAP, q_cells * height + GAP + TILE_TITLE
-    columns = min(space.columns or choose_columns(n_tiles, *tile, space.page, most), n_tiles)
+    if space.columns is not None:
+        columns = min(space.columns, n_tiles)
+    elif space.column:
+        columns = _narrow_columns(n_tiles, k_cells, q_cells / k_cells, space.width - left, space.column)
+    else:
+        columns = choose_columns(n_tiles, *tile, space.page, most)
     rows = -(-n_tiles // columns)
-    left = max(space.widest(texts[0], space.label_size(height)) + space.beside_name, space.left)
     beside = (space.width - left + GAP) / columns - GAP
     below = (space.height - space.widest(texts[1], space.label_size(width))) / rows - TILE_TITLE - GAP
     scale = min(
@@ -395,6 +397,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
 
 def _fit_title(title: str, room: float) -> tuple[str, float]:
     """Return a title and its font size that fit: smaller, or by ``short_title``, or shortened."""
+    room /= DRAWN_WIDER
     for text in (title, short_title(title)):
         size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
         if size >= LEAST_LABEL:
@@ -407,57 +410,6 @@ def short_title(title: str) -> str:
     row, _, tile = title.rpartition(" · ")
     short = tile.rpartition(" ")[2] if re.fullmatch(r"L\d+ H\d+|[a-z]+ \d+", tile) else tile
     return f"{row[0].upper()}{row.rpartition(' ')[2]} {short}" if row else short
-
-
-def bar_height(cells: float) -> float:
-    """Return the height of a colour bar beside cells of this height, in inches."""
-    return min(max(cells, _LEAST_BAR), _MOST_BAR)
-
-
-def draw_scale(
-    sheet: Sheet,
-    x: float,
-    y: float,
-    height: float,
-    scale: Scale,
-    open_ends: tuple[bool, bool] = (False, False),
-) -> None:
-    """Draw an upright colour bar with its name, its ends, and its middle or powers of ten between them.
-
-    ``open_ends``: whether some values lie below, and above.
-    """
-    width = snap(0.12, sheet.pixels)
-    x, y, height = snap(x, sheet.pixels), snap(y, sheet.pixels), snap(height, sheet.pixels)
-    gradient = np.array([scale.value(share) for share in np.linspace(1, 0, 256)], np.float32)[:, None]
-    bar = sheet.image(x, y, width, height, gradient, scale)
-    bar.set_label(f"scale of {scale.name}")
-    sheet.frames([(x, y, width, height)])
-    for place, vertical, text in _scale_labels(scale, height, open_ends):
-        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
-    sheet.write(x, y - 0.04, scale.name, SMALL, vertical="bottom", colour=QUIET)
-
-
-def _scale_labels(
-    scale: Scale, height: float, open_ends: tuple[bool, bool]
-) -> list[tuple[float, Literal["top", "center", "bottom"], str]]:
-    """Return the numbers beside a bar of this height: place from the top, 0 to 1, vertical alignment, and text."""
-    low, high = ("≤ " if open_ends[0] else ""), ("≥ " if open_ends[1] else "")
-    return [
-        (0, "top", f"{high}{scale.value(1):.3g}"),
-        *((1 - share, "center", f"{scale.value(share):.3g}") for share in _between(scale, height)),
-        (1, "bottom", f"{low}{scale.value(0):.3g}"),
-    ]
-
-
-def _between(scale: Scale, height: float) -> list[float]:
-    """Return the places of the numbers between the ends of a bar of this height, as shares of the scale."""
-    if not scale.log:
-        middle = float(f"{scale.value(0.5):.1g}")  # a round number
-        return [0.5 if scale.low < 0 else (middle - scale.low) / (scale.high - scale.low)]
-    clear = 0.25 / height  # share of the bar beside the numbers of its ends
-    powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
-    shares = [float(share) for share in scale.shares(10.0**powers)]
-    return [share for share in shares if clear < share < 1 - clear] or [0.5]
 
 
 def _tile_of(n_tiles: int) -> float:
@@ -488,6 +440,19 @@ def choose_columns(n_tiles: int, width: float, height: float, page: float, most:
         return abs(math.log(columns * width / (rows * height) / page)) + _EMPTY * empty
 
     return min(range(1, min(n_tiles, most) + 1), key=distance)
+
+
+def _narrow_columns(n_tiles: int, cells: int, shape: float, room: float, height: float) -> int:
+    """Return the most columns that fit into a column of a paper with a label for each of ``cells``; where that leaves
+    one, or more rows than fit into ``height``, those of thumbnails. ``shape``: height / width of a tile."""
+    columns = 1
+    for least in (max(cells * LEAST_PITCH, THUMB), THUMB):
+        most = max(int((room + GAP) / (least + GAP)), 1)
+        n_rows = -(-n_tiles // most)
+        columns = -(-n_tiles // n_rows)
+        if most > 1 and n_rows * (((room + GAP) / columns - GAP) * shape + GAP + TILE_TITLE) <= height:
+            break
+    return columns
 
 
 def _write_values(

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.labels import every
 from mhaviz.pages.panels import Panel
+from mhaviz.views.figure.colour_bar import draw_lying
 from mhaviz.views.figure.mosaic import (
     GAP,
     LEAST_LABEL,
@@ -36,7 +35,7 @@ from mhaviz.views.style import Style
 
 _CELL, _SHAPE = 0.4, 1.1  # most inches of a cell; most height / width of all panels
 _LEAST = 1.2  # least inches of a panel
-_APART, _BAR, _BAR_HEIGHT = 0.06, 0.35, 0.08  # inches: between words, and the bar between the ends of a scale
+_APART, _BAR = 0.06, 0.35  # inches: between words, and the bar between the ends of a scale
 
 
 def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicLayout:
@@ -89,15 +88,8 @@ def draw_ranges(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
     has_bars = pitch - max(map(_title_width, panels)) >= _BAR + _APART
     for i, panel in enumerate(panels):
         left, top = layout.tile(i)
-        low, high = panel.scale.ends
         right, line = x + left + pitch, y + top - 0.04
         if not has_bars:
             sheet.write(right, line, panel.scale.range_text, SMALL, align="right", vertical="bottom", colour=QUIET)
             continue
-        sheet.write(right, line, high, SMALL, align="right", vertical="bottom", colour=QUIET)
-        right -= text_width(high, SMALL) * DRAWN_WIDER + _APART
-        box = snap(right - _BAR, sheet.pixels), snap(line - 0.02 - _BAR_HEIGHT, sheet.pixels), _BAR, _BAR_HEIGHT
-        gradient = np.array([[panel.scale.value(share) for share in np.linspace(0, 1, 256)]], np.float32)
-        sheet.image(*box, gradient, panel.scale).set_label(f"scale of {panel.title}")
-        sheet.frames([box])
-        sheet.write(right - _BAR - _APART, line, low, SMALL, align="right", vertical="bottom", colour=QUIET)
+        draw_lying(sheet, right, line, panel.scale, _BAR, panel.scale.ends, panel.title)

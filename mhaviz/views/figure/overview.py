@@ -11,8 +11,9 @@ from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, head_panels
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
+from mhaviz.views.figure.colour_bar import scale_width
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.heads import MosaicPart, scale_width
+from mhaviz.views.figure.heads import MosaicPart
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     BESIDE_LABEL,
@@ -42,7 +43,7 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.style import Style
 
 _FEW = 12  # most heads that each have labels
-_NARROW, _MANY = 6.0, 16  # inches of a page up to which, and heads from which on, the enlarged map stands below
+_MANY = 16  # heads from which on the enlarged map stands below
 _TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and limits of its side
 _SMALL_SIDE = 0.7  # most inches of a small map
 _GAP, _BETWEEN = 0.027, 0.25  # inches: between two heads, and before the enlarged one
@@ -105,19 +106,19 @@ class OverviewPart(MosaicPart):
         """Width in inches, with colour bars."""
         return max(super().width, self.layout.width)
 
-    def height(self, _: float) -> float:
+    def height(self, room: float) -> float:
         """Return the height in inches."""
         below = self._large_at[1] + self._large.height
-        return self.title_height + max(self._small_height, below)
+        return self.above(room) + max(self._small_height, below)
 
     def _bar_width(self, scale: Scale) -> float:
         return scale_width(scale, _BAR)
 
-    def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the part with its top left corner at (x, y)."""
         assert isinstance(self.block, Heads)
-        self.draw_title(sheet, y)
-        y += self.title_height
+        self.draw_above(sheet, x, y, room)
+        y += self.above(room)
         draw_mosaic(sheet, x, y + _HEADER, self.layout, self.panels)
         self._write_sides(sheet, self.block, x, y + _HEADER)
         dx, dy = self.layout.tile(self.place)
@@ -128,7 +129,7 @@ class OverviewPart(MosaicPart):
         for i, line in enumerate(self.note):
             middle = y + _HEADER + self.layout.height + _OVER_NOTE + FOOT_LINE * (i + 0.5)
             sheet.write(x, middle, line, SMALL, colour=QUIET)
-        self.draw_bars(sheet, x, top + self._large.tile(0)[1], self._large.bar)
+        self.draw_bars(sheet, x, top + self._large.tile(0)[1], self._large.tile_height)
 
     def _enlarged(self, block: Heads) -> Panel:
         row, column = divmod(self.place, self.layout.columns)
@@ -162,8 +163,9 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
 
     least = min(max(max(lengths) * _TOKEN, _LEAST), _MORE)
     large = enlarged(least)
-    beside = large.width - large.tile_width + BESIDE + _BAR  # labels and colour bar of the enlarged map
-    is_beside = room > _NARROW and n_columns <= _MANY and large.width < room / 2
+    bar = 0.0 if style.is_narrow else BESIDE + _BAR
+    beside = large.width - large.tile_width + bar  # labels and colour bar of the enlarged map
+    is_beside = not style.is_narrow and n_columns <= _MANY and large.width < room / 2
     left = snap(max(text_width("head", SMALL), NAME + text_width("99", SMALL)) + BESIDE_LABEL, dpi)
     gap = snap(_GAP, dpi)
     free = room - left - (beside + least + _BETWEEN if is_beside else 0.0) + gap
@@ -193,6 +195,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
         large=large,
         place=most_peaked(block.maps),
         is_beside=is_beside,
+        is_narrow=style.is_narrow,
         note=tuple(wrap(note, (small.width if is_beside else room) / DRAWN_WIDER, SMALL)),
     )
 

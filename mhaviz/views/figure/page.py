@@ -1,7 +1,7 @@
 """A page as a sheet: each block is measured, then all are laid out from top to bottom, then drawn."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mhaviz.errors import ArgumentError, counted, parameter
@@ -21,11 +21,11 @@ from mhaviz.pages.blocks import (
     Title,
     leaves,
 )
-from mhaviz.pages.panels import Scale
+from mhaviz.views.figure.colour_bar import Bars
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.flow import FlowPart
-from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
 from mhaviz.views.figure.grid import GridPart, Part, Place, line_up
 from mhaviz.views.figure.heads import (
     MosaicPart,
@@ -33,10 +33,9 @@ from mhaviz.views.figure.heads import (
     decide_heads,
     decide_panels,
     number_length,
-    scale_width,
     written_texts,
 )
-from mhaviz.views.figure.mosaic import BESIDE, MOST_HEIGHT, MOST_WIDTH
+from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import decide_overview, is_overview
 from mhaviz.views.figure.patches import with_plain
@@ -95,6 +94,8 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
     page = with_plain(page).coloured(style.cmap, style.vmax, style.log)
     remark = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
     fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
+    if style.is_narrow:
+        fonts = replace(fonts, label_cells=NARROW_CELLS)
     plan = _plan(page, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
@@ -231,28 +232,28 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
         if isinstance(block, Dots):
             return DotsPart(block)
         if isinstance(block, Flow):
-            return FlowPart(block, math.inf if style.width is None else style.width - 2 * MARGIN)
+            return FlowPart(block, _room(style))
         if isinstance(block, Text):
             shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
             return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)
-        return measure_table(block, fonts)
+        return measure_table(block, fonts, room=_room(style))
 
-    def decide_grid(grid: Grid, in_line: int, bars: Mapping[Scale, tuple[bool, bool]], room: float) -> GridPart:
+    def decide_grid(grid: Grid, in_line: int, bars: Bars, room: float) -> GridPart:
         def inside(block: Block | None) -> Part | None:
             if block is None:
                 return None
             if isinstance(block, Grid):
-                return decide_grid(block, in_line, {}, room - BESIDE - max(map(scale_width, bars), default=0.0))
+                return decide_grid(block, in_line, {}, room)
             if isinstance(block, Panels):
                 return decide_panels(block, fonts, style, {}, in_line, of_patches)
             return decide(block)
 
         rows = [list(map(inside, row)) for row in grid.rows]
-        part, is_narrow = line_up(rows, bars), style.width is not None
+        part = line_up(rows, bars, style.is_narrow)
         has_grids = any(isinstance(block, Grid) for block in grid.blocks)
-        if part.width <= room or not (is_narrow or has_grids):
+        if part.width <= room or (style.width is None and not has_grids):
             return part
-        return GridPart(tuple((one,) for row in rows for one in row if one), bars, is_narrow)
+        return GridPart(tuple((one,) for row in rows for one in row if one), bars, style.width is not None)
 
     parts = [decide(block) for block in blocks]
     of_panels = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.block, Panels)]
@@ -333,27 +334,31 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
 
 
+def _room(style: Style) -> float:
+    """Return the inches that a page of a given width has for its parts."""
+    return math.inf if style.width is None else style.width - 2 * MARGIN
+
+
 def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
-    """Return the parts without tables that are too wide for the page, and notices of what has no room."""
-    kept: list[Part] = []
+    """Return the parts with tables that are too wide for the page split, and notices of what has no room."""
+    room = _room(style)
     notices: list[str] = []
-    room = math.inf if style.width is None else style.width - 2 * MARGIN
 
-    def fits(part: Part | None) -> bool:
-        table = part if isinstance(part, TablePart) else part.table if isinstance(part, MosaicPart) else None
-        return table is None or table.width <= room
+    def fitted(part: Part) -> Iterator[Part]:
+        if isinstance(part, GridPart) and part.width > room:  # a single column, as it is broken
+            inside = [one for row in part.rows for one in row if one]
+            yield replace(part, rows=tuple((fit,) for one in inside for fit in fitted(one)))
+        elif isinstance(part, MosaicPart) and part.table and part.table.width > room:
+            yield from (replace(part, table=None), *fitted(part.table))
+        elif isinstance(part, TablePart):
+            whole = list(part.split(room))
+            yield from (one for one in whole if one.width <= room)
+            if any(one.width > room for one in whole):
+                notices.append("a table is wider than the picture, and left out; a .json file has its numbers")
+        else:
+            yield part
 
-    for part in parts:
-        inside = [one for row in part.rows for one in row] if isinstance(part, GridPart) else [part]
-        if not all(map(fits, inside)):
-            notices.append("a table is wider than the picture, and left out; a .json file has its numbers")
-        if isinstance(part, GridPart):
-            rows = (tuple(one for one in row if fits(one)) for row in part.rows)
-            kept.append(replace(part, rows=tuple(row for row in rows if any(row))))
-        elif fits(part):
-            kept.append(part)
-        elif isinstance(part, MosaicPart):
-            kept.append(replace(part, table=None))
+    kept = [one for part in parts for one in fitted(part)]
     mosaics = [part for part in kept if isinstance(part, MosaicPart)]
     if style.numbers and any(part.layout.value_size is None for part in mosaics):
         notices.append(f"cells are too small for numbers; give a larger {parameter('width')}, or fewer heads")

@@ -175,7 +175,10 @@ class Sheet(Figure):
         )
 
     def title(self, y: float, title: Title | str) -> None:
-        """Write the title of a picture, smaller or shortened where the sheet is narrow; nothing if it is ""."""
+        """Write the title of a picture; nothing if it is "".
+
+        Where the sheet is narrow, it is smaller; a text has two lines, and what is longer still is shortened.
+        """
         if not title:
             return
         shorten, families = _shortening(title, self.fonts), self.fonts.families
@@ -185,6 +188,11 @@ class Sheet(Figure):
         size = TITLE
         if whole > room + _HAIR:  # smaller letters before shorter text; they are drawn wider than measured
             size, room = max(0.96 * TITLE * room / whole, BODY), 0.97 * room
+        lines = wrap(longest, room, size, families, bold=True) if isinstance(title, str) else []
+        if len(lines) == 2:
+            for i, line in enumerate(lines):
+                self.write(MARGIN, y + (i - 0.5) * FOOT_LINE, line, size, bold=True)
+            return
         shown = fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
         if isinstance(title, str) and shown != longest:
             self.notices.append(f"the title is cut; a larger {parameter('width')} shows all of it")

@@ -1,21 +1,21 @@
 """Tables on a sheet: columns as wide as their texts, and bars for shares."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from matplotlib.patches import Rectangle
 
-from mhaviz.pages.blocks import Table
+from mhaviz.pages.blocks import Column, Table
+from mhaviz.views.columns import split_columns
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import ACCENT, DRAWN_WIDER, INK, QUIET, SMALL, Sheet, text_width, wrap
 
-_T = TypeVar("_T")
-
 _LINE, _BAR_LINE = 0.15, 0.22  # inches of a line, and of one with a bar
-_GAP = 0.22  # inches between columns
+_GAP, _LEAST_GAP = 0.22, 0.1  # inches between columns, and least of them where room is short
+_HAIR = 1e-6  # inches by which a table is narrower than its room, for rounding errors
 _CARD_NOTES = 3.2  # inches of the notes of a card
-_BAR_CELL = 0.1  # inches of a bar for each of its characters in a terminal
+_BAR_CELL, _LEAST_BAR = 0.1, 0.4  # inches of a bar for each of its characters in a terminal; least of all
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class TablePart:
         more: text that counts the rows left out.
         card: whether the table is a card: a single row of the table, written as one line for each number.
         line: inches of a row.
+        gap: inches between columns.
     """
 
     table: Table
@@ -37,13 +38,14 @@ class TablePart:
     more: str
     card: bool
     line: float
+    gap: float
 
     after = 0.08
 
     @property
     def width(self) -> float:
         """Width in inches, without the notes, which are wrapped."""
-        return sum(self.widths) + _GAP * (len(self.widths) - 1)
+        return sum(self.widths) + self.gap * (len(self.widths) - 1)
 
     @property
     def full_width(self) -> float:
@@ -69,12 +71,25 @@ class TablePart:
         if len(self.texts) != n_rows + 1:
             return self
         columns = self.table.columns
+        return replace(self._of([i for i, column in enumerate(columns) if not column.is_key]), line=row)
 
-        def others(values: Sequence[_T]) -> tuple[_T, ...]:
-            return tuple(value for column, value in zip(columns, values, strict=True) if not column.is_key)
+    def split(self, room: float) -> Iterator["TablePart"]:
+        """Yield the table, or parts of it that are at most ``room`` inches wide, each with the key columns."""
+        if self.width <= room or self.card:
+            yield self
+            return
+        parts = [*map(self._of, split_columns(self.table, lambda places: self._of(places).width <= room))]
+        for part in parts:
+            heading, notes = (self.table.heading if part is parts[0] else ""), self.table.notes
+            table = replace(part.table, heading=heading, notes=notes if part is parts[-1] else "")
+            yield replace(part, table=table, more=self.more if part is parts[-1] else "")
 
-        table = replace(self.table, columns=others(columns), rows=tuple(map(others, self.table.rows)))
-        return replace(self, table=table, texts=tuple(map(others, self.texts)), widths=others(self.widths), line=row)
+    def _of(self, places: Sequence[int]) -> "TablePart":
+        """Return the table with these columns alone."""
+        columns, widths = tuple(self.table.columns[i] for i in places), tuple(self.widths[i] for i in places)
+        rows, texts = (tuple(tuple(row[i] for i in places) for row in all_) for all_ in (self.table.rows, self.texts))
+        table, line = replace(self.table, columns=columns, rows=rows), _line(columns)
+        return replace(self, table=table, texts=texts, widths=widths, line=line)
 
     def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
         """Draw the table with its top left corner at (x, y), its heading above, and its notes wrapped to ``width``."""
@@ -94,7 +109,7 @@ class TablePart:
                     most, height = wide + max(width - self.width, 0.0) * is_last, 0.6 * self.line
                     size = most * table.rows[number - 1][i], height
                     sheet.page.add_patch(Rectangle((left, middle - height / 2), *size, facecolor=ACCENT, linewidth=0))
-                left += wide + _GAP
+                left += wide + self.gap
             y += self.line
         if self.more:
             sheet.write(x, y + _LINE / 2, self.more, SMALL)
@@ -103,8 +118,15 @@ class TablePart:
             sheet.write(x, y + number * _LINE, line, SMALL, colour=QUIET)
 
 
-def measure_table(table: Table, fonts: Fonts, card: bool = False) -> TablePart:
-    """Measure a table; ``card``: as a card of its single row, without the first column."""
+def _line(columns: Sequence[Column]) -> float:
+    return _BAR_LINE if any(column.bar for column in columns) else _LINE
+
+
+def measure_table(table: Table, fonts: Fonts, card: bool = False, room: float = math.inf) -> TablePart:
+    """Measure a table; bars and gaps are smaller where it would be wider than ``room``.
+
+    ``card``: as a card of its single row, without the first column.
+    """
     families = fonts.families
     table, more = table.limited()
     texts = [tuple(text and fonts.shown(text) for text in row) for row in (table.headings(), *table.texts())]
@@ -113,6 +135,10 @@ def measure_table(table: Table, fonts: Fonts, card: bool = False) -> TablePart:
         texts, least = list(zip(*texts, strict=True))[1:], [0.0, 0.0]
     # Small letters are drawn wider than they measure, as they begin at whole pixels.
     wides = (max(text_width(text, SMALL, families) for text in column) for column in zip(*texts, strict=True))
-    widths = tuple(max(wide * DRAWN_WIDER, bar) for wide, bar in zip(wides, least, strict=True))
-    line = _BAR_LINE if any(least) else _LINE
-    return TablePart(table, tuple(texts), widths, more, card, line)
+    widths, room = [wide * DRAWN_WIDER for wide in wides], room - _HAIR
+    gaps = len(widths) - 1
+    if bars := sum(map(bool, least)):
+        longest = max((room - sum(widths) - gaps * _LEAST_GAP) / bars, _LEAST_BAR)
+        widths = [max(wide, min(bar, longest)) for wide, bar in zip(widths, least, strict=True)]
+    gap = min(max((room - sum(widths)) / max(gaps, 1), _LEAST_GAP), _GAP)
+    return TablePart(table, tuple(texts), tuple(widths), more, card, _line(table.columns), gap)

@@ -1,6 +1,6 @@
 """Tables in the terminal, split where it is too narrow for them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.box import Box
@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from mhaviz.pages.blocks import Table
+from mhaviz.views.columns import split_columns
 from mhaviz.views.terminal.grid import BOLD, DIM
 from mhaviz.views.text import isolated
 
@@ -33,13 +34,11 @@ def table_lines(
     if fits(whole, console, options):
         yield whole
     else:
-        keys = [place for place in every if table.columns[place].is_key]
-        others = [place for place in every if place not in keys]
 
         def drawn(places: Sequence[int]) -> Grid:
-            return draw_grid(table, sorted([*keys, *places]), rules, _NARROW_BAR)
+            return draw_grid(table, places, rules, _NARROW_BAR)
 
-        yield from map(drawn, _parts(others, lambda places: fits(drawn(places), console, options)))
+        yield from map(drawn, split_columns(table, lambda places: fits(drawn(places), console, options)))
     for text in filter(None, (left_out, table.notes)):
         yield Text(text, DIM)
 
@@ -52,23 +51,6 @@ def side_by_side(tables: Sequence[Table], console: Console, options: ConsoleOpti
     else:
         for table in tables:
             yield from table_lines(table, console, options, None)
-
-
-def _parts(places: Sequence[int], fit: Callable[[Sequence[int]], bool]) -> list[Sequence[int]]:
-    """Return the columns in as few parts as fit, of about equal size; a part of one column may be too wide."""
-    greedy = _filled(places, fit, len(places))
-    even = _filled(places, fit, -(-len(places) // max(len(greedy), 1)))
-    return even if len(even) == len(greedy) else greedy
-
-
-def _filled(places: Sequence[int], fit: Callable[[Sequence[int]], bool], most: int) -> list[Sequence[int]]:
-    """Return parts of at most ``most`` columns, each as large as fits."""
-    parts: list[list[int]] = [[]]
-    for place in places:
-        if parts[-1] and (len(parts[-1]) == most or not fit([*parts[-1], place])):
-            parts.append([])
-        parts[-1].append(place)
-    return list(parts)
 
 
 def fits(grid: Grid, console: Console, options: ConsoleOptions) -> bool:

@@ -5,6 +5,7 @@ from functools import cache
 
 import matplotlib
 import pytest
+from drawn import images, texts
 from looking import attend, encoded, traced
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
@@ -12,13 +13,17 @@ from matplotlib.text import Text
 from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.masking import masking
 from mhaviz.analyses.matrices import layer_matrices
+from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.results.result import Source
+from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.mosaic import LEAST_LABEL
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
 LONG = " ".join(f"word{i % 50}" for i in range(100))
+RECORDS = ["trace", "matrices", "explanation", "masking", "heads", "map", "projections", "evaluation"]
 ASIDE = 0.01  # inches that letters may reach into the room of others, which their boxes are larger than
 
 
@@ -31,20 +36,24 @@ def record(name):
         "explanation": lambda: explain(*encoded(RandomLayer(16, 2), ["one two three two"]), 2, 0),
         "masking": lambda: masking(*encoded(RandomLayer(16, 2, causal=True), ["the cat sat", "a dog"]), [0]),
         "heads": lambda: attend(RandomLayer(16, 8), ["Donaudampfschifffahrt the the sat on the mat w12 <b>"]),
+        "projections": lambda: compare_projections(layer.projection_inputs(WORKED_EXAMPLE[0]), include_self=False),
+        "evaluation": lambda: Evaluation(
+            Source("a source"), "translation", "exact match", 0.9, 1.1, 500, True, AlignmentErrors((0.4, 0.1), 0.2, 9)
+        ),
         "map": lambda: attend(RandomLayer(16, 1, causal=True), [LONG]),
     }[name]()
 
 
 @pytest.mark.parametrize("width", [3.3, 10.0])
-@pytest.mark.parametrize("name", ["trace", "matrices", "explanation", "masking", "heads", "map"])
+@pytest.mark.parametrize("name", RECORDS)
 def test_letters_can_be_read(name, width):
     sheet = figure_of(record(name), Style(width=width))
     assert sheet.get_figwidth() == pytest.approx(width, abs=0.02)
     with matplotlib.rc_context({"text.hinting": "none"}):
         renderer = FigureCanvasAgg(sheet).get_renderer()
-        texts = [text for text in sheet.findobj(Text) if text.get_text() and text.get_visible()]
-        boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
-    sizes = [text.get_fontsize() for text in texts]
+        found = [text for text in sheet.findobj(Text) if text.get_text() and text.get_visible()]
+        boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in found]
+    sizes = [text.get_fontsize() for text in found]
     sizes += [one.font.get_size_in_points() for one in sheet.page.collections if isinstance(one, Numbers)]
     assert min(sizes) >= LEAST_LABEL - 1e-6
     inch, end = sheet.dpi, sheet.bbox
@@ -56,3 +65,32 @@ def test_letters_can_be_read(name, width):
         down = min(first.y1, second.y1) - max(first.y0, second.y0)
         lines = min(first.height, second.height, first.width, second.width)  # a line is less high than its box
         assert across <= ASIDE * inch or down <= max(ASIDE * inch, 0.25 * lines), (one, other)
+
+
+def test_colour_bars_lie_above_what_they_explain():
+    sheet = figure_of(record("projections"), Style(width=3.3))
+    first = images(sheet, "1 plain")[0].get_extent()
+    for bar in images(sheet, "scale of score") + images(sheet, "scale of weight"):
+        left, right, bottom, top = bar.get_extent()
+        assert right - left > bottom - top
+        assert bottom < first[3], "above"
+    assert sheet.get_figheight() < 22
+
+
+@pytest.mark.parametrize(("n_heads", "n_tokens", "columns"), [(3, 10, 2), (4, 10, 2), (8, 7, 3), (8, 4, 4)])
+def test_small_heads_stand_side_by_side(n_heads, n_tokens, columns):
+    attention = attend(RandomLayer(24, n_heads), [" ".join(f"word{i}" for i in range(n_tokens))])
+    tiles = [tile.get_extent()[0] for tile in images(figure_of(attention, Style(width=3.3)), "L0 H")]
+    assert len(set(tiles)) == columns
+
+
+@pytest.mark.parametrize("name", ["explanation", "evaluation"])
+def test_tables_are_whole(name):
+    wide, narrow = (figure_of(record(name), Style(width=width)) for width in (10.0, 3.3))
+    assert not narrow.notices
+    headings = {
+        "explanation": {"q·k", "weight", "strongest features", "‖a v‖"},
+        "evaluation": {"weights of", "error rate"},
+    }
+    assert headings[name] <= set(texts(narrow))
+    assert len(narrow.page.patches) == len(wide.page.patches), "as many bars"

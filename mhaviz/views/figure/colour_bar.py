@@ -1,0 +1,119 @@
+"""Colour bars on a sheet: upright at the right of matrices or, on a narrow page, lying in lines above them."""
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from mhaviz.pages.panels import Scale
+from mhaviz.views.figure.sheet import DRAWN_WIDER, QUIET, SMALL, Sheet, snap, text_width
+
+_LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches: height of an upright bar
+_LEAST, _BESIDE_NAME = 0.85, 0.12  # inches: an upright bar with its numbers, and between two names
+_LYING, _HIGH, _LINE = 0.6, 0.08, 0.2  # inches: width and height of a lying bar, and of its line
+_APART, _BETWEEN = 0.06, 0.2  # inches between words, and between two lying bars
+
+Bars = Mapping[Scale, tuple[bool, bool]]
+"""Scales that have a colour bar, and whether some numbers lie below and above each."""
+
+
+def scale_width(scale: Scale, least: float = _LEAST) -> float:
+    """Return the inches of an upright colour bar with its numbers and name."""
+    return max(text_width(scale.name, SMALL) * DRAWN_WIDER + _BESIDE_NAME, least)
+
+
+def draw_upright(sheet: Sheet, x: float, y: float, cells: float, scale: Scale, beyond: tuple[bool, bool]) -> None:
+    """Draw an upright colour bar with its name, its ends, and its middle or powers of ten between them.
+
+    ``cells``: height of the cells beside it, in inches.
+    """
+    width, height = snap(0.12, sheet.pixels), min(max(cells, _LEAST_BAR), _MOST_BAR)
+    x, y, height = snap(x, sheet.pixels), snap(y, sheet.pixels), snap(height, sheet.pixels)
+    gradient = np.array([scale.value(share) for share in np.linspace(1, 0, 256)], np.float32)[:, None]
+    bar = sheet.image(x, y, width, height, gradient, scale)
+    bar.set_label(f"scale of {scale.name}")
+    sheet.frames([(x, y, width, height)])
+    for place, vertical, text in _upright_labels(scale, height, beyond):
+        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
+    sheet.write(x, y - 0.04, scale.name, SMALL, vertical="bottom", colour=QUIET)
+
+
+def _upright_labels(
+    scale: Scale, height: float, beyond: tuple[bool, bool]
+) -> list[tuple[float, Literal["top", "center", "bottom"], str]]:
+    """Return the numbers beside a bar of this height: place from the top, 0 to 1, vertical alignment, and text."""
+    low, high = _end_texts(scale, beyond)
+    return [
+        (0, "top", high),
+        *((1 - share, "center", f"{scale.value(share):.3g}") for share in _between(scale, height)),
+        (1, "bottom", low),
+    ]
+
+
+def _between(scale: Scale, height: float) -> list[float]:
+    """Return the places of the numbers between the ends of a bar of this height, as shares of the scale."""
+    if not scale.log:
+        middle = float(f"{scale.value(0.5):.1g}")  # a round number
+        return [0.5 if scale.low < 0 else (middle - scale.low) / (scale.high - scale.low)]
+    clear = 0.25 / height  # share of the bar beside the numbers of its ends
+    powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
+    shares = [float(share) for share in scale.shares(10.0**powers)]
+    return [share for share in shares if clear < share < 1 - clear] or [0.5]
+
+
+def lines_height(bars: Bars, room: float) -> float:
+    """Return the inches of the lines of lying colour bars that are ``room`` inches wide."""
+    return _LINE * len(_lines(bars, room))
+
+
+def draw_lines(sheet: Sheet, x: float, y: float, room: float, bars: Bars) -> None:
+    """Draw lying colour bars, each with its name and ends, in lines that begin at (x, y)."""
+    for line in _lines(bars, room):
+        left, y = x, y + _LINE
+        for scale in line:
+            left += _lying_width(scale, bars[scale])
+            ends = _end_texts(scale, bars[scale])
+            at = draw_lying(sheet, left, y - 0.06, scale, _LYING, ends, scale.name)
+            sheet.write(at - _APART, y - 0.06, scale.name, SMALL, align="right", vertical="bottom", colour=QUIET)
+            left += _BETWEEN
+
+
+def draw_lying(
+    sheet: Sheet, right: float, bottom: float, scale: Scale, width: float, ends: tuple[str, str], name: str
+) -> float:
+    """Draw a lying colour bar between the texts of its ``ends``, up to ``right``; return where its line begins."""
+    low, high = ends
+    sheet.write(right, bottom, high, SMALL, align="right", vertical="bottom", colour=QUIET)
+    right -= text_width(high, SMALL) * DRAWN_WIDER + _APART
+    box = snap(right - width, sheet.pixels), snap(bottom - 0.02 - _HIGH, sheet.pixels), width, _HIGH
+    gradient = np.array([[scale.value(share) for share in np.linspace(0, 1, 256)]], np.float32)
+    sheet.image(*box, gradient, scale).set_label(f"scale of {name}")
+    sheet.frames([box])
+    right -= width + _APART
+    sheet.write(right, bottom, low, SMALL, align="right", vertical="bottom", colour=QUIET)
+    return right - text_width(low, SMALL) * DRAWN_WIDER
+
+
+def _lines(bars: Bars, room: float) -> list[list[Scale]]:
+    """Return the scales of each line, as many as fit."""
+    lines: list[list[Scale]] = []
+    left = math.inf
+    for scale, beyond in bars.items():
+        width = _lying_width(scale, beyond)
+        if left + width > room:
+            lines, left = [*lines, []], 0.0
+        lines[-1].append(scale)
+        left += width + _BETWEEN
+    return lines
+
+
+def _lying_width(scale: Scale, beyond: tuple[bool, bool]) -> float:
+    texts = sum(text_width(text, SMALL) for text in (scale.name, *_end_texts(scale, beyond)))
+    return texts * DRAWN_WIDER + _LYING + 3 * _APART
+
+
+def _end_texts(scale: Scale, beyond: tuple[bool, bool]) -> tuple[str, str]:
+    """Return the lowest and the highest number, "≥ 0.3" where some numbers lie above."""
+    low, high = scale.ends
+    return f"{'≤ ' * beyond[0]}{low}", f"{'≥ ' * beyond[1]}{high}"
