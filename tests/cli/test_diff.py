@@ -58,13 +58,8 @@ def test_in_numbers(mhaviz, seeds):
 
 
 def test_files(mhaviz, seeds):
-    for name, suffixes in (("one", ("png", "pdf", "json")), ("two", ("png", "json"))):
-        outputs = [part for s in suffixes for part in ("-o", f"{name}.{s}")]
-        result = mhaviz("diff", "a.json", "b.safetensors", "--dpi", "40", *outputs)
-        assert result.status == 0
-        assert len(result.err.splitlines()) == len(suffixes)
-    for suffix in suffixes:
-        assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
+    result = mhaviz("diff", "a.json", "b.safetensors", "--dpi", "40", "-o", "one.pdf", "-o", "one.json")
+    assert (result.status, result.err.splitlines()) == (0, ["mhaviz: saved one.pdf", "mhaviz: saved one.json"])
     assert "holds no attention maps" in mhaviz("show", "one.json").err
 
 
@@ -72,7 +67,7 @@ OPTIONS = ["", "--head 1", "--cmap PiYG", "--vmax 0.1", "--width 3in", "--title 
 
 
 def test_every_option_changes_the_picture(mhaviz, seeds):
-    for i, option in enumerate(OPTIONS):
+    for i, option in enumerate([*OPTIONS, ""]):
         words = ("diff", "a.json", "b.safetensors", "--dpi", "40", *option.split(), "-q", "-o", f"{i}.png")
         assert mhaviz(*words).status == 0
     assert len({path.read_bytes() for path in seeds.glob("?.png")}) == len(OPTIONS)

@@ -158,7 +158,7 @@ def test_a_long_input_is_pooled(mhaviz, model_folder, tmp_path):
     assert "cells" in result.err
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "gpt_oss", "bert", "bart"])
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "gpt_oss", "bert", "bart"])
 def test_studies_of_one_layer(mhaviz, model_folder, name):
     model = ("--model", str(model_folder(name)), "--layer", "0", *(("--target", "play a") if name == "bart" else ()))
     explained = json.loads(mhaviz("explain", TEXT, "--token", "#1", *model, "--json").out)
