@@ -33,7 +33,7 @@ class _Description(msgspec.Struct):
     models: Annotated[tuple[ModelIdentity, ...], msgspec.Meta(min_length=1)]
     options: dict[str, Any]
     shard: Shard
-    progress: Progress = msgspec.field(name="behind")
+    progress: Progress
 
 
 def write_part(part: CorpusPart, path: Path) -> None:
@@ -74,7 +74,7 @@ def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> Corp
     saved = msgspec.convert(description, _Description)
     progress = saved.progress
     if not 0 <= progress.read < 2**63 or not bool(progress.read) <= progress.block <= _MOST_OF_A_BLOCK:
-        raise ValueError(f"behind: expected blocks of 1 to {_MOST_OF_A_BLOCK:,} sentences")
+        raise ValueError(f"progress: expected blocks of 1 to {_MOST_OF_A_BLOCK:,} sentences")
     source = restore_source(description)
     return CorpusPart(saved.study, saved.mhaviz, saved.models, saved.options, saved.shard, progress, source, arrays)
 

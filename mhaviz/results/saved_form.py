@@ -27,8 +27,6 @@ METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 _Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
-_OBSOLETE = "renormalised", "special"  # fields of earlier versions: rows rescaled to sum to 1, and special columns
-
 
 class _Sourced(msgspec.Struct):
     source: dict[str, Any]
@@ -127,9 +125,6 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     """
     if weights.ndim == 3 and not weights.size:
         raise ValueError(f"expected at least one weight, got none, of shape {weights.shape}")
-    for name in _OBSOLETE:
-        if description.get(name):
-            raise ValueError(f"{name}: maps of an earlier version, which left out special tokens in another way")
     saved = msgspec.convert(description, _Description)
     flags = msgspec.convert({q.key: description.get(q.key, False) for q in QUANTITIES}, dict[str, bool])
     quantity = next(q for q in QUANTITIES if q is WEIGHT or flags[q.key])

@@ -317,12 +317,3 @@ def test_rows_that_do_not_sum_to_1_are_told(path, sums, cells, notice):
     if notice:
         assert notice in notices[0]
         assert str(path) in notices[0]
-
-
-@pytest.mark.parametrize("name", ["renormalised", "special"])
-def test_maps_of_an_earlier_version_are_not_taken_for_others(random_map, name):
-    from mhaviz.results.saved_form import describe, restore
-
-    m = random_map(1)
-    with pytest.raises(ValueError, match=f"{name}: maps of an earlier version"):
-        restore(describe(m) | {name: True}, m.weights)
