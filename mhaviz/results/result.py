@@ -84,15 +84,15 @@ class Result(ShortRepr):
     """Base class of results. Libraries for drawing are imported only when something is drawn."""
 
     def save(self, *paths: str | Path, **style: Any) -> None:
-        """Save the result to files, in the format given by each suffix. Either all files are written, or none.
+        """Save the result to files, each in the format of its suffix. Either all files are written, or none.
 
         Args:
-            paths: paths with a suffix of ``mhaviz.pages.registry.MAP_SUFFIXES``, such as .png, .pdf or .json.
-            style: options of pictures: ``cmap``, ``dpi``, ``columns``, ``vmax``, ``width`` and others; see
-                ``mhaviz.views.style.Style``.
+            paths: names that end in .png, .svg or .pdf for a picture, or .json for all numbers. Maps also have .html, a
+                page for the browser, and .csv, .npz and .safetensors.
+            style: options of pictures, as of ``plot``.
 
         Raises:
-            ArgumentError: a suffix is not a known format, or an option of the style is invalid.
+            ArgumentError: a suffix is not a format of this result, or an option of the style is invalid.
             MhavizError: a file cannot be written.
         """
         from mhaviz.views.showing import save
@@ -127,7 +127,25 @@ class Result(ShortRepr):
         title: str | None = None,
         footnote: str | None = None,
     ) -> "Figure":
-        """Draw the result as a matplotlib Figure. Options are those of ``mhaviz.views.style.Style``; None: default."""
+        """Draw the result as a matplotlib Figure: maps with an Axes for each head, other results as ``save`` does.
+
+        Options are None by default, which leaves the choice to mhaviz. Maps take the first four and ``log``.
+
+        Args:
+            cmap: "ink", from white to dark blue, or a colormap of matplotlib.
+            dpi: pixels an inch.
+            columns: number of heads side by side.
+            vmax: number that gets the darkest colour.
+            numbers: whether numbers are written in the cells.
+            log: whether the colour scale is logarithmic.
+            width: width in inches.
+            font_size: size of labels in points, with which all other text scales.
+            title: title of the picture; "": no title.
+            footnote: small print at the bottom; "": none.
+
+        Raises:
+            ArgumentError: an option is invalid, or is not for maps.
+        """
         style = {name: value for name, value in locals().items() if name != "self" and value is not None}
         from mhaviz.views.showing import plot
 
