@@ -43,7 +43,7 @@ def read(
     """
     of_queries, of_keys = (None if side is None else tuple(side) for side in (queries, keys))
     about = About(name, of_queries, of_keys, kind)
-    saved = read_maps(Path(path), about, on_notice)
+    saved = read_maps(Path(path), about)
     if saved.is_own and about != About():
         given = (parameter(one.name) for one in fields(about) if getattr(about, one.name) is not None)
         raise ArgumentError(f"{path} has its own tokens and kinds; leave out {', '.join(given)}")

@@ -19,16 +19,13 @@ from mhaviz.files.numpy_files import read_npz, read_text_of_npz
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.texts import read_json
-from mhaviz.files.torch_files import unpacked_bytes
 from mhaviz.files.weights import read_layers
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.results.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
 from mhaviz.results.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
-from mhaviz.units import readable_bytes
 
-_LARGE = 2**28  # bytes
 _MOST_MAPS = 1_000_000  # reading each takes 0.1 ms
 _WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
 
@@ -70,9 +67,7 @@ class SavedMaps:
         return replace(self.attention, source=replace(source, footnote=name, details=details))
 
 
-def read_maps(
-    path: Path, about: About | None = None, on_notice: Callable[[str], None] = lambda notice: None
-) -> SavedMaps:
+def read_maps(path: Path, about: About | None = None) -> SavedMaps:
     """Read attention maps that mhaviz has saved, or an array of weights.
 
     Args:
@@ -80,7 +75,6 @@ def read_maps(
             shape (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length); see
             ``read_layers``.
         about: description of an array; not used for files of mhaviz.
-        on_notice: called with the unpacked size of a large compressed file before it is read.
 
     Raises:
         ArgumentError: ``about`` does not fit the array.
@@ -89,8 +83,6 @@ def read_maps(
     about = about or About()
     require_file(path, (".json", *SUFFIXES))
     with reading(path):
-        if (unpacked := unpacked_bytes(path)) >= _LARGE:
-            on_notice(f"{path} unpacks to {readable_bytes(unpacked)}")
         attention = _own_maps(path)
     is_own = attention is not None
     if attention is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _DEEPEST = 4  # containers within containers
 
 
-def unpacked_bytes(path: Path) -> int:
+def _unpacked_bytes(path: Path) -> int:
     """Return the unpacked size in bytes of a zip archive, such as a .npz or .pt file; 0: nothing is compressed."""
     if not zipfile.is_zipfile(path):
         return 0
@@ -37,7 +37,7 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
     """
     import torch
 
-    unpacked = unpacked_bytes(path)
+    unpacked = _unpacked_bytes(path)
     if short := shortage(2 * unpacked, free_main_memory()):
         raise ContentError(f"it unpacks to {readable_bytes(unpacked)}, and needs {short}; save fewer tensors")
     # mmap would read compressed members as raw numbers. PyTorch cannot open files whose names are not UTF-8.

@@ -154,16 +154,12 @@ def test_a_packed_archive_of_torch_is_unpacked(mhaviz, tmp_path):
     assert plain["maps"] == packed["maps"]
 
 
-def test_what_a_file_unpacks_to_is_said_and_must_fit(mhaviz, tmp_path, monkeypatch):
+def test_what_a_file_unpacks_to_must_fit(mhaviz, tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", a=np.full((2, 64, 64), 1 / 64))
     torch.save(torch.full((2, 64, 64), 1 / 64), tmp_path / "plain.pt")
     with zipfile.ZipFile(tmp_path / "plain.pt") as source, zipfile.ZipFile(tmp_path / "a.pt", "w", 8) as target:
         for name in source.namelist():
             target.writestr(name, source.read(name))
-    monkeypatch.setattr("mhaviz.files.maps._LARGE", 2**10)
-    for name in ("a.npz", "a.pt"):
-        result = mhaviz("show", str(tmp_path / name))
-        assert (result.status, f"{name} unpacks to" in result.err) == (0, True)
     for module in ("saved_array", "torch_files"):
         monkeypatch.setattr(f"mhaviz.files.{module}.free_main_memory", lambda: 2**15)
     for name in ("a.npz", "a.pt"):

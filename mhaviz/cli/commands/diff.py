@@ -60,7 +60,7 @@ class TwoArrayOptions:
         from mhaviz.files.maps import About, read_maps
 
         abouts = [About(name or None, kind=self.kind) for name in _of_each("--name", self.name)]
-        files = [read_maps(path, about, delivery.tell) for path, about in zip(paths, abouts, strict=True)]
+        files = [read_maps(path, about) for path, about in zip(paths, abouts, strict=True)]
         if given(self) and all(saved.is_own for saved in files):
             raise ArgumentError(
                 f"{' and '.join(map(str, paths))} have their own tokens and kinds; leave out {', '.join(given(self))}"
