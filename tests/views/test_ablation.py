@@ -58,11 +58,6 @@ def test_there_is_no_page_for_the_browser(tmp_path, random_effects):
         random_effects().save(tmp_path / "a.html")
 
 
-def test_pictures(tmp_path, random_effects):
-    random_effects(n_layers=4, n_heads=8).save(tmp_path / "a.png")
-    assert (tmp_path / "a.png").stat().st_size > 10_000
-
-
 @pytest.mark.parametrize(
     ("probe", "texts", "between"),
     [

@@ -121,14 +121,6 @@ def test_what_the_mask_hides_is_blank():
     assert tuple(image.get_cmap().get_bad()) == (1, 1, 1, 1)
 
 
-def test_cells_say_what_they_are():
-    for reduction, text in (
-        ("mass", "each cell is the mean over up to 5 queries"),
-        ("max", "each cell is the largest"),
-    ):
-        assert any(shown.startswith(text) for shown in texts(difference_figure(pooled(70, reduction))))
-
-
 def test_few_cells_of_a_long_map_may_be_beyond_the_scale():
     d = pooled(70)
     sheet = difference_figure(d)

@@ -52,16 +52,6 @@ def test_a_panel_for_every_number(random_heads):
         assert image.get_clim() == (0.0, pytest.approx(mean.max()))
 
 
-def test_a_block_for_every_kind_without_what_has_no_meaning(random_heads):
-    sheet = head_statistics_figure(random_heads(2, 2, KINDS))
-    names = [image.get_label() for image in tiles(sheet)]
-    masked = [name for name in KNOWN if name != "next"]
-    assert names == [*KNOWN, *masked, "entropy", "first", "separators", "sink"]
-    for title in ("self-attention", "masked self-attention", "source-target attention"):
-        assert title in texts(sheet)
-    assert re.search("self|masked|cross", texts(sheet)[0].partition(": ")[2])
-
-
 @pytest.mark.parametrize("heads", [2, 20])
 def test_kinds_have_cells_of_one_size(random_heads, heads):
     extents = [image.get_extent() for image in tiles(head_statistics_figure(random_heads(4, heads, KINDS)))]
@@ -136,12 +126,6 @@ def test_a_column_of_a_paper_is_a_page_high(random_heads):
     assert (width, height < 11.5) == (pytest.approx(3.3, abs=0.01), True)
     assert min(text.get_size() for text in sheet.page.texts) >= 6
     clear(sheet)
-
-
-def test_layers_by_their_numbers(random_heads):
-    statistics = random_heads(2, 2)
-    chosen = replace(statistics, kinds=(replace(statistics.kinds[0], layers=(17, 23)),))
-    assert {"17", "23"} <= set(texts(head_statistics_figure(chosen)))
 
 
 @pytest.mark.parametrize(("size", "kinds", "width"), [

@@ -122,18 +122,6 @@ def test_hidden_cells_are_no_numbers():
     assert any("outside the thin outline: hidden keys" in text for text in texts(sheet))
 
 
-def test_the_example_is_written_out():
-    m = matrices()
-    i, j, head = m.position, m.key_position, m.heads[0]
-    shown = " ".join(texts(figure_of(m)))
-    assert f"“{m.queries.texts[i]}” at position {i}" in shown
-    assert "outlined: the query in orange, the key in blue" in shown
-    assert f"= {head.query[i] @ head.key[j]:.2f}; / √2 = {head.scores[i, j]:.2f}" in shown
-    assert f"= ({head.output[i, 0]:.2f}, {head.output[i, 1]:.2f})" in shown
-    for key, token in enumerate(m.keys.texts):
-        assert f"{head.weights[i, key]:.2f}·v(“{token}”)" in shown
-
-
 def test_the_marked_row_is_that_of_the_query():
     sheet = figure_of(dataclasses.replace(matrices(), position=4))
     _, (left, top, right, bottom) = drawn(sheet)["S = Q Kᵀ / √2 (6 × 6)"]
@@ -149,13 +137,6 @@ def test_the_marked_row_is_that_of_the_query():
         box for box in boxes if box.x0 == pytest.approx(left) and box.x1 == pytest.approx(right) and box.y0 >= top
     ]
     assert (box.y0, box.y1) == (pytest.approx(top + 4 * cell), pytest.approx(top + 5 * cell))
-
-
-def test_what_is_left_out_is_said():
-    m = dataclasses.replace(matrices(), input=None, output=None, left_out="nobody knows them")
-    sheet = figure_of(m)
-    assert any("X and O left out: nobody knows them" in text for text in texts(sheet))
-    assert not any(title.startswith(("X", "O")) for title in drawn(sheet))
 
 
 @pytest.mark.parametrize(

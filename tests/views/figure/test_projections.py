@@ -104,24 +104,6 @@ def test_numbers_in_the_divergence_up_to_12_heads():
     assert drawn == [12 * 11, 0], "all but the zeros of the diagonal; 20 words have none in the other tiles"
 
 
-def test_the_numbers_stand_under_their_stage():
-    c = comparison()
-    there = texts(figure_of(c))
-    for name, attribute in (("asymmetry ", "asymmetry"), ("departure ", "departure")):
-        (row,) = (i for i, text in enumerate(there) if text.startswith(name))
-        assert there[row + 1 : row + 5] == [f"{getattr(stage, attribute):.2f}" for stage in c.stages]
-
-
-def test_words():
-    c = comparison()
-    shown = texts(figure_of(c))
-    assert "4  S = Wq x·Wk x / √16, O = A V, V = X Wv. " in " ".join(shown)
-    first, second = (c.tokens[i] for i in c.pair)
-    assert f"“{first} {second}” and “{second} {first}” look alike." in " ".join(shown)
-    assert c.source.footnote in shown
-    assert any(f"{c.mean_divergence:.2f} on average" in text for text in shown)
-
-
 def test_left_out_is_blank():
     sheet = figure_of(comparison(include_self=False))
     for image in (*images(sheet, ": S"), *images(sheet, "A = softmax(S)"), *images(sheet, "L0 H")):

@@ -63,24 +63,6 @@ def sheet_end(sheet):
     return text.get_text()
 
 
-def test_the_numbers_stand_beside():
-    c = comparison()
-    shown = texts(figure_of(c))
-    for statistics in (c.unscaled.statistics[0], c.scaled.statistics[0]):
-        for number in (f"{statistics.score_std:.2f}", f"{statistics.entropy:.2f}", f"{statistics.jacobian:.3f}"):
-            assert number in shown
-    assert c.source.footnote in shown
-
-
-def test_each_number_stands_in_its_row_and_column():
-    c = comparison(heads=(0, 3))
-    there = texts(figure_of(c))
-    starts = [i for i, text in enumerate(there) if text == "standard deviation of the scores"]
-    for start, unscaled, scaled in zip(starts, c.unscaled.statistics, c.scaled.statistics, strict=True):
-        assert there[start - 2 : start] == ["unscaled", "/ √16"]
-        assert there[start + 1 : start + 3] == [f"{unscaled.score_std:.2f}", f"{scaled.score_std:.2f}"]
-
-
 def test_one_head_has_unscaled_on_the_left_and_scores_on_top():
     c = comparison()
     panels = {image.get_label(): image.get_extent() for image in images(figure_of(c))}

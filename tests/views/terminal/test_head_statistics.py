@@ -79,13 +79,6 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
     assert in_table == known | ({"95 %"} if sentences > 1 else set())
 
 
-def test_the_ranked_number_stands_first(show, random_heads):
-    shown = show(head_statistics_view(random_heads(), order=Order("induction")), 160)
-    assert re.search(r"head +induction +95 % +entropy", shown)
-    assert re.search("^ +induction +entropy", shown, re.MULTILINE)
-    assert "heads by induction, highest first" in shown
-
-
 def test_pictures_are_means_on_their_scales(show, random_heads):
     statistics = random_heads(1, 2)
     (kind,) = statistics.kinds
