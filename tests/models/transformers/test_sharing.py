@@ -90,7 +90,7 @@ def test_each_process_has_the_whole_of_what_one_finds(shared, number):
 
 def test_the_first_process_alone_shows_and_saves(shared):
     root, _, ((first, notices), (other, nothing)) = shared
-    assert "masked self-attention, layer 0" in first
+    assert "masked self-attention, gemma2, layer 0" in first
     assert "cpu, 2 processes" in first
     assert f"saved {root}/0.json" in notices
     assert other.splitlines()[0] == json.dumps("cpu, 2 processes")
