@@ -10,7 +10,7 @@ import numpy as np
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Heads, Page
 from mhaviz.pages.map_summary import summary_table
-from mhaviz.pages.map_words import cells_text, layers_text, left_out_text, map_title, passes_text, reading_text
+from mhaviz.pages.map_words import cells_text, layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import tile_titles
 from mhaviz.pages.registry import MAP_SUFFIXES, shown
@@ -22,18 +22,14 @@ _MEAN = ("mean",)  # the one row of a mean over heads
 
 
 @shown(Attention, MAP_SUFFIXES)
-def attention_page(attention: Attention, can_choose: bool = True) -> Page:
-    """Return the page of all maps, with the layers of one attention in one block.
-
-    ``can_choose``: whether the command has options that choose other heads or layers.
-    """
+def attention_page(attention: Attention) -> Page:
+    """Return the page of all maps, with the layers of one attention in one block."""
     maps = tuple(map(_heads_as_rows, attention.maps))
     if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
         maps = tuple(m for group in by_attention(maps) for m in _layers_as_rows(list(group.values())))
     attention = replace(attention, maps=maps)
     blocks = heads_blocks(maps, attention.source.model, _tells_layer(attention))
-    left_out = partial(left_out_text, maps, can_choose)
-    return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention), left_out=left_out)
+    return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention))
 
 
 def heads_blocks(maps: Sequence[AttentionMap], model: str, with_layer: bool) -> list[Heads]:
@@ -149,8 +145,7 @@ def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: C
     if first.first.quantity.of_all_heads and not is_film:  # one matrix a layer, all side by side
         return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
     tiles = tuple(_row_name(one.first, is_film, are_calls) + tile for one in by_layer for tile in one.tiles)
-    n_heads = len(first.first.heads)
-    return replace(together, tiles=tiles, across=n_heads if n_heads > 1 else None, by_layer=by_layer)
+    return replace(together, tiles=tiles, by_layer=by_layer)
 
 
 def _row_name(m: AttentionMap, is_film: bool, is_call: bool) -> str:
@@ -169,4 +164,4 @@ def _layer(place: int, m: AttentionMap, model: str, with_layer: bool, is_call: b
     title = map_title(m, model, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
     table = None if m.summary is None else summary_table(m.heads, m.summary, m.quantity.name)
-    return Heads(title, (m,), tile_titles(m), None, cell, table=table, place=place, module=m.module)
+    return Heads(title, (m,), tile_titles(m), cell, table=table, place=place, module=m.module)

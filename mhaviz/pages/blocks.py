@@ -268,10 +268,8 @@ class Heads:
         maps: one map for each layer, or for each forward pass of one layer. They differ in nothing else but what masks
             hide.
         tiles: title of each head, layer by layer.
-        across: number of heads side by side; None: as many as fit.
         cell_text: describes a cell of a pooled picture; "" where a cell is the number between one query and one key.
-        says_cell: whether this description stands below the block rather than in the page's remark.
-        numbers: text at the right end of each head's title, where a figure has room for it; may be empty.
+        numbers: text after each head's title, where there is room for it; may be empty.
         table: statistics of each head.
         place: index of the first map in the result.
         by_layer: this block split into one for each layer, for renderers without room for several rows of heads; empty
@@ -282,9 +280,7 @@ class Heads:
     title: Title
     maps: tuple[AttentionMap, ...]
     tiles: tuple[str, ...]
-    across: int | None
     cell_text: Callable[[Cells], str]
-    says_cell: bool = False
     numbers: tuple[str, ...] = ()
     table: Table | None = None
     place: int = 0
@@ -296,6 +292,12 @@ class Heads:
         """Map of the first layer, for what all maps have in common."""
         return self.maps[0]
 
+    @property
+    def across(self) -> int | None:
+        """Number of heads side by side, where each layer or pass is a row; None: as many as fit."""
+        n_heads = len(self.first.heads)
+        return n_heads if self.by_layer and n_heads > 1 else None
+
 
 @dataclass(frozen=True)
 class Panels:
@@ -306,10 +308,8 @@ class Panels:
         panels: the matrices.
         rows, columns: axes of every matrix.
         across: number of matrices side by side.
-        names: names of the rows and of the columns, such as ("query", "key"); figures write them along the axes.
-        first: title of the panel that a terminal shows first, where it leaves out panels for want of room; "": it shows
-            all, with numbers in their cells.
-        ids: token ids of the rows, which figures write before the labels; empty: none.
+        names: names of the rows and of the columns, such as ("query", "key"), beside the labels.
+        ids: token ids of the rows, before their labels; empty: none.
         is_main: whether this is the main picture of the page, whose title a user may replace.
     """
 
@@ -319,7 +319,6 @@ class Panels:
     columns: Axis
     across: int
     names: tuple[str, str] = ("", "")
-    first: str = ""
     ids: tuple[int, ...] = ()
     is_main: bool = True
 
@@ -331,7 +330,7 @@ class Panels:
     @property
     def are_numbers(self) -> bool:
         """Whether each panel shows a different statistic of the heads, on a scale of its own beside its title."""
-        return bool(self.first) and not self.scales
+        return not self.scales
 
     @property
     def are_patches(self) -> bool:
@@ -375,7 +374,6 @@ class Drawn:
         hidden: how cells that a mask hides look.
         outlines: whether outlines of panels are drawn.
         ends: names of the lowest and the highest colour, such as "blue" and "red"; None: without colour, or unnamed.
-        n_maps: number of maps drawn, from the first; None: all.
     """
 
     cells: tuple[Cells, ...] = ()
@@ -383,7 +381,6 @@ class Drawn:
     hidden: str = "outside the thin outline"  # a weight near 0 is blank, too
     outlines: bool = True
     ends: tuple[str, str] | None = None
-    n_maps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -396,15 +393,12 @@ class Page:
         footnote: where the numbers come from, such as the model and its revision.
         remark: how to read the pictures: a text, or a function that makes it from what a renderer has drawn. Figures
             write it beside the footnote, terminals below the pictures.
-        left_out: makes the text that counts what a terminal leaves out, from the number of maps that it shows and the
-            number of heads that the last of these lacks; None: nothing is left out.
     """
 
     title: Title | str
     blocks: tuple[Block, ...]
     footnote: str
     remark: str | Callable[[Drawn], str] = ""
-    left_out: Callable[[int, int], str] | None = None
 
     @property
     def _panels(self) -> list[Panels]:

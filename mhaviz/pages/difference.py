@@ -14,7 +14,7 @@ from mhaviz.inputs.tokens import KIND_NAMES, Kind
 from mhaviz.pages.attention import heads_blocks
 from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Drawn, Heads, Page, Panels, Table, Text
 from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson
-from mhaviz.pages.map_words import cells_text, hidden_text, left_out_text
+from mhaviz.pages.map_words import cells_text, hidden_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, one_text, position_text
 from mhaviz.results.attention import AttentionMap, head_name
@@ -43,9 +43,8 @@ def difference_page(d: Difference) -> Page:
         Text((heading(d),), "intro"),
         *(_with_changes(d, block) for block in heads_blocks(changes, "", len({m.layer for m in changes}) > 1)),
     )
-    remark, left_out = partial(reading_text, changes), partial(left_out_text, changes, True)
     title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))
-    return Page(title, blocks, d.source.footnote, remark, left_out=left_out)
+    return Page(title, blocks, d.source.footnote, partial(reading_text, changes))
 
 
 def _by_name(d: Difference) -> dict[str, list[HeadDifference]]:
@@ -109,7 +108,6 @@ def _with_changes(d: Difference, block: Heads) -> Heads:
     return replace(
         block,
         cell_text=partial(cell_text, difference.change),
-        says_cell=True,
         numbers=tuple(own or bits),
         by_layer=by_layer,
         module=block.module if by_layer else _module_text(difference),
@@ -127,7 +125,6 @@ def _module_text(difference: MapDifference) -> str:
 
 def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
     """Return how to read pictures of these changes."""
-    changes = changes[: drawn.n_maps]
     less, more = drawn.ends or ("below 0", "above 0")
     name = _number_name(changes)
     text = f"rows are queries, columns keys; {less}: less {name} than before, {more}: more"

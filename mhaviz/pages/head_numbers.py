@@ -273,11 +273,12 @@ def layers_by_heads(
 ) -> Panels:
     """Return a block with a panel for each number, (n_layers, n_heads), of one kind of attention.
 
-    ``title``, ``first``: see ``Panels``.
+    ``title``: see ``Panels``; ``first``: the number that stands first.
     """
-    panels = tuple(Panel(name, values.astype(np.float32), scales[name]) for name, values in numbers.items())
+    names = sorted(numbers, key=lambda name: name != first)
+    panels = tuple(Panel(name, numbers[name].astype(np.float32), scales[name]) for name in names)
     rows, columns = Axis.of(map(str, layers)), Axis.of(map(str, range(panels[0].values.shape[1])))
-    return Panels(title, panels, rows, columns, len(panels), _SIDES, first)
+    return Panels(title, panels, rows, columns, len(panels), _SIDES)
 
 
 def reading_text(numbers: Sequence[NDArray[np.float64]], blank: str = "no such head") -> str:

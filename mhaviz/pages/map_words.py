@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import counted
 from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.labels import cut, harmless
-from mhaviz.pages.words import attention_title, one_text
+from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
@@ -23,7 +22,7 @@ READING = "rows are queries, columns keys; a row of a softmax sums to 1"
 
 def reading_text(attention: Attention, drawn: Drawn) -> str:
     """Return how to read these maps as a renderer has drawn them."""
-    maps = attention.maps[: drawn.n_maps]
+    maps = attention.maps
     name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in maps) else maps[0].quantity.name
     sides = dict.fromkeys("queries" if m.quantity.row == "query" else f"{m.quantity.row}s" for m in maps)
     parts = [f"rows are {' or '.join(sides)}, columns keys"]
@@ -40,32 +39,6 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     parts += dict.fromkeys(m.quantity.remark for m in maps)
     parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))
-
-
-def left_out_text(maps: Sequence[AttentionMap], can_choose: bool, n_maps: int, heads: int) -> str:
-    """Return "and 29 layers more: --layer chooses, -o page.png has all"; "" if nothing is left out.
-
-    Args:
-        maps: all maps.
-        can_choose: whether the command has options that choose others.
-        n_maps: number of maps shown, from the first.
-        heads: number of heads of the last of these that are left out.
-    """
-    shown, rest = maps[:n_maps], maps[n_maps:]
-    what = [counted(heads, "head")] if heads else []
-    if rest:
-        passes, sentences, layers = ({getattr(m, n) for m in rest} for n in ("pass_number", "sentence", "layer"))
-        if passes.isdisjoint(m.pass_number for m in shown):
-            what.append(counted(len(passes), "pass"))
-        elif sentences.isdisjoint(m.sentence for m in shown):
-            what.append(counted(len(sentences), one_text(is_recorded=rest[0].is_recorded)))
-        else:
-            what.append(counted(*((len(layers), "layer") if len(layers) == len(rest) else (len(rest), "map"))))
-    if not what:
-        return ""
-    options = [name for name, helps in (("--head", heads), ("--layer", len({m.layer for m in maps}) > 1)) if helps]
-    chosen = f"{' and '.join(options)} choose{'s' * (len(options) == 1)}, " if can_choose and options else ""
-    return f"and {' and '.join(what)} more: {chosen}-o page.png has all"
 
 
 def sums_text(maps: Sequence[AttentionMap]) -> str:

@@ -17,7 +17,7 @@ _SHOWN = ("step", "equation", "shape", "FLOPs", "bytes")  # columns of the table
 @shown(Report, PAGE_SUFFIXES)
 def report_page(report: Report) -> Page:
     """Return the page: the heads, a table of shapes, and one head without scaling beside the same with it."""
-    page, scaling = attention_page(report.attention, can_choose=False), report.scaling
+    page, scaling = attention_page(report.attention), report.scaling
     blocks = (
         *page.blocks,
         Text(("the shapes on the way",), "heading"),

@@ -9,7 +9,7 @@ from made import made_map
 from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.labels import title_text
-from mhaviz.pages.map_words import left_out_text, map_title, passes_text
+from mhaviz.pages.map_words import map_title, passes_text
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.words import unnamed_text
 from mhaviz.results.attention import Attention
@@ -101,10 +101,6 @@ def test_examples_of_a_batch_are_called_so_in_recordings_alone():
     assert map_title(recorded, "").head == "self-attention, example 2"
     (other,) = maps_of([""], sentence=2)
     assert map_title(other, "").head == "self-attention"
-    rest = [*maps_of(["attn"], sentence=0), *maps_of(["attn"], sentence=1)]
-    assert left_out_text(rest, True, 1, 0) == "and 1 example more: -o page.png has all"
-    film = [*maps_of(["attn"], pass_number=0), *maps_of(["attn"], pass_number=1), *maps_of(["attn"], pass_number=2)]
-    assert left_out_text(film, True, 1, 0) == "and 2 passes more: -o page.png has all"
 
 
 @pytest.mark.parametrize(

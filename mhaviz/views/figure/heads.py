@@ -328,7 +328,7 @@ def decide_heads(
         across = layout.width + AT_RIGHT
     else:
         margins = None, None
-    text = block.cell_text(m.cells.pooled(*layout.cells)) if block.says_cell else ""
+    text = block.cell_text(m.cells.pooled(*layout.cells)) if m.quantity.is_signed else ""
     return MosaicPart(
         block,
         block.title,

@@ -43,6 +43,8 @@ _APART = 4  # columns between two positions, about
 _FEW = 16  # most rows that each have a label of their own
 _BETWEEN = 4  # least lines from one row label to the next
 
+_ARROWS = " ↓", " →"  # after the names of rows and columns
+
 DIM = RichStyle(dim=True)
 BOLD = RichStyle(bold=True)
 
@@ -130,6 +132,8 @@ class HeatGrid:
         queries, keys: axes of the rows and columns of every panel.
         with_values: write numbers in the cells if there is room; otherwise more panels fit side by side.
         layout: a layout chosen in advance; None: ``decide`` chooses.
+        across: most panels side by side; None: as many as fit.
+        names: names of the rows and columns, above the row labels; "": none.
     """
 
     panels: Sequence[Panel]
@@ -137,6 +141,8 @@ class HeatGrid:
     keys: Axis
     with_values: bool = True
     layout: GridLayout | None = None
+    across: int | None = None
+    names: tuple[str, str] = ("", "")
 
     @classmethod
     def of(
@@ -172,12 +178,12 @@ class HeatGrid:
         q_length, k_length = len(self.queries), len(self.keys)
         if max(q_length, k_length) > VALUES_UP_TO:
             return None
-        label_width = min(_longest(self.queries, width), max(width // 4, 4))
+        label_width = self._with_names(min(_longest(self.queries, width), max(width // 4, 4)))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colour  # a ramp character stands in for the colour
         title = self._longest_title(room - GAP)
-        fitting = min(room // (max(k_length * least, title) + GAP), len(self.panels))
+        fitting = self._abreast(room // (max(k_length * least, title) + GAP))
         if not fitting:
             return None
         widest = max(min(_longest(self.keys, width) + 1, 10), least)
@@ -194,13 +200,23 @@ class HeatGrid:
         by_position = max(q_length, 0 if self._numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
+        label_width = self._with_names(label_width)
         most = max(width - label_width - 1, 1)
         columns = min(k_length, most)
         rows = min(q_length, most) if by_position else q_length
         panel_width = max(columns, self._longest_title(most))
-        fitting = min(max((most + GAP) // (panel_width + GAP), 1), len(self.panels))
+        fitting = self._abreast(max((most + GAP) // (panel_width + GAP), 1))
         labels: Literal["positions", "tokens"] = "positions" if by_position else "tokens"
         return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, labels)
+
+    def _abreast(self, fitting: int) -> int:
+        """Return the number of panels side by side, so that ``across`` panels take as few lines, equally full."""
+        if self.across and fitting:
+            fitting = -(-self.across // -(-self.across // fitting))
+        return min(fitting, len(self.panels))
+
+    def _with_names(self, width: int) -> int:
+        return max(width, *(len(name + _ARROWS[0]) for name in self.names if name), 0)
 
     def _longest_title(self, most: int) -> int:
         return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
@@ -212,7 +228,8 @@ class HeatGrid:
         for first in range(0, len(self.panels), layout.per_line):
             if first:
                 yield Segment.line()
-            for line in _lines(self.panels[first : first + layout.per_line], layout, abilities, header, labels):
+            panels = self.panels[first : first + layout.per_line]
+            for line in _lines(panels, layout, abilities, header, labels, self.names):
                 yield from line
                 yield Segment.line()
         for text in self._legend_lines(options.max_width, layout):
@@ -371,8 +388,10 @@ def _lines(
     abilities: Abilities,
     header: list[Segment],
     labels: Sequence[RowLabel],
+    names: tuple[str, str],
 ) -> Iterator[list[Segment]]:
-    margin = Segment(" " * (layout.label_width + 1))
+    ends = [name and name + arrow for name, arrow in zip(names, _ARROWS, strict=True)]
+    corner = [Segment(end.rjust(layout.label_width) + " ", DIM) for end in ends]
 
     def beside(parts: Sequence[Sequence[Segment]]) -> list[Segment]:
         line: list[Segment] = []
@@ -384,9 +403,9 @@ def _lines(
 
     width = layout.panel_width
     titles = [[Segment(set_cell_size(cut(visible(p.title), width), width), BOLD)] for p in panels]
-    yield [margin, *beside(titles)]
+    yield [corner[0], *beside(titles)]
     rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
-    yield [margin, *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
+    yield [corner[1], *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
 
     pooled = (panel.pooled(layout.rows, layout.columns) for panel in panels)
     shown = [Cells(panel, layout.cells, layout.cell_width, abilities.colours) for panel in pooled]

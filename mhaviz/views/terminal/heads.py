@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 from rich.cells import cell_len
@@ -60,7 +61,6 @@ class HeadsView:
 
     Attributes:
         n_maps: number of maps shown.
-        heads_left: number of heads of the last of them that are left out.
         share_scale: whether all heads have one scale, which stands below all; otherwise it stands below each picture.
         scale: scale of the heads shown last.
         blank: text that says which numbers are blank; see ``blank_text``.
@@ -69,8 +69,8 @@ class HeadsView:
     def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
         self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
         self._chosen: list[_Shown] = []
-        self.n_maps, self.heads_left = 0, 0
         every = [m for block in blocks for m in block.maps]
+        self.n_maps, self._n_all, self._heads_left = 0, len(every), 0
         groups = {scale_group(m) for m in every}
         self.share_scale = len(groups) == 1 and all(m.is_whole and m.summary is None for m in every)
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
@@ -95,7 +95,7 @@ class HeadsView:
                 self.n_maps += len(shown.m.heads)
             else:
                 self.n_maps += 1
-                self.heads_left = left
+                self._heads_left = left
             if left:
                 return
 
@@ -105,27 +105,28 @@ class HeadsView:
         A map with a scale of its own is pooled where there is no room for labels of all tokens, nor for a legend.
         """
         width, abilities, layout = self._options.max_width, self._abilities, None
-        has_scale = block.says_cell or not self.share_scale
+        has_scale = m.quantity.is_signed or not self.share_scale
         with_values = with_values or has_scale
+        titles = [" ".join(filter(None, pair)) for pair in zip_longest(block.tiles, block.numbers)]
 
         def decided() -> GridLayout:
-            return HeatGrid.of(m, block.tiles, with_values).decide(width, abilities)
+            return HeatGrid.of(m, titles, with_values).decide(width, abilities)
 
         lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and decided().labels == "positions")
         if has_scale and lacks_legend:
             height = self._console.height if self._console.file.isatty() else None
-            layout = long_layout(m, width, height, abilities, block.tiles)
+            layout = long_layout(m, width, height, abilities, titles)
         if room is not None:
             fitting = (layout or decided()).fitting(room)
             m = m if fitting >= len(m.heads) else m.select(m.heads[:fitting])
         drawn = m if layout is None else pool_map(m, layout.rows, layout.columns)
-        return _Shown(block, m, drawn, HeatGrid.of(drawn, block.tiles[: len(m.heads)], with_values, layout))
+        return _Shown(block, m, drawn, HeatGrid.of(drawn, titles[: len(m.heads)], with_values, layout))
 
     def _height(self, shown: "_Shown") -> int:
         """Return the number of lines of the title, the grid and what stands below it."""
         block = shown.block
         lines = 1 + shown.grid.height(self._options.max_width, self._abilities)
-        lines += len(self._title_lines(block)) + (block.says_cell or not self.share_scale)
+        lines += len(self._title_lines(block)) + (block.first.quantity.is_signed or not self.share_scale)
         return lines if block.table is None else lines + _TABLE_LINES + len(shown.m.heads)
 
     def _title_lines(self, block: Heads) -> list[Text]:
@@ -159,12 +160,15 @@ class HeadsView:
                 yield ScaleBar(scale, cell, beyond, blank)
             else:
                 self._shown += panels
-                if block.says_cell and cell:
-                    yield Text(cell, DIM)
+                yield from [Text(cell, DIM)] if cell else []
             if block.table is not None:
                 table = block.table
                 first = replace(table, rows=table.rows[: len(drawn.heads)])
                 yield from table_lines(first, self._console, self._options)
+            yield Text()
+        counts = (self._heads_left, "head"), (self._n_all - self.n_maps, "map")
+        if left := [counted(n, what) for n, what in counts if n]:
+            yield more_text(" and ".join(left))
             yield Text()
 
     @property
@@ -200,18 +204,18 @@ def panels_lines(
     else:
         yield Text(title_text(block.title, options.max_width), BOLD, no_wrap=True)
     shown = len(grid.panels)
-    if block.first:
+    if leaves_out(block):
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
     yield replace(grid, panels=grid.panels[:shown])
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
     if block.are_numbers:
         ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in grid.panels[:shown])
         yield Text(f"each on its own scale: {ranges}", DIM)
-    if block.first and len(grid.panels) > shown:
-        yield Text(f"and {counted(len(grid.panels) - shown, 'panel')} more: -o page.png has all", DIM)
-    yield Text()
+    if len(grid.panels) > shown:
+        yield more_text(counted(len(grid.panels) - shown, "panel"))
     if block.are_patches:
         yield from table_lines(_strongest(block), console, options)
+    yield Text()
 
 
 def _strongest(block: Panels) -> Table:
@@ -226,26 +230,34 @@ def _strongest(block: Panels) -> Table:
     return Table(columns, tuple(rows), most=_MOST_LISTED, notes="patches by row and column, from 0")
 
 
+def more_text(left_out: str) -> Text:
+    """Return the line that counts what a terminal has no room for: "24 maps"."""
+    return Text(f"and {left_out} more: -o page.png has all", DIM)
+
+
+def leaves_out(block: Panels) -> bool:
+    """Return whether panels that have no room are left out; of other blocks, all are shown, with numbers."""
+    return block.are_numbers or block.are_patches
+
+
 def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> HeatGrid:
     """Return the grid of all panels, pooled where none may be left out and a screen has no room for all."""
-    panels: Sequence[Panel] = block.panels
-    if block.first:
-        panels = sorted(panels, key=lambda panel: panel.title != block.first)
-    tokens = block.rows.tokens
+    queries, tokens = block.rows, block.rows.tokens
     if block.ids:
-        tokens = replace(tokens, texts=tuple(f"{id} {text}" for id, text in zip(block.ids, tokens.texts, strict=True)))
-    grid = HeatGrid(panels, replace(block.rows, tokens=tokens), block.columns, with_values=not block.first)
+        texts = tuple(f"{id} {text}" for id, text in zip(block.ids, tokens.texts, strict=True))
+        queries = replace(queries, tokens=replace(tokens, texts=texts))
+    grid = HeatGrid(block.panels, queries, block.columns, not leaves_out(block), None, block.across, block.names)
     abilities = Abilities.of(console, options)
     layout = grid.decide(options.max_width, abilities)
     if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers
         grid = replace(grid, with_values=False)
         layout = grid.decide(options.max_width, abilities)
-    if block.first or layout.cells == "values" or layout.height(len(block.panels)) <= _ALL_LINES:
+    if leaves_out(block) or layout.cells == "values" or layout.height(len(block.panels)) <= _ALL_LINES:
         return replace(grid, layout=layout)
     together = 2 if layout.cells == "half-blocks" else 1
     most = max(_ALL_LINES * layout.per_line // len(block.panels) - 3, _LEAST_LINES) * together
     rows, columns = even_cells(len(block.rows), min(most, len(block.rows))), layout.columns
     if block.rows.are_same(block.columns):  # squares stay squares
         columns = min(columns, even_cells(len(block.columns), max(2 * rows // together, 1)))
-    width = len(str(block.rows.end))
+    width = max(layout.label_width, len(str(block.rows.end)))
     return replace(grid, layout=replace(layout, rows=rows, columns=columns, label_width=width, labels="positions"))

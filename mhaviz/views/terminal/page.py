@@ -23,7 +23,7 @@ from mhaviz.pages.labels import harmless, title_text, visible
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
-from mhaviz.views.terminal.heads import HeadsView, panels_grid, panels_lines
+from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
@@ -52,7 +52,7 @@ class PageView:
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
-            if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and block.first):
+            if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and leaves_out(block)):
                 left_out += 1
             elif isinstance(block, Grid) and block.rows[0][0] is None:  # factors above and beside their product
                 waiting += filter(None, block.rows[-1][1:2])
@@ -65,12 +65,9 @@ class PageView:
             elif isinstance(block, Heads):
                 if block is of_heads[0]:  # all together, in the order of the result
                     yield from heads.lines()
-                    if page.left_out and (text := page.left_out(heads.n_maps, heads.heads_left)):
-                        yield Line(text)
-                        yield Line()
             elif isinstance(block, Panels):
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
-                alike = [one for one in leaves(blocks) if isinstance(one, Panels) and one.first]
+                alike = [one for one in leaves(blocks) if isinstance(one, Panels) and leaves_out(one)]
                 yield from panels_lines(block, page.bars(block), len(alike), console, options)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
@@ -82,7 +79,7 @@ class PageView:
                 yield from self._remark(heads, abilities)
                 yield from [Line()] * bool(waiting)
         if left_out:
-            yield Line(f"and {counted(left_out, 'picture')} more: -o page.png has all", DIM)
+            yield more_text(counted(left_out, "picture"))
         yield Line(visible(page.footnote), DIM)
 
     def without_pictures(self) -> "PageView | None":
@@ -95,7 +92,7 @@ class PageView:
 
     def _remark(self, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
         """Yield the remark on how to read the pictures above, beside the colour bar of all heads if they share one."""
-        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colour else None, heads.n_maps)
+        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colour else None)
         remark = harmless(self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn))
         if heads.n_maps and heads.share_scale:
             yield ScaleBar(heads.scale, remark, heads.beyond, heads.blank)
