@@ -27,11 +27,7 @@ LOOKS = {  # and those that change its picture alone
     ],
     f"compare-scaling 'a b c' {SMALL}": ["--cmap viridis"],
     f"report 'a b c' {SMALL}": ["--cmap viridis"],
-    f"explain 'a b c' --token b {SMALL}": ["--dpi 100"],
-    f"matrices 'a b' {SMALL}": [],
-    f"masks 'a b' c --dropout 0.2 {SMALL}": [],
     "embeddings 'a b' --d-model 16": ["--cmap PuOr"],
-    "embeddings --length 5 --d-model 16": ["--cmap PuOr"],
     "compare-projections 'a b' --d-model 16 --n-heads 2": ["--cmap viridis"],
 }
 

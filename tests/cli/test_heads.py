@@ -126,12 +126,13 @@ def test_one_sentence_has_no_spread(mhaviz, model):
 
 def test_files_are_the_same_each_time(mhaviz, model):
     model(("self", "cross"))
-    for name, suffixes in (("one", ("png", "pdf", "json")), ("two", ("png", "json"))):
-        outputs = [part for s in suffixes for part in ("-o", f"{name}.{s}")]
-        result = mhaviz("heads", "--model", "fake", "a b c", "a d", "--dpi", "60", *outputs)
+    for name in ("one", "two"):
+        result = mhaviz(
+            "heads", "--model", "fake", "a b c", "a d", "--dpi", "60", "-o", f"{name}.png", "-o", f"{name}.json"
+        )
         assert result.status == 0
-        assert [line.split()[1] for line in result.err.splitlines()][: len(suffixes)] == ["saved"] * len(suffixes)
-    for suffix in suffixes:
+        assert result.err.splitlines()[:2] == [f"mhaviz: saved {name}.png", f"mhaviz: saved {name}.json"]
+    for suffix in ("png", "json"):
         assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
 
 
@@ -178,10 +179,10 @@ def test_a_corpus_streams(mhaviz, model):
     """Sorted within some thousand lines, and never all of it at once."""
     fake = model()
     with Path("t.txt").open("w") as file:
-        for number in range(10_000):
+        for number in range(5_000):
             file.write("word " * (1 + number % 7) + "\n")
     result = mhaviz("heads", "--model", "fake", "--file", "t.txt", "--json")
-    assert json.loads(result.out)["kinds"][0]["sentences"] == 10_000
+    assert json.loads(result.out)["kinds"][0]["sentences"] == 5_000
     assert max(len(batch) * (len(batch[0].split()) + 2) for batch in fake.batches) <= 2048
     lines = stream_sentences(None, Path("t.txt"))
     sentence = next(iter(lines))
