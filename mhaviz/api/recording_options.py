@@ -12,7 +12,7 @@ from mhaviz.numbering import Numbers
 from mhaviz.observe.modules import Place
 from mhaviz.observe.sites import SeenSite
 
-_RUN = re.compile(r"(\d+)(-)?(\d+)?")
+_RUN = re.compile(r"(\d{1,18})(-(\d{1,18})?)?")
 _LAST = "last"
 
 
@@ -48,7 +48,7 @@ class RecordingOptions:
         self.patterns, self.layers, self.heads = map(_several, (module, layer, head))
         self.passes = Passes.of(passes)
         self.examples = None if examples == "all" else _several(examples)
-        if self.examples is not None and not (self.examples and all(map(_is_position, self.examples))):
+        if self.examples is not None and not (self.examples and all(type(n) is int and n >= 0 for n in self.examples)):
             raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
         if grid is not None and (len(grid) != 2 or min(grid) < 1):
             raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
@@ -71,10 +71,6 @@ class RecordingOptions:
 def _several(given: Any) -> tuple[Any, ...] | None:
     """Return one item, or several, as a tuple. None remains None."""
     return None if given is None else (given,) if isinstance(given, int | str) else tuple(given)
-
-
-def _is_position(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 
 
 @dataclass(frozen=True)
@@ -104,8 +100,6 @@ class Passes:
             texts = [part.strip() for part in given.split(",")]
             runs = tuple(_run_in(text, given) for text in texts if text.lower() != _LAST)
             return cls(runs, False, len(runs) < len(texts))
-        if isinstance(given, range) and given.step == 1 and given and given[0] >= 0:
-            return cls(((given.start, given.stop),), False)
         numbers = [given] if not isinstance(given, Iterable) else list(given)
         if not numbers or any(type(number) is not int or number < -1 for number in numbers):
             raise _wrong(given)
@@ -130,14 +124,10 @@ class Passes:
 
 def _run_in(part: str, whole: object) -> tuple[int, int | None]:
     found = _RUN.fullmatch(part)
-    if found is None or (found[3] and not found[2]) or len(part) > 40:
+    if found is None or (found[3] and int(found[3]) < int(found[1])):
         raise _wrong(whole)
-    first = int(found[1])
-    if not found[2]:
-        return first, first + 1
-    if found[3] and int(found[3]) < first:
-        raise _wrong(whole)
-    return first, int(found[3]) + 1 if found[3] else None
+    last = found[3] if found[2] else found[1]
+    return int(found[1]), int(last) + 1 if last else None
 
 
 def _wrong(given: object) -> ArgumentError:

@@ -103,7 +103,7 @@ export class Pieces {
   }
 }
 
-/** Name of a head: "self L2 H9", or "layer 3" for a rollout. */
+/** Name of a head: "self L2 H9", or "layer 3, self, rollout" for a rollout. */
 export function headName(map, head) {
   return map.names[map.placeOf(head)];
 }

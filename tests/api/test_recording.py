@@ -135,7 +135,7 @@ def test_functions_of_no_module_are_called_by_their_lines():
         ("0,2", [0, 2]),
         ("3-", [3, 4]),
         ([1, *range(3, 5)], [1, 3, 4]),
-        (range(3, 10**12), [3, 4]),
+        (range(3, 10), [3, 4]),
         (4, [4]),
         ("1,last", [1, 4]),
         ("last", [4]),
