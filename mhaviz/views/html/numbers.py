@@ -27,7 +27,6 @@ def _numbers(
 ) -> dict[str, float]:
     """Return the means over the queries of one head, whose weights are (queries, keys)."""
     shares = weights if m.quantity.is_distribution else _shares(weights)
-    whole = _shares(shares)  # with an attention sink, rows of a softmax sum to less than 1
     (n_queries, n_keys), special = weights.shape, list(m.columns.tokens.special)
     numbers = dict[str, float]()
     if m.to_special is None:
@@ -38,7 +37,8 @@ def _numbers(
     if m.kind not in OF_ONE_TEXT or n_queries != n_keys:
         return numbers
     if m.to_special is None:
-        numbers["distance"] = float(np.einsum("ij,ij", whole, distances)) / n_queries
+        # With an attention sink, rows of a softmax sum to less than 1.
+        numbers["distance"] = float(np.einsum("ij,ij", _shares(shares), distances)) / n_queries
     numbers["itself"] = float(shares.diagonal().mean())
     if n_keys > 1:
         numbers["previous"] = float(shares.diagonal(-1).mean())
