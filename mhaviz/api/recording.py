@@ -30,7 +30,7 @@ from mhaviz.observe.handlers import VisitorError, one_line, unseen
 from mhaviz.observe.mode import Watch
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
-from mhaviz.observe.sites import MOST_AT_A_LINE, SeenSite, Sites
+from mhaviz.observe.sites import MOST_AT_A_LINE, ObservedSite, Sites
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.result import Source
@@ -138,7 +138,7 @@ class Recording(ContextDecorator):
         self._padded: Counter[int] = Counter()  # padding queries, likewise
         self._padded_tokens: deque[tuple[Part, torch.Tensor]] = deque(maxlen=16)  # of the last masks: False for padding
         self._queries: Counter[int] = Counter()  # queries that count, likewise
-        self._hidden: tuple[int, list[tuple[SeenSite, Part | None, torch.Tensor | None]]] = 0, []  # keys of a call
+        self._hidden: tuple[int, list[tuple[ObservedSite, Part | None, torch.Tensor | None]]] = 0, []  # keys of a call
         self._steps: Counter[int] = Counter()  # queries of a decoder's steps, which do not count
         self._has_batches = False
         self._most_bytes = allowed_bytes(torch.device("cpu"))
@@ -394,7 +394,7 @@ class Recording(ContextDecorator):
         with self._lock:
             return not self._sites.pass_over(place, (q_length, k_length), self._options.passes.wants)
 
-    def _is_drawn(self, site: SeenSite) -> bool:
+    def _is_drawn(self, site: ObservedSite) -> bool:
         return self._options.wants(site) and self._options.passes.wants(site.passes - 1)
 
     def _on_observed(self, observed: ObservedCall) -> int | None:
@@ -419,7 +419,7 @@ class Recording(ContextDecorator):
         if self._is_drawn(self._sites.all[number]):
             self._remarks["weights are those before a gate or a sink that multiplies the outputs of some heads"] = None
 
-    def _take(self, site: SeenSite, observed: ObservedCall) -> None:
+    def _take(self, site: ObservedSite, observed: ObservedCall) -> None:
         is_wanted = self._options.passes.wants(site.pass_number)
         if not is_wanted and self._study is None:
             return
@@ -475,7 +475,7 @@ class Recording(ContextDecorator):
         except MhavizError as error:
             self._watch.miss(f"{name}: {error}")
 
-    def _padding(self, site: SeenSite, observed: ObservedCall) -> Padding | None:
+    def _padding(self, site: ObservedSite, observed: ObservedCall) -> Padding | None:
         """Return the padding according to a call's mask; None: not known, or there is none.
 
         Masks of steps and of blocks of an input are not read, as they may hide keys outside a window as well. The mask
@@ -500,7 +500,7 @@ class Recording(ContextDecorator):
             self._watch.miss(f"{site.full_name}: {why}")
         return padding
 
-    def _is_no_padding(self, site: SeenSite, observed: ObservedCall, padding: Padding | None) -> bool:
+    def _is_no_padding(self, site: ObservedSite, observed: ObservedCall, padding: Padding | None) -> bool:
         """Return whether a call's mask hides keys for another reason than padding.
 
         It does if another softmax over the same keys, in the same call of a module, sees them. Attentions with such a
@@ -528,13 +528,13 @@ class Recording(ContextDecorator):
         except Exception as error:  # an error of ours does not reach the program
             self._watch.miss(f"a cache of keys: not followed, {one_line(error)}")
 
-    def _on_rejected(self, site: SeenSite) -> None:
+    def _on_rejected(self, site: ObservedSite) -> None:
         try:
             self._maps.shorten(site.number, site.passes - 1, site.length, site.kind == "cross")
         except MhavizError as error:
             self._watch.miss(f"{site.full_name}, pass {site.passes - 1}: {error}")
 
-    def _on_part(self, site: SeenSite) -> None:
+    def _on_part(self, site: ObservedSite) -> None:
         self._maps.forget_pass(site.number, site.passes - 1)
 
     def _count(self, study: HeadStudy, whole: SiteCall) -> None:
@@ -551,7 +551,7 @@ class Recording(ContextDecorator):
 
     def _keep(
         self,
-        site: SeenSite,
+        site: ObservedSite,
         observed: ObservedCall,
         seen_of: Callable[[Sequence[int], ObservedCall], SiteCall],
         name: str,
@@ -593,7 +593,7 @@ class Recording(ContextDecorator):
         except BaseException as error:
             raise VisitorError(error) from error
 
-    def _note_form(self, site: SeenSite, observed: ObservedCall) -> None:
+    def _note_form(self, site: ObservedSite, observed: ObservedCall) -> None:
         """Note where weights were changed, and where the rows and columns of a map are not tokens of one input."""
         batch_size, n_heads, q_length, k_length = observed.call.shape
         name = site.full_name
@@ -828,12 +828,12 @@ def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], To
     return several[0], several[1]
 
 
-def _numbers_in(sites: Sequence[SeenSite]) -> list[int]:
+def _numbers_in(sites: Sequence[ObservedSite]) -> list[int]:
     """Return the number in each name, such as 3 in "blocks.3.attn"; [] unless all names have different numbers."""
     numbers = [number for site in sites if (number := _number_in(site)) is not None]
     return numbers if len(set(numbers)) == len(sites) else []
 
 
-def _number_in(site: SeenSite) -> int | None:
+def _number_in(site: ObservedSite) -> int | None:
     found = re.search(r"(?:^|\.)(\d{1,9})(?=\.|$)", site.name) if site.is_module else None
     return None if found is None else int(found[1])

@@ -10,7 +10,7 @@ from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.numbering import Numbers
 from mhaviz.observe.modules import Place
-from mhaviz.observe.sites import SeenSite
+from mhaviz.observe.sites import ObservedSite
 
 _RUN = re.compile(r"(\d{1,18})(-(\d{1,18})?)?")
 _LAST = "last"
@@ -57,13 +57,13 @@ class RecordingOptions:
         self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
         self.page = page
 
-    def wants(self, site: SeenSite) -> bool:
+    def wants(self, site: ObservedSite) -> bool:
         """Return whether an attention of this name is recorded."""
         return self.patterns is None or self.names(site)
 
-    def names(self, site: SeenSite | Place) -> bool:
+    def names(self, site: ObservedSite | Place) -> bool:
         """Return whether a pattern matches its name, with or without the name of the model."""
-        own = (site.name, site.full_name) if isinstance(site, SeenSite) else (site.name,)
+        own = (site.name, site.full_name) if isinstance(site, ObservedSite) else (site.name,)
         names = {*own, *(re.sub(r"^model \d+\.", "", name) for name in own)}
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns or ())
 

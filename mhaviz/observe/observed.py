@@ -14,7 +14,7 @@ from mhaviz.observe.zeroing import Arrange, Zero, zero_in_output
 
 
 @dataclass(frozen=True)
-class Mixed:
+class WeightedValues:
     """Product of values with weights that the program has computed itself.
 
     Attributes:
@@ -40,7 +40,7 @@ class ObservedCall:
             weights.
         are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are; None: not known.
         zero: zeroes heads in the program's output, see ``Zero``; None: it is too late, or that tensor is not known.
-        mixed: for weights that the program computes itself, returns their product with values; only valid during the
+        weighted: for weights that the program computes itself, returns their product with values; only valid during the
             call. None, or a result of None: not known.
         visible: for weights, bool, of their shape: False where a mask or a very low score hides a key; None: not known.
         order: roles of the program's own axes.
@@ -51,7 +51,7 @@ class ObservedCall:
     output: Tensor | None = None
     are_fixed: tuple[bool | None, bool | None] = False, False
     zero: Zero | None = None
-    mixed: Callable[[], Mixed | None] | None = None
+    weighted: Callable[[], WeightedValues | None] | None = None
     visible: Tensor | None = None
     order: Order = NO_ORDER
     place: Place = Place()  # noqa: RUF009

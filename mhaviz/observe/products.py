@@ -144,7 +144,7 @@ class Weighing:
         fits = all(one in (1, size) for one, size in zip(V.shape, sizes, strict=False))
         return V.expand(*sizes, *V.shape[-2:]) if fits else None
 
-    def as_mixed(self, x: Tensor) -> Tensor:
+    def as_result(self, x: Tensor) -> Tensor:
         """Return x, which has the axes of the result, as (…, q_length, d_value), where there are values."""
         rest, query, _ = self._roles
         return _in_order(x, self.product.result, rest, query, self._features)

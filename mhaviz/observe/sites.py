@@ -32,7 +32,7 @@ MOST_PASSES = 64
 
 
 @dataclass
-class SeenSite:
+class ObservedSite:
     """An attention of a program.
 
     Attributes:
@@ -85,7 +85,7 @@ class SeenSite:
     may_be_fixed: tuple[bool, bool] = False, False
     is_part: bool = False
     heads: frozenset[int] = frozenset()
-    joins: "SeenSite | None" = None
+    joins: "ObservedSite | None" = None
     heads_of: str = ""
     read: "tuple[ref[Tensor], int] | None" = None
 
@@ -105,7 +105,7 @@ class SeenSite:
         name = f"{self.heads_of}.*" if self.heads_of else self.name
         return f"{name} #{self.repeat + 1}" if self.repeat else name
 
-    def goes_on_from(self, other: "SeenSite") -> bool:
+    def goes_on_from(self, other: "ObservedSite") -> bool:
         """Return whether it is known to read what another attention has made, of the same tokens."""
         sequence = self.last.tokens.sequence
         return other.number in self.last.tokens.through and bool(sequence) and sequence == other.last.tokens.sequence
@@ -135,23 +135,23 @@ class Sites:
         on_rejected: called with an attention that has lost queries in the current pass, as the program has taken drafts
             back from its cache.
         is_drawn: returns whether the current pass of an attention is wanted. There are no messages about others.
-        on_part: called with an attention that turns out to be a part of one; see ``SeenSite.is_part``.
+        on_part: called with an attention that turns out to be a part of one; see ``ObservedSite.is_part``.
     """
 
     def __init__(
         self,
         miss: Callable[[str], None],
-        on_rejected: Callable[[SeenSite], None],
-        is_drawn: Callable[[SeenSite], bool],
-        on_part: Callable[[SeenSite], None],
+        on_rejected: Callable[[ObservedSite], None],
+        is_drawn: Callable[[ObservedSite], bool],
+        on_part: Callable[[ObservedSite], None],
     ) -> None:
         self._on_rejected, self._is_drawn, self._on_part = on_rejected, is_drawn, on_part
-        self._sites: dict[tuple[int, str, int], SeenSite] = {}
+        self._sites: dict[tuple[int, str, int], ObservedSite] = {}
         self._miss = miss
         self._passes: dict[int, _Pass] = {}  # by ``Place.forward``, the most recent last
 
     @property
-    def all(self) -> tuple[SeenSite, ...]:
+    def all(self) -> tuple[ObservedSite, ...]:
         """All attentions, in the order in which they first ran."""
         return tuple(self._sites.values())
 
@@ -178,7 +178,7 @@ class Sites:
 
         All layers must be recognised: a model that drafts may share some with the one that reads the drafts.
         """
-        decoders: dict[tuple[int, int, Kind, int], list[SeenSite]] = {}
+        decoders: dict[tuple[int, int, Kind, int], list[ObservedSite]] = {}
         for site in self.all:
             if site.kind != "cross" and site.is_followed:
                 decoders.setdefault((site.root, site.forward, site.kind, site.k_length), []).append(site)
@@ -193,7 +193,7 @@ class Sites:
             for one in found[0][0]:
                 self._take_back(one, found[0][1])
 
-    def _take_back(self, site: SeenSite, n_queries: int) -> None:
+    def _take_back(self, site: ObservedSite, n_queries: int) -> None:
         n_queries = min(n_queries, site.length - 1)
         if n_queries >= site.n_step > 0 and self._is_drawn(site):
             self._miss(f"{site.name}: whole steps are taken back from its cache, and are not drawn")
@@ -217,7 +217,7 @@ class Sites:
             del self._passes[next(iter(self._passes))]
         return now
 
-    def run(self, observed: ObservedCall) -> tuple[SeenSite, ObservedCall] | None:
+    def run(self, observed: ObservedCall) -> tuple[ObservedSite, ObservedCall] | None:
         """Return which attention has run, and its call without those keys of a cache that are not filled yet.
 
         None: there are too many attentions, or this one is left out.
@@ -246,7 +246,7 @@ class Sites:
                 return None
             kind = _kind(observed)
             order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
-            site = SeenSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
+            site = ObservedSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
             self._join_heads(site, beside, observed)
             self._join_list(site, observed)
@@ -264,7 +264,7 @@ class Sites:
             return None
         return site, observed
 
-    def _note_other_keys(self, site: SeenSite, observed: ObservedCall, was_drawn: bool) -> None:
+    def _note_other_keys(self, site: ObservedSite, observed: ObservedCall, was_drawn: bool) -> None:
         """Note a pass that begins with more keys than queries, other keys than in the pass before; send a message.
 
         The keys may be those of a cache that has lost or moved some, or of another text.
@@ -282,7 +282,7 @@ class Sites:
                 f"moved some, or for another text; a new pass begins, and it is not known which tokens its keys are"
             )
 
-    def _join_heads(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:
+    def _join_heads(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
         """Note of which attention, in the same call of a module, these are other heads."""
         site.heads = observed.heads
         order, is_one = observed.order, observed.call.shape[1] == 1 and not site.heads
@@ -297,7 +297,7 @@ class Sites:
         if not site.heads & frozenset().union(*there):
             site.joins, site.order = first, first.order
 
-    def _join_list(self, site: SeenSite, observed: ObservedCall) -> None:
+    def _join_list(self, site: ObservedSite, observed: ObservedCall) -> None:
         """Note that single heads in a list of modules, which read the same tensor, are heads of one attention.
 
         Layers read what other layers have made. Several softmaxes of one module are no heads of a list.
@@ -320,7 +320,7 @@ class Sites:
             if head:
                 one.joins, one.order = several[0], several[0].order
 
-    def _is_some_examples(self, site: SeenSite, place: Place) -> bool:
+    def _is_some_examples(self, site: ObservedSite, place: Place) -> bool:
         """Return whether the run is of some of the examples only; if so, send a message."""
         example = site.last.example
         others = [
@@ -334,7 +334,7 @@ class Sites:
             self.leave_out((*others, site), SOME_EXAMPLES)
         return bool(others)
 
-    def _is_slice(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> bool:
+    def _is_slice(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> bool:
         """Return whether these are slices of queries and keys, and the same call of a module has had others.
 
         If so, send a message. Known heads and blocks are told apart, and so are several softmaxes of all heads of the
@@ -365,7 +365,7 @@ class Sites:
             "its softmax is computed for a part of the keys at a time, and the parts are joined by their sums",
         )
 
-    def leave_out(self, sites: Iterable[SeenSite], why: str) -> None:
+    def leave_out(self, sites: Iterable[ObservedSite], why: str) -> None:
         """Show nothing of these attentions, and send a message that says why."""
         for site in sites:
             site.is_part = True
@@ -373,7 +373,7 @@ class Sites:
             if self._is_drawn(site):
                 self._miss(f"{site.name}: {why}; not shown")
 
-    def _note_blocks(self, site: SeenSite, before: Sequence[SeenSite], observed: ObservedCall) -> None:
+    def _note_blocks(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
         """Note that the queries of attentions with the same keys, within one call of a module, are not known.
 
         They may be blocks of the queries in any order. Queries as long as the module's input are all of them.
@@ -390,7 +390,7 @@ class Sites:
                 f"which tokens its queries are, and they are called rows"
             )
 
-    def _step(self, site: SeenSite, observed: ObservedCall) -> ObservedCall | None:
+    def _step(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall | None:
         """Return the run as a step of the current pass; None: it is not known to be one."""
         place = observed.place
         _, _, q_length, k_length = observed.call.shape
@@ -418,7 +418,7 @@ class Sites:
         site.k_length += q_length
         return self._go_on(site, observed)
 
-    def _cross_step(self, site: SeenSite, observed: ObservedCall) -> ObservedCall | None:
+    def _cross_step(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall | None:
         """Return the run of an attention to other tokens as a step, with the queries of the last step; None: it is
         none."""
         _, _, q_length, k_length = observed.call.shape
@@ -428,7 +428,7 @@ class Sites:
             return None
         return self._go_on(site, observed)
 
-    def _go_on(self, site: SeenSite, observed: ObservedCall) -> ObservedCall:
+    def _go_on(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall:
         site.forward, site.n_step = observed.place.forward, observed.call.shape[2]
         site.length += site.n_step
         return observed
@@ -452,10 +452,10 @@ def _known_by(observed: ObservedCall, k_length: int) -> Tensor | None:
     if isinstance(observed.call, AttentionCall):
         x = observed.call.key
     else:
-        mixed = None if observed.mixed is None else observed.mixed()
-        if mixed is None:
+        weighted = None if observed.weighted is None else observed.weighted()
+        if weighted is None:
             return None
-        x = mixed.value
+        x = weighted.value
     return _few_features(x[:, :, :k_length])
 
 
@@ -486,7 +486,7 @@ def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
     ]
 
 
-def _end_left(site: SeenSite, layer: tuple[Tensor, Tensor]) -> int:
+def _end_left(site: ObservedSite, layer: tuple[Tensor, Tensor]) -> int:
     """Return where, among the keys of an attention, those end that are left in a layer's cache; 0: they are others."""
     for x in layer:
         ends = _ends(site.keys, _few_features(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []

@@ -25,7 +25,7 @@ from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.marks import Marks
 from mhaviz.observe.modules import Place
-from mhaviz.observe.observed import Mixed, ObservedCall, observed_weights, order_by_sizes
+from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weights, order_by_sizes
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
 from mhaviz.observe.parts import Parts
 from mhaviz.observe.products import Product, Weighing
@@ -269,18 +269,20 @@ class WeightsByHand:
             if mark.is_part:
                 return observed
 
-            def mixed() -> Mixed | None:
+            def weighted() -> WeightedValues | None:
                 with unseen():
                     V = how.values()
                     if V is None:
                         return None
                     V = order.arrange_keys(V).repeat_interleave(order.n_sharing, dim=1)
-                    return Mixed(V, output, lambda x: order.arrange(how.as_mixed(x)), lambda: made.has_met_again)
+                    return WeightedValues(
+                        V, output, lambda x: order.arrange(how.as_result(x)), lambda: made.has_met_again
+                    )
 
             zero = multiply and zero_in_weights(
                 how.weights, lambda x: order.arrange(how.as_weights(x)), lambda: output.copy_(multiply())
             )
-            return replace(observed, mixed=mixed, zero=zero)
+            return replace(observed, weighted=weighted, zero=zero)
 
         self._on_weights((A,), read, A.shape[-2:], sides)
 

@@ -193,7 +193,7 @@ def test_a_part_is_never_shown_as_the_whole(program):
 
 def test_what_is_joined_cannot_be_zeroed_and_its_values_are_not_known():
     found = []
-    with Watch(lambda observed: found.append((observed.zero, observed.mixed))).watching():
+    with Watch(lambda observed: found.append((observed.zero, observed.weighted))).watching():
         heads_by_number()
     assert found == [(None, None)]
 

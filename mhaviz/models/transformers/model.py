@@ -21,7 +21,7 @@ from mhaviz.models.transformers.embedding import first_input
 from mhaviz.models.transformers.fingerprint import fingerprint
 from mhaviz.models.transformers.languages import Languages
 from mhaviz.models.transformers.load import Loaded
-from mhaviz.models.transformers.output_projection import mixed_of, output_grams
+from mhaviz.models.transformers.output_projection import output_grams, weighted_of
 from mhaviz.models.transformers.predict import TransformersPredictor
 from mhaviz.models.transformers.read import name_tokens
 from mhaviz.models.transformers.run import field_of, form_of_its_own, run_hooked
@@ -146,9 +146,9 @@ class TransformersModel(CorpusModel):
             if isinstance(call, AttentionWeights) and self._zeroed_of(number):
                 call = replace(call, given=call.given.clone())  # zeroing changes the model's own in place
             if self.grams is not None and site in chosen:
-                mixed = mixed_of(observed)
-                assert mixed is not None  # W_O was found with it
-                call = replace(call, value_norms=value_norms(mixed.value, self.grams[number]))
+                weighted = weighted_of(observed)
+                assert weighted is not None  # W_O was found with it
+                call = replace(call, value_norms=value_norms(weighted.value, self.grams[number]))
             seen = SiteCall(
                 site, call, heads_of(site, None), queries, keys, observed.output, sentence, pieces=pieces[site.kind]
             )

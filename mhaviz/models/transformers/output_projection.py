@@ -23,7 +23,7 @@ from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.run import Fields, ModuleRun, modules_hooked, run_hooked
 from mhaviz.models.transformers.spread import weight_at_hand
 from mhaviz.observe.handlers import unseen
-from mhaviz.observe.observed import Mixed, ObservedCall
+from mhaviz.observe.observed import ObservedCall, WeightedValues
 
 TOLERANCE = 1e-5
 """Largest difference of an output in float32 from its expected value, as a share of the largest number."""
@@ -41,14 +41,14 @@ class _Heads:
     """Findings on one attention.
 
     Attributes:
-        mixed: values and output of the heads; None: not known.
+        weighted: values and output of the heads; None: not known.
         scale: scale of the digits that were written.
         differences: differences of outputs from their expected values, as shares of the largest number: of the heads'
             output, and of the output of each linear layer that reads it.
         grams: result of ``gram_matrices`` for each of these layers.
     """
 
-    mixed: Mixed | None
+    weighted: WeightedValues | None
     scale: float = 0.0
     differences: list[float] = field(default_factory=list)
     grams: list[Tensor] = field(default_factory=list)
@@ -71,12 +71,12 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
 
     def write(number: int, observed: ObservedCall) -> None:
         if number in wanted:
-            mixed = mixed_of(observed)
-            found[number] = _Heads(mixed)
-            if mixed is not None:
-                found[number].differences.append(_difference_of_heads(observed, mixed))
+            weighted = weighted_of(observed)
+            found[number] = _Heads(weighted)
+            if weighted is not None:
+                found[number].differences.append(_difference_of_heads(observed, weighted))
                 with unseen():
-                    found[number].scale = _write_numbers(mixed, number * _MOST)
+                    found[number].scale = _write_numbers(weighted, number * _MOST)
 
     def read(run: ModuleRun) -> None:
         made = run.made[0] if isinstance(run.made, tuple) else run.made  # I-BERT's layers also return a scale
@@ -90,21 +90,21 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
     return {number: _gram(loaded, site, found[number]) for number, site in wanted.items()}
 
 
-def mixed_of(observed: ObservedCall) -> Mixed | None:
+def weighted_of(observed: ObservedCall) -> WeightedValues | None:
     """Return the values of an attention and the tensor with its heads' output; None: not known."""
     if not isinstance(observed.call, AttentionCall):
-        return observed.mixed() if observed.mixed is not None else None
+        return observed.weighted() if observed.weighted is not None else None
     if observed.output is None or observed.zero is None:
         return None
-    return Mixed(observed.call.value, observed.output, lambda x: x, lambda: False)
+    return WeightedValues(observed.call.value, observed.output, lambda x: x, lambda: False)
 
 
-def _difference_of_heads(observed: ObservedCall, mixed: Mixed) -> float:
+def _difference_of_heads(observed: ObservedCall, weighted: WeightedValues) -> float:
     """Return the difference of A V from the heads' output, as a share of the largest number."""
-    call, made = observed.call, mixed.arrange(mixed.made)
+    call, made = observed.call, weighted.arrange(weighted.made)
     if isinstance(call, AttentionCall):
         return _difference(call.output(), made)
-    return _difference(call.weights().to(mixed.value.dtype) @ mixed.value, made)
+    return _difference(call.weights().to(weighted.value.dtype) @ weighted.value, made)
 
 
 def _difference(expected: Tensor, made: Tensor) -> float:
@@ -112,14 +112,14 @@ def _difference(expected: Tensor, made: Tensor) -> float:
     return float((expected - made.to(expected.dtype)).abs().max()) / largest
 
 
-def _write_numbers(mixed: Mixed, first: int) -> float:
+def _write_numbers(weighted: WeightedValues, first: int) -> float:
     """Overwrite the heads' output with the numbers of its features, one digit for each token; return their scale.
 
     ``first``: number of the first feature.
     """
-    made = mixed.made
+    made = weighted.made
     scale = 2.0 ** min(max(math.frexp(float(made.abs().max()))[1], -_MOST_SCALE), _MOST_SCALE)
-    places = mixed.arrange(torch.arange(made.numel(), device=made.device).view(made.shape))
+    places = weighted.arrange(torch.arange(made.numel(), device=made.device).view(made.shape))
     _, n_heads, q_length, d_value = places.shape
     numbers = first + torch.arange(n_heads * d_value, device=made.device).view(n_heads, 1, d_value)
     powers = _BASE ** torch.arange(q_length, device=made.device).clamp(max=_TOKENS).view(-1, 1)
@@ -162,8 +162,8 @@ def _add_gram(heads: _Heads, rows: Tensor, module: nn.Module, x: Tensor, made: T
         x: its input.
         made: its output.
     """
-    assert heads.mixed is not None
-    _, n_heads, _, d_value = heads.mixed.arrange(heads.mixed.made).shape
+    assert heads.weighted is not None
+    _, n_heads, _, d_value = heads.weighted.arrange(heads.weighted.made).shape
     if len(rows) != n_heads * d_value:
         return
     with weight_at_hand(module) as weight:
@@ -184,11 +184,11 @@ def _gram(loaded: Loaded, site: Site, heads: _Heads) -> Tensor:
     dtype = loaded.model.dtype
     tolerance = max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps * (dtype != torch.float32))
     difference = max(heads.differences, default=0.0, key=lambda one: math.inf if math.isnan(one) else one)
-    if heads.mixed is None:
+    if heads.weighted is None:
         by_hand = site.number in loaded.by_hand
         how = "in a way that does not show its values" if by_hand else "and projects it within one function"
         why = f"{loaded.type} computes the output of its heads {how}"
-    elif heads.mixed.have_met_again():
+    elif heads.weighted.have_met_again():
         why = "its weights are multiplied by values more than once"
     elif math.isnan(difference):
         raise MhavizError(

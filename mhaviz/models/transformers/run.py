@@ -88,7 +88,7 @@ def _watching(loaded: Loaded, length: int, hook: OnObserved, on_missed: OnMissed
         call = observed.call
         if added and isinstance(call, AttentionWeights) and call.shape[2:] == (length + added, length + added):
             call = AttentionWeights(call.given[..., added:, added:], has_sink=True)
-            observed = replace(observed, call=call, mixed=None)
+            observed = replace(observed, call=call, weighted=None)
         hook(observed)
 
     watch = Watch(on_observed, loaded.model)

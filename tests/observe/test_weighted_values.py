@@ -69,8 +69,14 @@ def met(function):
     found = []
 
     def on_observed(observed):
-        mixed = observed.mixed()
-        found.append((mixed, observed.call.weights(), *((mixed.value, mixed.arrange(mixed.made)) if mixed else ())))
+        weighted = observed.weighted()
+        found.append(
+            (
+                weighted,
+                observed.call.weights(),
+                *((weighted.value, weighted.arrange(weighted.made)) if weighted else ()),
+            )
+        )
 
     model = Attending(function)
     watch = Watch(on_observed, model)
@@ -89,15 +95,15 @@ def met(function):
     ],
 )
 def test_weights_make_of_values_what_the_program_made(function):
-    mixed, A, value, made = met(function)
+    weighted, A, value, made = met(function)
     assert torch.equal(value, V[:, :1].expand_as(V) if function is one_key_head else V)
     torch.testing.assert_close(A @ value, made)
-    assert not mixed.have_met_again()
+    assert not weighted.have_met_again()
 
 
 def test_what_is_not_of_single_heads_is_not_known():
-    mixed, *_ = met(heads_that_are_summed)
-    assert mixed is None
+    weighted, *_ = met(heads_that_are_summed)
+    assert weighted is None
 
 
 def test_weights_that_meet_values_twice():
@@ -105,5 +111,5 @@ def test_weights_that_meet_values_twice():
         A = weights()
         return F.pad(A @ V[..., :2], (0, 2)) + F.pad(A @ V[..., 2:], (2, 0))
 
-    mixed, *_ = met(halves)
-    assert mixed.have_met_again()
+    weighted, *_ = met(halves)
+    assert weighted.have_met_again()
