@@ -292,7 +292,7 @@ def test_a_difference_shows_all_three(opened, tmp_path, minilm):
 
 
 def test_statistics_lead_to_maps(opened, tmp_path):
-    sentences = (SAMPLES / "text.txt").read_text(encoding="utf-8").splitlines()[:20]
+    sentences = (SAMPLES / "text.txt").read_text(encoding="utf-8").splitlines()[:6]
     statistics = mhaviz.head_statistics(mhaviz.load(MINILM), sentences, examples=2)
     assert {m.sentence for m in statistics.examples.maps} == {0, 1}
     statistics.save(tmp_path / "heads.html")
