@@ -89,7 +89,6 @@ def entry(name: str, size: int = 32, missed: int = 0, why: str = "", **options: 
 
 
 VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4}
-FOUR = {"embed_dim": (16, 16, 16, 16), "depths": (1, 1, 1, 1)}
 
 TIMM = [
     entry("vit_tiny_patch16_224", **VIT),
