@@ -44,12 +44,11 @@ class Text:
 
     Attributes:
         lines: the lines; renderers wrap them.
-        style: "quiet" for small print, "heading" over a part of the page, "subtitle" below the page's title, "intro" at
-            the top of a page without a title, whose pictures have their own.
+        style: "quiet" for small print, "heading" over a part of the page, "subtitle" below the page's title.
     """
 
     lines: tuple[str, ...]
-    style: Literal["plain", "quiet", "heading", "subtitle", "intro"] = "plain"
+    style: Literal["plain", "quiet", "heading", "subtitle"] = "plain"
 
 
 @dataclass(frozen=True)

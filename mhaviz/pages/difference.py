@@ -40,7 +40,7 @@ def difference_page(d: Difference) -> Page:
     blocks: tuple[Block, ...] = (
         change_dots(ranked, ranking_table(d), meaning, where, whisker),
         *_layers_by_heads(d),
-        Text((heading(d),), "intro"),
+        Text((heading(d),), "heading"),
         *(_with_changes(d, block) for block in heads_blocks(changes, "", len({m.layer for m in changes}) > 1)),
     )
     title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))

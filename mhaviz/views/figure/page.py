@@ -67,7 +67,6 @@ _LEAST_MARGIN = 0.05  # inches around a figure of a given width
 _ROUNDING = 0.15  # inches by which labels may exceed their estimate
 _UNDER = 0.05  # inches between the last text and the foot
 _WIDEST_TITLE = 7.0  # most inches that a sheet is widened to for its title
-_AFTER_TEXT, _AFTER_INTRO = 0.08, 0.14  # inches
 _HEADING = 10.0  # font size in points
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
@@ -163,12 +162,7 @@ class TextPart:
     block: Text
     size: float
 
-    width = 0.0
-
-    @property
-    def after(self) -> float:
-        """Gap in inches between the text and the next part."""
-        return _AFTER_INTRO if self.block.style == "intro" else _AFTER_TEXT
+    width, after = 0.0, 0.08
 
     @property
     def _is_bold(self) -> bool:

@@ -28,7 +28,7 @@ from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
-_STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": "", "intro": BOLD}
+_STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": ""}
 
 
 @dataclass(frozen=True)
