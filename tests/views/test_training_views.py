@@ -75,6 +75,14 @@ def test_a_training_as_a_figure():
     assert "made by a test" in texts(sheet)
 
 
+def test_a_plot_has_letters_of_the_size_that_is_wanted_and_the_width_of_the_page():
+    plain, large = (figure_of(training(), Style(width=7, font_size=size)) for size in (None, 16))
+    for one, other in zip(plain.axes[1:], large.axes[1:], strict=True):
+        texts_of = [(axes.xaxis.label, *axes.get_xticklabels()) for axes in (one, other)]
+        assert {2 * text.get_fontsize() for text in texts_of[0]} == {text.get_fontsize() for text in texts_of[1]}
+    assert plain.axes[-1].get_position().x1 * 7 == pytest.approx(7 - 0.05 - 0.15, abs=0.05)
+
+
 def test_one_point_is_a_picture():
     assert figure_of(training(1)).axes[1].lines[0].get_xydata().tolist() == [[10, 4]]
 

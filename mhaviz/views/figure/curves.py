@@ -90,7 +90,7 @@ class CurvesPart:
             like = next(one for plot in plots for one in plot.series if one.name == key.name)
             colour = _colour(like.colour)
             sheet.page.plot([x, x + 0.25], [y, y], color=colour, linestyle=_LINES[like.line])
-            sheet.page.plot([x + 0.125], [y], marker=_marker(like), color=colour, markersize=3.5)
+            sheet.page.plot([x + 0.125], [y], marker=_marker(like), color=colour, markersize=3.5 * sheet.zoom)
             sheet.write(x + _SAMPLE, y, key.name, SMALL, colour=colour)
             for text in lines:
                 sheet.write(x + self._beside, y, text, SMALL)
@@ -137,7 +137,7 @@ def draw_plot(
             xs, ys = zip(*there, strict=True)
             axes.plot(
                 xs, ys, color=_colour(series.colour), marker=_marker(series), linestyle=_LINES[series.line],
-                linewidth=1.2, markersize=3.5, clip_on=False, label=series.name,
+                linewidth=1.2 * sheet.zoom, markersize=3.5 * sheet.zoom, clip_on=False, label=series.name,
             )  # fmt: skip
         if series.band:
             known = [(x, *ends) for x, ends in zip(series.xs, series.band, strict=True) if ends is not None]
@@ -149,10 +149,10 @@ def draw_plot(
     names = sorted((name for name in ends if name and name not in keys), key=lambda name: -ends[name])
     if names:  # as their curves end
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        under = -_LEGEND_GAP * sheet.dpi / axes.bbox.height
+        under = -_LEGEND_GAP * sheet.pixels / axes.bbox.height
         axes.legend(
             [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=(-0.03, under),
-            frameon=False, fontsize=SMALL, handlelength=1.6, labelspacing=0.3, borderpad=0,
+            frameon=False, fontsize=SMALL * sheet.zoom, handlelength=1.6, labelspacing=0.3, borderpad=0,
         )  # fmt: skip
     if not ends:
         middle = _place(sheet, axes.transAxes.transform((0.5, 0.5)))
@@ -170,7 +170,7 @@ def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
 
 def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float], ys: Sequence[float]) -> None:
     """Set limits, ticks and labels for points with these coordinates."""
-    axes.set_xlabel(plot.x.label, size=SMALL, labelpad=2)
+    axes.set_xlabel(plot.x.label, size=SMALL * sheet.zoom, labelpad=2)
     axes.grid(True, color=_GRID, linewidth=0.6)
     axes.set_xlim(*plot.x.limits)
     axes.set_ylim(*plot.y.limits)
@@ -178,7 +178,7 @@ def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float], ys: Seque
         axes.set_xscale("log", base=base)
         axes.set_xlim(min(xs) / 1.12, max(xs) * 1.12)
         apart = text_width(f"{max(xs):,.0f}", SMALL) + _BESIDE_TICK
-        by_powers = LogLocator(base, numticks=int(axes.bbox.width / sheet.dpi / apart))
+        by_powers = LogLocator(base, numticks=int(axes.bbox.width / sheet.pixels / apart))
         has_power = max(xs) >= base * min(xs)
         axes.xaxis.set_major_locator(by_powers if has_power else FixedLocator(sorted(set(xs)), nbins=4))
         axes.xaxis.set_major_formatter("{x:,.0f}")
@@ -199,7 +199,7 @@ def _mark(sheet: Sheet, axes: Axes, x: float, y: float, text: str) -> None:
     across, down = _place(sheet, axes.transData.transform((x, y)))
     right, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
     sheet.page.plot([across, across], [down, bottom], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
-    sheet.page.plot([across], [down], "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
+    sheet.page.plot([across], [down], "o", markersize=8 * sheet.zoom, markerfacecolor="none", markeredgecolor=INK)
     beside = 0.09 if across + 0.2 < right else -0.09
     sheet.write(across + beside, bottom - 0.05, text, SMALL, rotation=90)
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mhaviz.views.figure.colour_bar import Bars, draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.heads import MosaicPart
-from mhaviz.views.figure.mosaic import BESIDE, TILE_TITLE
+from mhaviz.views.figure.mosaic import BESIDE, GAP, TILE_TITLE
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.figure.table import TablePart
 
@@ -61,10 +61,16 @@ class GridPart:
         return sum(self._widths) + _BETWEEN * (len(self._widths) - 1)
 
     @property
+    def _beyond(self) -> float:
+        """Inches by which titles of the last column are wider than their matrices."""
+        last = [row[-1] for row in self.rows]
+        return max((part.layout.gap - GAP for part in last if isinstance(part, MosaicPart)), default=0.0)
+
+    @property
     def width(self) -> float:
         """Width in inches, with colour bars."""
         bars = () if self.is_narrow else self.bars
-        return self._parts_width + (BESIDE + sum(map(scale_width, bars)) if bars else 0.0)
+        return self._parts_width + (self._beyond + BESIDE + sum(map(scale_width, bars)) if bars else 0.0)
 
     @property
     def pictures(self) -> Iterator[MosaicPart]:
@@ -105,7 +111,7 @@ class GridPart:
         y += self._above(room)
         for part, dx, dy, inside in placed:
             part.draw(sheet, x + dx, y + dy, inside)
-        left = x + self._parts_width + BESIDE
+        left = x + self._parts_width + self._beyond + BESIDE
         for scale, beyond in () if self.is_narrow else self.bars.items():
             draw_upright(sheet, left, y + TILE_TITLE, bottom - TILE_TITLE, scale, beyond)
             left += scale_width(scale)

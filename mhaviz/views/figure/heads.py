@@ -65,7 +65,6 @@ _BESIDE_TABLE = 8.0  # inches of a page with room for a table beside a map
 _LEAST_WIDE = 1.0  # most inches of a panel's title beside others, where the page has a width
 _COLUMN, _TITLED = 9.0, 0.9  # inches of a column of a paper; of a block's title, labels and the gap below
 _WITH_MARGINS = 2.5  # least inches of each side of a map that has numbers along its sides
-_LEAST_ROOM = 0.5  # least inches of a mosaic, however narrow the page is
 _LEAST_NUMBER = 0.05  # largest weight of a part of a map from which on its cells have numbers
 _WIDEST, _NARROWEST, _HIGHEST = {1: 6.84, 2: 4.5, 3: 3.6}, 2.8, 4.6  # inches: most of a panel, by panels side by side
 _LEAST_FEATURE, _LEAST_LABELLED, _LEAST_NUMBERED = 0.02, 0.1, 0.335  # least inches of a cell, with label, with number
@@ -304,7 +303,7 @@ def decide_heads(
     if style.width is not None:  # a narrow page grows in height, as tiles would be tiny
         around += AT_RIGHT * any(margins) + (_BETWEEN + table.full_width if table and beside else 0.0)
         column = _COLUMN / stacked - _TITLED if style.is_narrow else 0.0
-        room = max(style.width - around, _LEAST_ROOM)
+        room = max(style.width - around, THUMB)
         space = replace(space, width=room, larger=_MOST_LARGER, column=column)
     elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.tiles))))
@@ -429,11 +428,12 @@ def decide_panels(
     if style.width is None:
         widest = min(max(room / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
     else:
-        least = max(min(least, len(block.columns) * LEAST_PITCH if block.is_main else THUMB), min(titles, _LEAST_WIDE))
+        wanted = len(block.columns) * LEAST_PITCH if block.is_main else THUMB
+        least = max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if room / n - GAP >= least), default=1)
-        across = -(-len(panels) // -(-len(panels) // across))
+        across = -(-block.across // -(-block.across // across))
         most = math.inf if features or not style.is_narrow else len(block.columns) * _NARROW_CELL
-        widest = max(min(room / across - GAP, most), _LEAST_ROOM)
+        widest = max(min(room / across - GAP, most), THUMB)
     n_lines = -(-len(panels) // across)
     space = replace(space, columns=across, height=n_lines * _HIGHEST, width=labels + across * (widest + GAP))
     if features:  # a row is as high as a label
@@ -449,7 +449,7 @@ def decide_panels(
             _in_line(block.columns, _OF_NUMBERS[1], min(feature, widest / len(block.columns))),
         )
         if style.width is not None:  # as wide as the page, where it stands alone
-            room = max(room, _LEAST_ROOM)
+            room = max(room, THUMB)
             shape = shape[0], min(shape[1], room / len(block.columns))
             across = min(block.across, max(int(room / (max(titles, shape[1] * len(block.columns)) + GAP)), 1))
         space = Space(

@@ -300,10 +300,11 @@ class Sheet(Figure):
 
     def plot_axes(self, x: float, y: float, width: float, height: float, title: str = "") -> Axes:
         """Return new axes for a plot in the rectangle, with a title."""
-        bottom = 1 - (y + height) / self.height
-        axes: Axes = self.add_axes((x / self.width, bottom, width / self.width, height / self.height))
-        axes.set_title(harmless(title), size=BODY, color=INK, loc="left", parse_math=False)
-        axes.tick_params(labelsize=SMALL, colors=INK)
+        (left, right), (bottom, top) = self.page.get_xlim(), self.page.get_ylim()
+        across, down = right - left, bottom - top
+        axes: Axes = self.add_axes(((x - left) / across, (bottom - y - height) / down, width / across, height / down))
+        axes.set_title(harmless(title), size=BODY * self.zoom, color=INK, loc="left", parse_math=False)
+        axes.tick_params(labelsize=SMALL * self.zoom, colors=INK)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         return axes

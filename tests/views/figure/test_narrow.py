@@ -44,11 +44,12 @@ def record(name):
     }[name]()
 
 
-@pytest.mark.parametrize(
-    ("name", "width"), [*((name, 3.3) for name in RECORDS), *((name, 10.0) for name in ("matrices", "heads", "map"))]
-)
-def test_letters_can_be_read(name, width):
-    sheet = figure_of(record(name), Style(width=width))
+WIDER = [("matrices", 10.0, 12.0), ("heads", 10.0, 12.0), ("map", 10.0, 12.0), ("projections", 5.0, None)]
+
+
+@pytest.mark.parametrize(("name", "width", "font_size"), [*((name, 3.3, None) for name in RECORDS), *WIDER])
+def test_letters_can_be_read(name, width, font_size):
+    sheet = figure_of(record(name), Style(width=width, font_size=font_size))
     assert sheet.get_figwidth() == pytest.approx(width, abs=0.02)
     with matplotlib.rc_context({"text.hinting": "none"}):
         renderer = FigureCanvasAgg(sheet).get_renderer()
