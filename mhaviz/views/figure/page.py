@@ -35,7 +35,7 @@ from mhaviz.views.figure.heads import (
     number_length,
     written_texts,
 )
-from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH
+from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import decide_overview, is_overview
 from mhaviz.views.figure.patches import with_plain
@@ -68,6 +68,7 @@ _ROUNDING = 0.15  # inches by which labels may exceed their estimate
 _UNDER = 0.05  # inches between the last text and the foot
 _WIDEST_TITLE = 7.0  # most inches that a sheet is widened to for its title
 _HEADING = 10.0  # font size in points
+_MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
 
@@ -299,6 +300,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     """Lay out the page at the resolution of the style."""
     title, parts = _titled(page.title, _decide_parts(page, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
+    parts = _abreast(parts, style)
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     has_pictures = any(isinstance(part, (MosaicPart, GridPart, CurvesPart)) for part in parts)
@@ -331,6 +333,18 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
 def _room(style: Style) -> float:
     """Return the inches that a page of a given width has for its parts."""
     return math.inf if style.width is None else style.width - 2 * MARGIN
+
+
+def _abreast(parts: list[Part], style: Style) -> list[Part]:
+    """Return maps of many sentences in rows of several: one below the other, nobody would see them at once."""
+    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
+    high = sum(part.height(0.0) + part.after for part in parts)
+    if style.width is not None or high <= _MOST_STACKED or mosaics != parts:
+        return parts
+    wide = max(_LEAST_ABREAST, *(part.width for part in mosaics))
+    n = min(int(math.sqrt(PAGE_SHAPE * high / wide)), int(MOST_WIDTH / wide))
+    rows = (mosaics[i : i + n] for i in range(0, len(mosaics), n))
+    return [GridPart(tuple(tuple(replace(part, across=wide) for part in row) for row in rows), {})]
 
 
 def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:

@@ -174,15 +174,15 @@ class Sheet(Figure):
             clip_path=_NO_CLIP,
         )
 
-    def title(self, y: float, title: Title | str) -> None:
-        """Write the title of a picture; nothing if it is "".
+    def title(self, x: float, y: float, title: Title | str, room: float) -> None:
+        """Write the title of a picture in ``room`` inches; nothing if it is "".
 
-        Where the sheet is narrow, it is smaller; a text has two lines, and what is longer still is shortened.
+        Where they are few, it is smaller; a text has two lines, and what is longer still is shortened.
         """
         if not title:
             return
         shorten, families = _shortening(title, self.fonts), self.fonts.families
-        longest, room = shorten(_LONGEST_LINE), self.width - 2 * MARGIN
+        longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
         whole = text_width(longest, TITLE, families, bold=True)
         size = TITLE
@@ -191,18 +191,18 @@ class Sheet(Figure):
         lines = wrap(longest, room, size, families, bold=True) if isinstance(title, str) else []
         if len(lines) == 2:
             for i, line in enumerate(lines):
-                self.write(MARGIN, y + (i - 0.5) * FOOT_LINE, line, size, bold=True)
+                self.write(x, y + (i - 0.5) * FOOT_LINE, line, size, bold=True)
             return
         shown = fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
         if isinstance(title, str) and shown != longest:
             self.notices.append(f"the title is cut; a larger {parameter('width')} shows all of it")
-        self.write(MARGIN, y, shown, size, bold=True)
+        self.write(x, y, shown, size, bold=True)
 
     def page_title(self, title: Title | str) -> None:
         """Write the title of the page at the top, wrapped if it is a text."""
         lines = title_lines(title, self.width, self.fonts)
         if isinstance(title, Title) or len(lines) == 1:
-            self.title(MARGIN + 0.1, title)
+            self.title(MARGIN, MARGIN + 0.1, title, self.width - 2 * MARGIN)
             return
         self.heading = harmless(title)
         for i, line in enumerate(lines):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import matplotlib
 import numpy as np
 import pytest
+from drawn import inside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made import Edges, made_map
@@ -287,6 +288,18 @@ def test_several_sentences_on_one_sheet(random_map):
     assert tiles(sheet)[2].get_extent()[3] > tiles(sheet)[0].get_extent()[2], "the second below the first"
 
 
+def test_maps_of_many_sentences_stand_abreast(random_map):
+    maps = tuple(random_map(1, ("a",) * 3, sentence=i) for i in range(60))
+    sheet = heatmap_figure(Attention(Source("test"), maps))
+    inside(sheet)
+    places = [tile.get_extent() for tile in tiles(sheet)]
+    lefts = sorted({round(left, 3) for left, *_ in places})
+    assert len(places) == 60
+    assert len(lefts) > 3
+    assert [round(left, 3) for left, *_ in places[: len(lefts)]] == lefts, "in the order in which one reads"
+    assert 1 < sheet.width / sheet.height < 2
+
+
 def test_no_side_is_too_long(random_attention):
     sheet = heatmap_figure(random_attention(16, tokens(60)), Style(dpi=2000))
     assert max(sheet.get_size_inches() * sheet.dpi) <= MOST_PIXELS
@@ -296,7 +309,7 @@ def test_no_side_is_too_long(random_attention):
 def test_too_many_sentences_for_a_picture(random_map):
     maps = tuple(random_map(1, ("a",) * 2, sentence=i) for i in range(600))
     with pytest.raises(ArgumentError, match="of 600 maps of up to 1 head; choose fewer sentences, layers or heads"):
-        heatmap_figure(Attention(Source("test"), maps))
+        heatmap_figure(Attention(Source("test"), maps), Style(width=4))
 
 
 @settings(max_examples=8)
