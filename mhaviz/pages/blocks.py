@@ -87,7 +87,6 @@ class Table:
         heading: title of the table.
         most: number of rows to show, from the first; None: all.
         notes: explanation of the rows and columns, below the table.
-        has_total: whether the last row is the total of the others.
     """
 
     columns: tuple[Column, ...]
@@ -95,7 +94,6 @@ class Table:
     heading: str = ""
     most: int | None = None
     notes: str = ""
-    has_total: bool = False
 
     def limited(self) -> tuple["Table", str]:
         """Return the table with the rows to show, and a text that counts the others; "" if there are none."""

@@ -167,7 +167,7 @@ def contributions_table(e: Explanation, keys: Sequence[int]) -> Table:
         size, share = float(lengths_of(e.contributions[rest].sum(axis=0))), float(e.shares[rest].sum())
         rows.append(("", f"{len(rest)} more", e.weights[rest].sum(), "", size, share, share))
     rows.append(("", "= output", e.weights.sum(), "", float(lengths_of(e.output)), "", 0.0))
-    return Table(columns, tuple(rows), has_total=True)
+    return Table(columns, tuple(rows))
 
 
 def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ def evaluation_page(evaluation: Evaluation) -> Page:
             Column("error rate", "{:.3f}".format, is_key=True),
             Column("", align="left", bar=_BAR),
         )
-        blocks.append(Table(columns, tuple((name, rate, rate) for name, rate in rates), has_total=True))
+        blocks.append(Table(columns, tuple((name, rate, rate) for name, rate in rates)))
     return Page(title, tuple(blocks), e.source.footnote)
 
 

@@ -97,13 +97,13 @@ class TablePart:
         if table.heading:
             sheet.write(x, y - 0.12, table.heading, SMALL, bold=True)
         for number, row in enumerate(self.texts):
-            left, middle, bold = x, y + self.line / 2, table.has_total and number == len(self.texts) - 1
+            left, middle = x, y + self.line / 2
             for i, (text, wide) in enumerate(zip(row, self.widths, strict=True)):
                 column = None if self.card else table.columns[i]
                 colour = QUIET if (i if self.card else number) == 0 else INK
                 right = column is not None and column.align == "right"
                 at = left + wide * right
-                sheet.write(at, middle, text, SMALL, align="right" if right else "left", colour=colour, bold=bold)
+                sheet.write(at, middle, text, SMALL, align="right" if right else "left", colour=colour)
                 if number and column and column.bar:
                     is_last = i == len(row) - 1  # it takes the remaining room
                     most, height = wide + max(width - self.width, 0.0) * is_last, 0.6 * self.line

@@ -69,13 +69,12 @@ def draw_grid(table: Table, columns: Sequence[int], rules: Box | None, widest_ba
             no_wrap=column.align == "right",
             overflow="fold",
         )
-    for number, (row, words) in enumerate(zip(table.rows, texts, strict=True), start=1):
+    for row, words in zip(table.rows, texts, strict=True):
         cells = [words[place] for place in columns]
         for i, (place, column) in enumerate(zip(columns, chosen, strict=True)):
             if column.bar:
                 cells[i] = bar(row[place], min(column.bar, widest_bar))
-        is_total = table.has_total and number == len(texts)
-        grid.add_row(*(Text(isolated(text)) for text in cells), style=BOLD if is_total else None)
+        grid.add_row(*(Text(isolated(text)) for text in cells))
     return grid
 
 
