@@ -87,8 +87,8 @@ class DotsPart:
         sheet.page.plot(chances, tops, color=_GREY, zorder=1.5, linewidth=thick)
         for i, (dot, number) in enumerate(zip(dots, numbers, strict=True)):
             top = y + i * _ROW
-            sheet.write(x + names, top + _ROW / 2, dot.name, BODY, align="right")
-            sheet.write(middle, top + _ROW / 2, number, BODY, align="right", colour=QUIET)
+            sheet.write(x + names, top + _ROW / 2, dot.name, BODY, align="right", vertical="center_baseline")
+            sheet.write(middle, top + _ROW / 2, number, BODY, align="right", vertical="center_baseline", colour=QUIET)
             sheet.write(right + _AT_ENDS, top + _ROW / 2, notes[i], SMALL, colour=QUIET)
             sheet.page.plot(
                 [along(dot.low), along(dot.high)], [top + _ROW / 2] * 2, color=INK, zorder=2, linewidth=thick

@@ -150,7 +150,7 @@ class Sheet(Figure):
         colour: str = INK,
         bold: bool = False,
         align: Literal["left", "center", "right"] = "left",
-        vertical: Literal["top", "center", "bottom", "baseline"] = "center",
+        vertical: Literal["top", "center", "center_baseline", "bottom", "baseline"] = "center",
         rotation: float = 0.0,
     ) -> Text:
         """Write a text literally at a place. All texts of users and files are written by this method.
