@@ -4,6 +4,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
 
@@ -50,8 +51,8 @@ def check_folder(folder: Path, name: str) -> None:
         )
 
 
-def require_config(folder: Path, name: str) -> None:
-    """Raise MhavizError unless the config.json is a JSON object whose weights are safetensors."""
+def read_fields(folder: Path, name: str) -> dict[str, Any]:
+    """Read the fields of the config.json. Raises MhavizError if it is not a JSON object."""
     with as_one_line(f"{name}: its config.json cannot be read", "take another copy of it"):
         fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if not isinstance(fields, dict):
@@ -59,6 +60,7 @@ def require_config(folder: Path, name: str) -> None:
     weights = fields.get("transformers_weights")
     if weights is not None and not str(weights).endswith((".safetensors", ".safetensors.index.json")):
         raise MhavizError(f"{name}: expected safetensors as its transformers_weights, got {quoted(weights)}; remove it")
+    return fields
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -29,7 +29,8 @@ from mhaviz.attention.model import Site
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers import sharing, sizes
-from mhaviz.models.transformers.folder import find_folder, require_config, weight_files
+from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
+from mhaviz.models.transformers.growth import require_sound_steps
 from mhaviz.models.transformers.silence import silence
 from mhaviz.models.transformers.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
 from mhaviz.observe import attention_functions
@@ -195,9 +196,10 @@ def load_checkpoint(
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name)
-    require_config(folder, name)
+    fields = read_fields(folder, name)
     with silence(1, 2), as_one_line(f"{name} cannot be loaded"):  # broken files can raise any exception
         there = sizes.read_sizes(weight_files(folder))
+        sizes.require_fields(fields, there, name)
         config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
         config.return_dict = True  # transformers' own modules read it
         tokenizer = _tokenizer(folder, name)
@@ -239,6 +241,7 @@ def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
 def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     advice = "expected tokenizer.json, or the files of its kind, beside its config.json"
     with as_one_line(f"{name} has no tokenizer that can be read", advice):
+        require_sound_steps(folder)
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **_FROM_FILES)
         if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
             raise ValueError("it has only special tokens")

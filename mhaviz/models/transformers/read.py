@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, as_one_line
 from mhaviz.inputs.tokens import Tokens
+from mhaviz.models.transformers.growth import require_room
 from mhaviz.models.transformers.silence import silence
 
 _P = ParamSpec("_P")
@@ -55,7 +56,7 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
     Raises:
         ArgumentError: the text has no tokens.
     """
-    text = encodable(text)
+    text = encodable(tokenizer, text)
     encoded = tokenizer(
         **{"text_target" if as_target else "text": text},
         return_special_tokens_mask=True,
@@ -78,7 +79,7 @@ def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
     readings: list[Tokens] = []
     if not texts:
         return readings
-    encoded = tokenizer([encodable(text) for text in texts], return_special_tokens_mask=True)
+    encoded = tokenizer([encodable(tokenizer, text) for text in texts], return_special_tokens_mask=True)
     for ids, mask in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True):
         special = tuple(i for i, is_special in enumerate(mask) if is_special)
         readings.append(Tokens(("",) * len(ids), special, tuple(ids)) if len(special) < len(ids) else _NOTHING)
@@ -117,7 +118,7 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, int]]:
 @asks_the_tokenizer
 def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Return the ids of a text without special tokens around it."""
-    ids: list[int] = tokenizer(encodable(text), add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer(encodable(tokenizer, text), add_special_tokens=False)["input_ids"]
     return ids
 
 
@@ -157,9 +158,14 @@ def no_token(text: str) -> ArgumentError:
     return ArgumentError(f"expected a text with at least one token, got {text[:40]!r}")
 
 
-def encodable(text: str) -> str:
+def encodable(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     """Return a text with its lone surrogates replaced, as tokenizers raise errors for them. A command line has such for
-    bytes that are not UTF-8."""
+    bytes that are not UTF-8.
+
+    Raises:
+        MhavizError: the tokenizer may make the text too long for the memory.
+    """
+    require_room(tokenizer, text)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

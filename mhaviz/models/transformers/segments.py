@@ -67,7 +67,7 @@ def read_chat(
 def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, **ends: Any) -> str:
     with as_one_line(f"the chat template of {name} refuses these messages", "see which roles it expects, and in order"):
         rendered = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, **ends)
-    return encodable(str(rendered))
+    return encodable(tokenizer, str(rendered))
 
 
 def _segments(
@@ -116,7 +116,7 @@ def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name:
         ArgumentError: a text without tokens; a tokenizer that does not report where the second text begins, or puts no
             token between the two.
     """
-    texts = encodable(first), encodable(second)
+    texts = encodable(tokenizer, first), encodable(tokenizer, second)
     if not tokenizer.is_fast:
         raise ArgumentError(f"{parameter('pair')}: the tokenizer of {name} does not tell where the second text begins")
     encoded = tokenizer(*texts, return_offsets_mapping=True)

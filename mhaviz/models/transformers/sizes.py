@@ -1,17 +1,35 @@
-"""Comparison of a model's configuration with the sizes of its weight files, before the weights are loaded."""
+"""Comparison of a model's configuration with the sizes of its weight files, before the model is built.
+
+A config.json may ask for a million layers. Building them would take minutes and gigabytes, before it turned out that
+there are no weights for them.
+"""
 
 import copy
-from collections.abc import Sequence
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from mhaviz.errors import MhavizError, quoted
+from mhaviz.errors import MhavizError, counted, quoted
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.units import readable_count
+
+_LISTED = re.compile(r"(layers?|blocks?|repeats|loops|cycles|labels|kernel_size)$")
+"""Names of fields that are lengths of lists, which transformers creates together with the configuration."""
+
+_MOST_LISTED = 2**17
+"""Largest allowed value of such a field."""
 
 _PACKED = 8
 """Most quantised weights in one stored number: 4 bits each, in 32."""
@@ -25,12 +43,14 @@ class FileSizes:
     """Sizes of weight files.
 
     Attributes:
+        tensors: number of tensors.
         stored: number of elements of all tensors.
         bytes: size of the files.
         dtype: torch's name of the first floating-point type in the files.
         is_packed: whether the weights are quantised, so that one stored number may hold several.
     """
 
+    tensors: int = 0
     stored: int = 0
     bytes: int = 0
     dtype: str = "float32"
@@ -54,7 +74,16 @@ def read_sizes(files: Sequence[Path]) -> FileSizes:
     held = [array for path in files for array in read_safetensors(path)[0].values()]
     floats = (array.dtype for array in held if array.numbers == "float")
     stored, size = sum(prod(array.shape) for array in held), sum(path.stat().st_size for path in files)
-    return FileSizes(stored, size, next(floats, "float32"))
+    return FileSizes(len(held), stored, size, next(floats, "float32"))
+
+
+def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) -> None:
+    """Raise MhavizError if creating the configuration would create huge lists, such as names of ten million labels."""
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            require_fields(value, sizes, name)
+        elif isinstance(value, int) and value > _MOST_LISTED and _LISTED.search(key):
+            raise _misfit(name, f"{key} {counted(value)}", f"{sizes.tensors:,} tensors")
 
 
 def require_model(
@@ -75,14 +104,11 @@ def require_model(
     """
     copied = copy.deepcopy(config)
     copied._attn_implementation = attention
-    with torch.device("meta"):
+    with torch.device("meta"), _at_most(sizes, name):
         model = kind(copied)
     numbers = sum(parameter.numel() for parameter in model.parameters())
     if numbers > 2.5 * sizes.numbers + _BUILT_ALWAYS:  # stored weights may be shared by several parameters
-        raise MhavizError(
-            f"{name}: its config.json asks for {readable_count(numbers)} numbers, and its weight files hold "
-            f"{readable_count(sizes.numbers)}; take both of the same model"
-        )
+        raise _misfit(name, f"{readable_count(numbers)} numbers", readable_count(sizes.numbers))
     return numbers
 
 
@@ -93,4 +119,35 @@ def mismatch(others: Sequence[tuple[str, Sequence[int], Sequence[int]]], name: s
     return MhavizError(
         f"{name}: its config.json and its weights do not fit: {quoted(key)} has the shape {tuple(there)} in the files, "
         f"and {tuple(wanted)} by the config.json{more}; take both of the same model"
+    )
+
+
+@contextmanager
+def _at_most(sizes: FileSizes, name: str) -> Iterator[None]:
+    """Raise MhavizError when a model that this thread builds becomes far larger than its files."""
+    most = 8 * sizes.tensors + 4096, 8 * sizes.numbers + 4 * _BUILT_ALWAYS
+    built = [0, 0]
+    builder = threading.get_ident()
+
+    def count(module: nn.Module, field: str, tensor: Tensor | None) -> None:
+        if tensor is None or threading.get_ident() != builder:
+            return
+        built[0] += 1
+        built[1] += tensor.numel()
+        if built[0] > most[0]:
+            raise _misfit(name, f"more than {most[0]:,} tensors", f"{sizes.tensors:,}")
+        if built[1] > most[1]:
+            raise _misfit(name, f"more than {readable_count(most[1])} numbers", readable_count(sizes.numbers))
+
+    hooks = [register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _misfit(name: str, asked: str, there: str) -> MhavizError:
+    return MhavizError(
+        f"{name}: its config.json asks for {asked}, and its weight files hold {there}; take both of the same model"
     )
