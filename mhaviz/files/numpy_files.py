@@ -9,9 +9,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.files.errors import ContentError
 from mhaviz.files.saved_array import SavedArray, numbers_of
+from mhaviz.units import readable_bytes
 
 _MAGIC = b"\x93NUMPY"  # first bytes of a .npy file
+_MOST_TEXT = 2**28  # bytes
 _MOST_HEADER = 2**17  # bytes; numpy reads no header of more than 10,000 characters
 
 
@@ -47,7 +50,13 @@ def _member(path: Path, name: str) -> NDArray[Any]:
 def read_text_of_npz(path: Path, name: str) -> str | None:
     """Read a text file of the archive; None: there is no such file."""
     with zipfile.ZipFile(path) as archive:
-        return archive.read(name).decode() if name in archive.namelist() else None
+        if name not in archive.namelist():
+            return None
+        if (size := archive.getinfo(name).file_size) > _MOST_TEXT:
+            raise ContentError(
+                f"{name} in it unpacks to {readable_bytes(size)}: expected a description of maps, which is smaller"
+            )
+        return archive.read(name).decode()
 
 
 def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
