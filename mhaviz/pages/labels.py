@@ -93,7 +93,7 @@ def title_words(
     return shown(text.strip(" ")).split(" ")
 
 
-_LEAST_TEXT = 8  # least characters of a text in a title
+_LEAST_TEXTS = 16  # least characters of all texts in a title together
 
 
 def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible) -> str:
@@ -102,8 +102,8 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     """
     names = [f"{name}: " if name else "" for name, _ in title.texts]
     end = "; " if any(names) else ": " if names else ""
-    head = title.head + end
-    if cell_len(head) + sum(len(name) + _LEAST_TEXT + len(", ") for name in names) > width:
+    head, least = title.head + end, _LEAST_TEXTS // max(len(names), 1)
+    if cell_len(head) + sum(len(name) + least + len(", ") for name in names) > width:
         names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
         head = title.short + end
     from mhaviz.pages.words import unnamed_text  # which imports numpy; --help imports this module
@@ -117,7 +117,7 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     shortened = list(map(" ".join, texts))
     shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # they leave room to longer ones
     for done, i in enumerate(shortest_first):
-        shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), _LEAST_TEXT))
+        shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), least))
         room -= cell_len(shortened[i])
     return cut(head + ", ".join(map("".join, zip(names, shortened, strict=True))), width)
 
