@@ -59,13 +59,13 @@ def _around(row: int, column: int) -> Outline:
 
 
 def _title(over: ImageAttention) -> Title:
-    """Return the title, "attention of token 0 to photo.png, layer 3, blocks.3.attn": what all pictures share."""
+    """Return the title, "attention of token 0 to photo.png, vit, layer 3, blocks.3.attn": what all pictures share."""
     what = over.quantity.title_prefix + "attention"
     query = quoted(over.query, _NAME)
     if any(m.patch for m in over.maps):
         query = f"patch {query}"
     who = f"{what} of {query}" if over.query else f"mean {what} of all queries"
-    head = f"{who} to {quoted(over.image_name, _NAME) if over.image_name else 'the image'}"
+    head = f"{who} to {quoted(over.image_name, _NAME) if over.image_name else 'the image'}, {over.source.model}"
     layers = sorted({m.layer for m in over.maps})
     layer = f", layer {layers[0]}" if len(layers) == 1 else f", layers {layers[0]} to {layers[-1]}"
     module = common_name([m.module for m in over.maps])

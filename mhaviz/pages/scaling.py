@@ -110,7 +110,7 @@ def _numbers(sweep: ScalingSweep) -> Table:
 @shown(ScalingComparison)
 def scaling_page(c: ScalingComparison) -> Page:
     """Return the page of each head's scores and weights, unscaled and scaled, with their numbers."""
-    return Page(_lesson(c), scaling_blocks(c, study_title(c, c.source.model)), c.source.footnote, READING)
+    return Page(_lesson(c), scaling_blocks(c, study_title(c)), c.source.footnote, READING)
 
 
 def _lesson(c: ScalingComparison) -> str:

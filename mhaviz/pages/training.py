@@ -53,7 +53,7 @@ def evaluation_page(evaluation: Evaluation) -> Page:
     """Return the page of the model's scores, and of the alignment error rate of each head and of their mean."""
     e = evaluation
     number = counted(e.sentences, "held-out sentence" if e.held_out else "sentence")
-    title = f"{number}: {e.score_name} {e.score:.3f}, perplexity {e.perplexity:,.3f}"
+    title = f"{e.source.model}, {number}: {e.score_name} {e.score:.3f}, perplexity {e.perplexity:,.3f}"
     blocks: list[Text | Table] = [Text((_alignment_text(e),), "subtitle")]
     if e.alignment is not None:
         # The last is the error rate of the averaged weights, not the mean of the heads' error rates.

@@ -53,11 +53,11 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
     return Title(head, (("queries", queries), ("keys", keys)), short)
 
 
-def study_title(result: Explanation | ScalingComparison, model: str = "") -> Title:
+def study_title(result: Explanation | ScalingComparison) -> Title:
     """Return the title of a study of one layer, which it names if the model has several."""
-    layer = f", {model}" * bool(model) + ("" if result.layer is None else f", layer {result.layer}")
+    about = f", {result.source.model}" + ("" if result.layer is None else f", layer {result.layer}")
     queries, keys = Tokens(result.queries, result.special_queries), Tokens(result.keys, result.special_keys)
-    return attention_title(result.kind, queries, keys, layer)
+    return attention_title(result.kind, queries, keys, about)
 
 
 _RULE = 8  # most characters, enough for / √1024

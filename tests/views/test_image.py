@@ -74,7 +74,7 @@ def test_every_head_has_its_picture():
     assert len(images(sheet, "L")) == 6
     assert len(images(sheet, "scale of × uniform")) == 1
     shown = texts(sheet)
-    assert {"attention of token 0 to the image, layers 0 to 1", "made by hand"} <= set(shown)
+    assert {"attention of token 0 to the image, made by hand, layers 0 to 1", "made by hand"} <= set(shown)
     assert [text for text in shown if text[0] in "LH"] == ["H0", "H1", "H2", "L0", "L1"]
     for tile in images(sheet, "L"):
         left, right, _, top = tile.get_extent()
@@ -157,7 +157,7 @@ def test_numbers_that_are_no_shares_have_their_own_scale():
 def test_the_query_is_outlined():
     record = over(4, 4, query="1,2", photo=GREY)
     sheet, without = figure_of(record), figure_of(replace(record, maps=(replace(record.maps[0], patch=None),)))
-    assert "attention of patch 1,2 to the image, layer 0" in texts(sheet)
+    assert "attention of patch 1,2 to the image, made by hand, layer 0" in texts(sheet)
     assert any("outlined: the query" in text for text in texts(sheet))
     tile = images(sheet, "L0 H1")[0]
     changed = (patches_of(tile, sheet, (4, 4)) != patches_of(tile, without, (4, 4))).any(axis=(2, 3, 4))
@@ -244,7 +244,7 @@ def test_a_film_of_one_head_names_every_frame_and_is_no_tower():
     sheet = figure_of(of_a_program(1, layers=1, passes=20))
     inside(sheet)
     assert {"pass 10, example 0 L0 H0", "pass 29, example 1 L0 H0"} <= set(texts(sheet))
-    assert "attention of token 0 to the image, layer 0, blocks.0.attn" in texts(sheet)
+    assert "attention of token 0 to the image, made by hand, layer 0, blocks.0.attn" in texts(sheet)
     width, height = sheet.get_size_inches()
     assert height < 2 * width
 
