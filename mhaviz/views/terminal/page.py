@@ -72,7 +72,9 @@ class PageView:
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:
-                yield from table_lines(block if isinstance(block, Table) else block.table, console, options)
+                table = block if isinstance(block, Table) else block.table
+                yield from table_lines(table, console, options)
+                yield from [Line()] * bool(table.notes and isinstance((waiting or [block])[-1], (Grid, Panels)))
             others = any(isinstance(one, Panels) for one in leaves(waiting))
             if isinstance(block, (Heads, Panels, Grid)) and not is_read and (of_heads or not others):
                 is_read = True
