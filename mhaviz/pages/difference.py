@@ -145,27 +145,25 @@ def cell_text(m: AttentionMap, drawn: Cells) -> str:
 
 def ranking_table(d: Difference) -> Table:
     """Return the table of heads, those that changed most first."""
-    several = len(d.maps) > 1
-    names = _short_names(d)
+    names = _short_names(d, ("layer",))
+    several = any(names.values())
     columns = (
         *([Column("map", ", ".join, "left", is_key=True)] if several else []),
-        Column("head", is_key=True),
+        Column("head", align="left", is_key=True),
         Column("divergence", bits_text),
         Column("worst row", _worst, "left"),
-        Column("change", _signed),
         Column("before", "{:.3f}".format),
-        Column("after", "{:.3f}".format),
+        Column("change", _signed),
         Column("where", _where, "left"),
     )
     rows = [
         (
             *([names[head.map.name]] if several else []),
-            head.head,
+            head_name(head.map.layer, head.head),
             head.divergence,
             head.worst and head,
-            head.largest and head.largest.after - head.largest.before,
             head.largest and head.largest.before,
-            head.largest and head.largest.after,
+            head.largest and head.largest.after - head.largest.before,
             head.largest and head,
         )
         for head in d.ranking
@@ -210,7 +208,7 @@ def _number_name(maps: Sequence[AttentionMap]) -> str:
 
 def _notes(d: Difference) -> str:
     """Return what the columns mean."""
-    parts = [f"change, before, after: of the {_name(d)} that has changed most"] if _has_changed(d) else []
+    parts = [f"before, change: of the {_name(d)} that has changed most"] if _has_changed(d) else []
     if any(head.divergence is not None for head in d.ranking):
         parts.append(
             "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in bits: 0 if no "

@@ -34,10 +34,10 @@ def pair(*maps_after):
 
 def test_rows_name_the_place():
     d = pair(made_map(("q\x1b",), ("k", "l"), np.array([[[1, 0]], [[0.5, 0.5]]], np.float32), "cross"))
-    assert table(d).headings() == ("head", "divergence", "worst row", "change", "before", "after", "where")
+    assert table(d).headings() == ("head", "divergence", "worst row", "before", "change", "where")
     assert rows(d, 9) == [
-        ("0", "1.0000", "1.0000 at 0 q\\x1b", "+1.000", "0.000", "1.000", "0 q\\x1b → 0 k"),
-        ("1", "0.0000", "–", "–", "–", "–", "–"),
+        ("L0 H0", "1.0000", "1.0000 at 0 q\\x1b", "0.000", "+1.000", "0 q\\x1b → 0 k"),
+        ("L0 H1", "0.0000", "–", "–", "–", "–"),
     ]
     assert len(rows(d, 1)) == 1
     assert replace(table(d), most=1).limited()[1] == "and 1 more; .json has all"
@@ -45,13 +45,13 @@ def test_rows_name_the_place():
 
 def test_small_numbers_do_not_become_nothing():
     d = pair(made_map(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
-    ((_, divergence, _, change, *_),) = rows(d, 1)
+    ((_, divergence, _, _, change, _),) = rows(d, 1)
     assert (divergence, change) == ("2.9e-08", "+2e-04")
 
 
 def test_maps_are_told_apart_by_what_differs(random_map):
     maps = [random_map(1, layer=layer, kind=kind, sentence=0) for layer, kind in ((0, "self"), (1, "cross"))]
-    assert {row[0] for row in rows(pair(*maps), 9)} == {"layer 0, self", "layer 1, cross"}
+    assert {row[0] for row in rows(pair(*maps), 9)} == {"self", "cross"}
     maps = [random_map(1, sentence=i) for i in range(2)]
     assert {row[0] for row in rows(pair(*maps), 9)} == {"sentence 0", "sentence 1"}
 
@@ -86,7 +86,7 @@ def test_nothing_differs():
     m = made_map(("0", "1"), ("0", "1"), np.eye(2, dtype=np.float32)[None])
     same = compare(*[Attention(Source("s"), (m,))] * 2)
     assert table(same).heading == "no weight differs"
-    assert rows(same, 9) == [("0", "0.0000", "–", "–", "–", "–", "–")]
+    assert rows(same, 9) == [("L0 H0", "0.0000", "–", "–", "–", "–")]
     assert "change" not in notes(same).replace("changed", "")
     assert "worst" not in notes(same)
     assert document(same)["differences"][0]["largest"] == (None,)
@@ -95,7 +95,7 @@ def test_nothing_differs():
 def test_positions_are_written_once():
     d = pair(made_map(("0",), ("0", "1"), np.array([[[1, 0]]], np.float32), "cross"))
     assert table(d).heading == "the heads that changed most"
-    assert rows(d, 9)[0][2::4] == ("1.0000 at 0", "0 → 0")
+    assert rows(d, 9)[0][2::3] == ("1.0000 at 0", "0 → 0")
 
 
 def test_rows_of_zeros_are_told():
