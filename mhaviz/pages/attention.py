@@ -163,5 +163,5 @@ def _layer(place: int, m: AttentionMap, model: str, with_layer: bool, is_call: b
     with_layer = with_layer and not m.quantity.of_all_heads  # else each tile names it
     title = map_title(m, model, _layer_or_call(m, is_call) if with_layer else "")
     cell = partial(cells_text, name=m.quantity.name)
-    table = None if m.summary is None else summary_table(m.heads, m.summary, m.quantity.name)
+    table = None if m.summary is None else summary_table(tile_titles(m), m.summary, m.quantity.name)
     return Heads(title, (m,), tile_titles(m), cell, table=table, place=place, module=m.module)

@@ -11,10 +11,10 @@ from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 _MOST = 32  # rows of the table
 
 
-def summary_table(numbers: Sequence[int], summary: MapSummary, name: str = WEIGHT.name) -> Table:
-    """Return the table of all heads; ``numbers``: their numbers; ``name``: name of the map's quantity."""
+def summary_table(heads: Sequence[str], summary: MapSummary, name: str = WEIGHT.name) -> Table:
+    """Return the table of all heads; ``heads``: their names; ``name``: name of the map's quantity."""
     columns = (
-        Column("head", is_key=True),
+        Column("head", align="left", is_key=True),
         Column("mean entropy", _entropy),
         Column(f"within {summary.near}", _share),
         Column("strongest sinks", partial(_sinks, summary.queries), "left"),
@@ -22,8 +22,8 @@ def summary_table(numbers: Sequence[int], summary: MapSummary, name: str = WEIGH
         Column("farthest strong link", _farthest, "left"),
     )
     rows = [
-        (number, head, head.local, head.sinks, head.strongest, head)
-        for number, head in zip(numbers, summary.heads, strict=True)
+        (title, head, head.local, head.sinks, head.strongest, head)
+        for title, head in zip(heads, summary.heads, strict=True)
     ]
     return Table(columns, tuple(rows), most=_MOST, notes=_notes(summary, name))
 

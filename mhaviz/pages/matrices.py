@@ -192,7 +192,7 @@ def scores_equation(m: LayerMatrices) -> str:
 
 
 def head_title(m: LayerMatrices, head: HeadMatrices) -> str:
-    """Return "head 3: columns 6 to 7 of Q, K, V and concat", with its key head if several heads share it."""
+    """Return "L0 H3: columns 6 to 7 of Q, K, V and concat", with its key head if several heads share it."""
     shared = f", with the keys and values of key head {head.key_head}" if m.n_key_heads < m.n_heads else ""
     return f"{head_name(m.layer, head.head)}{shared}: {_columns_text(m, head)}"
 

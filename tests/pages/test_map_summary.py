@@ -5,6 +5,7 @@ import pytest
 from made import Edges, made_map
 
 from mhaviz.pages.map_summary import summary_table
+from mhaviz.pages.panels import tile_titles
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 
 
@@ -29,13 +30,20 @@ def window():
 
 
 def table(m):
-    return summary_table(m.heads, m.summary)
+    return summary_table(tile_titles(m), m.summary)
 
 
 def test_rows_name_tokens_by_their_position_in_the_whole_input(window):
     assert table(window).texts() == [
-        ("5", "1.00 (25%)", "50.0%", "2 y (50.0%), 50,000 far (0.01%)", "1,001 b → 3 z (0.75)", "1,003 d → 0 w (0.1)"),
-        ("2", "0.00", "<0.0001%", "0 w (100.0%)", "1,000 a → 0 w (1)", "none"),
+        (
+            "L0 H5",
+            "1.00 (25%)",
+            "50.0%",
+            "2 y (50.0%), 50,000 far (0.01%)",
+            "1,001 b → 3 z (0.75)",
+            "1,003 d → 0 w (0.1)",
+        ),
+        ("L0 H2", "0.00", "<0.0001%", "0 w (100.0%)", "1,000 a → 0 w (1)", "none"),
     ]
 
 
@@ -49,4 +57,4 @@ def test_headings_and_notes(window):
 def test_heads_that_are_left_out_are_counted(window):
     first, left_out = replace(table(window), most=1).limited()
     assert left_out == "and 1 more; .json has all"
-    assert [row[0] for row in first.texts()] == ["5"]
+    assert [row[0] for row in first.texts()] == ["L0 H5"]
