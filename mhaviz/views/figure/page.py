@@ -343,6 +343,8 @@ def _abreast(parts: list[Part], style: Style) -> list[Part]:
         return parts
     wide = max(_LEAST_ABREAST, *(part.width for part in mosaics))
     n = min(int(math.sqrt(PAGE_SHAPE * high / wide)), int(MOST_WIDTH / wide))
+    if n < 2:
+        return parts
     rows = (mosaics[i : i + n] for i in range(0, len(mosaics), n))
     return [GridPart(tuple(tuple(replace(part, across=wide) for part in row) for row in rows), {})]
 

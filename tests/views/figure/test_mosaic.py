@@ -300,6 +300,11 @@ def test_maps_of_many_sentences_stand_abreast(random_map):
     assert 1 < sheet.width / sheet.height < 2
 
 
+def test_maps_that_have_no_room_abreast_stand_below_each_other(random_map):
+    maps = tuple(random_map(8, tokens(23), sentence=i) for i in range(9))
+    assert len(tiles(heatmap_figure(Attention(Source("test"), maps)))) == 72
+
+
 def test_no_side_is_too_long(random_attention):
     sheet = heatmap_figure(random_attention(16, tokens(60)), Style(dpi=2000))
     assert max(sheet.get_size_inches() * sheet.dpi) <= MOST_PIXELS
