@@ -100,6 +100,8 @@ class Passes:
             texts = [part.strip() for part in given.split(",")]
             runs = tuple(_run_in(text, given) for text in texts if text.lower() != _LAST)
             return cls(runs, False, len(runs) < len(texts))
+        if isinstance(given, range) and given.step == 1 and given and given[0] >= 0:  # which may be long
+            return cls(((given.start, given.stop),), False)
         numbers = [given] if not isinstance(given, Iterable) else list(given)
         if not numbers or any(type(number) is not int or number < -1 for number in numbers):
             raise _wrong(given)

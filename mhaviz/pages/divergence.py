@@ -53,7 +53,7 @@ def lesson(source: Source, first: str, n_heads: int) -> str:
     ``first``: the head that differs most, and by how much; "": none differs. ``n_heads``: number of all.
     """
     sides: Any = source.details
-    names = [sides[side]["name"] for side in ("first", "second")]
+    names = [Source(sides[side]["footnote"], sides[side]).model for side in ("first", "second")]
     who = " and ".join(names) if names[0] != names[1] else f"{names[0]}: A and B"
     if not first:
         return f"{who} do not differ in {counted(n_heads, 'head')}"

@@ -103,9 +103,6 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     names = [f"{name}: " if name else "" for name, _ in title.texts]
     end = "; " if any(names) else ": " if names else ""
     head, least = title.head + end, _LEAST_TEXTS // max(len(names), 1)
-    if cell_len(head) + sum(len(name) + least + len(", ") for name in names) > width:
-        names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
-        head = title.short + end
     from mhaviz.pages.words import unnamed_text  # which imports numpy; --help imports this module
 
     unnamed = [unnamed_text(tokens) for _, tokens in title.texts]
@@ -113,8 +110,12 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
         text.split(" ") if text else title_words(tokens.texts, tokens.special, shown)
         for text, (_, tokens) in zip(unnamed, title.texts, strict=True)
     ]
-    room = width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)
     shortened = list(map(" ".join, texts))
+    needed = sum(min(cell_len(text), least) + len(", ") for text in shortened)
+    if cell_len(head) + sum(map(len, names)) + needed > width:
+        names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
+        head = title.short + end
+    room = width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)
     shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # they leave room to longer ones
     for done, i in enumerate(shortest_first):
         shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), least))

@@ -173,19 +173,16 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
 
     ``layers``: names the layers, if needed; ``with_pass``: name the forward pass.
     """
-    which = [
-        cut(harmless(model), _MODEL),
-        layers,
-        f"pass {m.pass_number}" if with_pass and m.pass_number is not None else "",
-    ]
+    which = [layers, f"pass {m.pass_number}" if with_pass and m.pass_number is not None else ""]
     if m.is_recorded and m.sentence is not None:  # its tokens are often positions, the same in all examples
         which.append(f"example {m.sentence}")
-    about = "".join(f", {one}" for one in which if one)
-    about += part_text(m)
+    about = "".join(f", {one}" for one in which if one) + part_text(m)
+    named = f", {cut(harmless(model), _MODEL)}{about}" if model else about
+    prefix = m.quantity.title_prefix
     if m.quantity.row != "query":
-        head = m.quantity.title_prefix + about
-        return Title(head, (("", m.columns.tokens),), head)
-    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, about, m.quantity.title_prefix)
+        return Title(prefix + named, (("", m.columns.tokens),), prefix + about)
+    title = attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix)
+    return replace(title, short=title.short.replace(named, about))  # the footnote has the model
 
 
 def part_text(attention_map: AttentionMap) -> str:

@@ -360,7 +360,7 @@ def test_the_hub_is_not_asked_when_offline(mhaviz, monkeypatch, name, tmp_path):
     result = mhaviz("heatmap", TEXT, "--model", name)
     assert (result.status, result.out) == (1, "")
     assert f"{name} is not a folder, and cannot be fetched from the Hugging Face hub (it is not in" in result.err
-    assert result.err.endswith("local cache, and the hub cannot be reached); check the name and the network\n")
+    assert result.err.endswith("local cache, and HF_HUB_OFFLINE is set); check the name and the network\n")
 
 
 @pytest.mark.parametrize("name", ["./nosuch", "a/b/c", "a b", "x" * 5000, "\x1b[31m"])

@@ -80,8 +80,9 @@ def _from_hub(name: str, revision: str | None) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 
+    reach = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
     short: dict[type[Exception], str] = {
-        LocalEntryNotFoundError: "it is not in the local cache, and the hub cannot be reached",
+        LocalEntryNotFoundError: f"it is not in the local cache, and {reach}",
         RepositoryNotFoundError: "there is no such model, or it is private",  # a subclass says that it is gated
     }
     advice = "check the name and the network"

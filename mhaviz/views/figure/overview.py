@@ -183,7 +183,10 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
         title=0.0,
         below=gap,
     )
-    large = enlarged(min(room - beside - (small.width + _BETWEEN if is_beside else 0.0), _MOST))
+    free = room - (small.width + _BETWEEN if is_beside else 0.0)
+    large = enlarged(min(free - beside, _MOST))
+    if (beyond := large.width + bar - free) > 0:  # labels grow with their cells
+        large = enlarged(large.tile_width - beyond)
     if m.rows.cells is None:
         small = replace(small, pooled=_pooled(lengths, cells, large))
     note = _CHANGED if m.quantity.is_signed else _PEAKED
