@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.inputs.tokens import OF_ONE_TEXT
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.labels import cut, harmless
 from mhaviz.pages.words import attention_title
@@ -180,7 +180,10 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
     named = f", {cut(harmless(model), _MODEL)}{about}" if model else about
     prefix = m.quantity.title_prefix
     if m.quantity.row != "query":
-        return Title(prefix + named, (("", m.columns.tokens),), prefix + about)
+        query, _, what = prefix.rpartition(", ")
+        kinds = (kind for kind, name in KIND_NAMES.items() if name == what and kind != "other")
+        short = next((f"{query}, {kind}" for kind in kinds), prefix)
+        return Title(prefix + named, (("", m.columns.tokens),), short + about)
     title = attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix)
     return replace(title, short=title.short.replace(named, about))  # the footnote has the model
 

@@ -136,6 +136,7 @@ def test_heads_are_the_rows_of_its_picture():
     assert block.first.keys == ("the", "cat", "saw"), "later keys are hidden"
     np.testing.assert_array_equal(block.maps[1].weights[0], given[1].weights[:, 0, :3])
     assert title_text(block.title, 80) == "query 2 saw, masked self-attention, made by hand, layers 0 to 1: the cat saw"
+    assert title_text(block.title, 48) == "query 2 saw, masked, layers 0 to 1: the cat saw"
     assert block.tiles == ("layer 0", "layer 1")
 
 
