@@ -184,8 +184,7 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
         kinds = (kind for kind, name in KIND_NAMES.items() if name == what and kind != "other")
         short = next((f"{query}, {kind}" for kind in kinds), prefix)
         return Title(prefix + named, (("", m.columns.tokens),), short + about)
-    title = attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix)
-    return replace(title, short=title.short.replace(named, about))  # the footnote has the model
+    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix, about)  # the footnote has the model
 
 
 def part_text(attention_map: AttentionMap) -> str:

@@ -38,7 +38,9 @@ def unnamed_text(tokens: Tokens) -> str:
     return counted(len(tokens), "token") if tokens.are_positions else ""
 
 
-def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", prefix: str = "") -> Title:
+def attention_title(
+    kind: Kind, queries: Tokens, keys: Tokens, about: str = "", prefix: str = "", brief: str | None = None
+) -> Title:
     """Return the title of an attention with its texts; a sentence that attends to itself is named once.
 
     Args:
@@ -46,8 +48,10 @@ def attention_title(kind: Kind, queries: Tokens, keys: Tokens, about: str = "", 
         queries, keys: tokens of both sides.
         about: follows the kind, such as the layer.
         prefix: precedes the kind, such as the quantity if it is not weights.
+        brief: replaces ``about`` where there is little room; None: the same.
     """
-    head, short = f"{prefix}{KIND_NAMES[kind]}{about}", f"{prefix}{'attention' if kind == 'other' else kind}{about}"
+    head, short = f"{prefix}{KIND_NAMES[kind]}{about}", f"{prefix}{'attention' if kind == 'other' else kind}"
+    short += about if brief is None else brief
     if kind in OF_ONE_TEXT and queries.texts == keys.texts:
         return Title(head, (("", queries),), short)
     return Title(head, (("queries", queries), ("keys", keys)), short)
