@@ -407,6 +407,8 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
 
 def short_title(title: str) -> str:
     """Return "H12" for "L0 H12", "P3 H5" for "pass 3 · L0 H5", "5" for "layer 5"; other titles are unchanged."""
+    if "=" in title:  # an equation, in which " · " is a product
+        return title
     row, _, tile = title.rpartition(" · ")
     short = tile.rpartition(" ")[2] if re.fullmatch(r"L\d+ H\d+|[a-z]+ \d+", tile) else tile
     return f"{row[0].upper()}{row.rpartition(' ')[2]} {short}" if row else short

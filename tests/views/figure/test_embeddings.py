@@ -9,6 +9,7 @@ import mhaviz
 from mhaviz.results.embeddings import InputPart
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of
+from mhaviz.views.style import Style
 
 
 def embedded(text="the cat sat the", d_model=8):
@@ -37,6 +38,11 @@ def test_matrices_and_their_cosines():
     assert ["E = lookup(ids) · √d_model   (4, 8)" in there, "X = E + PE   (4, 8)" in there] == [True, True]
     assert all(str(number) in there for number in e.tokens.ids)
     inside(sheet)
+
+
+def test_a_shortened_equation_is_not_another():
+    written = texts(figure_of(mhaviz.load("random").embeddings("a b c"), Style(width=3.3)))
+    assert not any("lookup" in text and not text.startswith("E = lookup") for text in written)
 
 
 def test_positions_and_their_cosines_one_below_the_other():
