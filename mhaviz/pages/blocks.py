@@ -307,7 +307,6 @@ class Panels:
         across: number of matrices side by side.
         names: names of the rows and of the columns, such as ("query", "key"), beside the labels.
         ids: token ids of the rows, before their labels; empty: none.
-        is_main: whether this is the main picture of the page, whose title a user may replace.
     """
 
     title: Title | str
@@ -317,7 +316,6 @@ class Panels:
     across: int
     names: tuple[str, str] = ("", "")
     ids: tuple[int, ...] = ()
-    is_main: bool = True
 
     @property
     def scales(self) -> tuple[Scale, ...]:

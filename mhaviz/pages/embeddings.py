@@ -105,7 +105,7 @@ def _feature_axis(panel: Panel) -> Axis:
 
 
 def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
-    return Panels(title, panels, tokens, tokens, len(panels), is_main=False)
+    return Panels(title, panels, tokens, tokens, len(panels))
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:

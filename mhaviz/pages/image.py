@@ -51,7 +51,7 @@ def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale) -> Pan
     columns = Axis(Tokens(tuple(map(str, range(width))), grid=(1, width)))
     heads = {m.heads for m in maps}  # one row for each map if all have the same heads, and more than one
     across = len(maps[0].heads) if len(heads) == 1 and len(maps[0].heads) > 1 else len(panels)
-    return Panels("", tuple(panels), rows, columns, across, is_main=False)
+    return Panels("", tuple(panels), rows, columns, across)
 
 
 def _around(row: int, column: int) -> Outline:

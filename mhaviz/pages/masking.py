@@ -56,7 +56,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
     rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
     across = len(panels) // len(m.heads)
     title = _sentence_title(m, number)
-    return Panels(title, tuple(panels), rows, columns, across, ("query", "key"), is_main=False)
+    return Panels(title, tuple(panels), rows, columns, across, ("query", "key"))
 
 
 def _sentence_title(m: Masking, number: int) -> Title:

@@ -64,7 +64,7 @@ def projections_page(c: ProjectionComparison) -> Page:
         Panels("", tuple(results), tokens, features, 4),
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
-        Panels(_split_text(c), of_heads, tokens, tokens, -(-len(of_heads) // lines), _SIDES, is_main=False),
+        Panels(_split_text(c), of_heads, tokens, tokens, -(-len(of_heads) // lines), _SIDES),
     ]
     if len(c.heads) > 1:
         blocks.append(Panels("", (divergence,), heads, heads, 1, names=("head", "head")))

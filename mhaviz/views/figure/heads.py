@@ -121,11 +121,6 @@ class MosaicPart:
         """Axis of the columns of each matrix."""
         return self.block.first.columns if isinstance(self.block, Heads) else self.block.columns
 
-    @property
-    def is_main(self) -> bool:
-        """Whether it is a main picture of the page, whose title a user may replace."""
-        return isinstance(self.block, Heads) or self.block.is_main
-
     def above(self, room: float) -> float:
         """Return the inches above the mosaic on a page with ``room`` inches."""
         sides = TILE_TITLE * (isinstance(self.block, Panels) and self.layout.title == 0)
@@ -428,7 +423,7 @@ def decide_panels(
     if style.width is None:
         widest = min(max(room / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
     else:
-        wanted = len(block.columns) * LEAST_PITCH if block.is_main else THUMB
+        wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
         least = max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if room / n - GAP >= least), default=1)
         across = -(-block.across // -(-block.across // across))

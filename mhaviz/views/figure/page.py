@@ -379,14 +379,12 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
     """Return the title of the page, and its parts, with the title that the user has ``wanted``; None: their own."""
     if wanted is None:
         return title, parts
-    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
-    main = [part for part in mosaics if part.is_main]
-    if title and len(main) == 1:  # its title is the second line of the page's title
-        return wanted, [replace(part, title="") if part in main else part for part in parts]
-    titled = main if wanted else mosaics
-    if title or (wanted and len(titled) != 1):
+    titled = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.title, Title)]
+    if wanted and len(titled) != 1:
         return wanted, parts
-    return "", [replace(part, title=wanted) if part in titled else part for part in parts]
+    own = "" if title else wanted  # below the page's title, the one picture's own is the second line of it
+    title = wanted if title else ""
+    return title, [replace(part, title=own) if part in titled else part for part in parts]
 
 
 def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
