@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mhaviz.errors import counted
 from mhaviz.pages.attention import scale_group
-from mhaviz.pages.blocks import Column, Heads, Panels, Table
+from mhaviz.pages.blocks import Heads, Panels
 from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.pooling import pool_map
@@ -32,7 +32,6 @@ _MANY_HEADS = 24  # most heads with numbers in their cells, where all share a sc
 _LEAST_TITLE = 78  # characters that a title with positions may always have; it is wrapped in narrower terminals
 _TABLE_LINES = 4  # lines of a table, without its rows
 _ALL_LINES, _LEAST_LINES = 44, 4  # lines for all matrices of a block that shows all, and for one of them
-_STRONGEST, _MOST_LISTED = 3, 24  # patches of a head, and heads, whose numbers are listed
 _GRID_LINES = 40  # lines for the grids of all panels, so that they do not scroll away
 
 
@@ -213,21 +212,7 @@ def panels_lines(
         yield Text(f"each on its own scale: {ranges}", DIM)
     if len(grid.panels) > shown:
         yield more_text(counted(len(grid.panels) - shown, "panel"))
-    if block.are_patches:
-        yield from table_lines(_strongest(block), console, options)
     yield Text()
-
-
-def _strongest(block: Panels) -> Table:
-    """Return the table of each head's strongest patches, by row and column."""
-    columns = Column("", align="left", is_key=True), Column(f"strongest patches, {block.scales[0].name}", align="left")
-    rows = []
-    for panel in block.panels:
-        order = np.argsort(-panel.values, axis=None, kind="stable")[:_STRONGEST]
-        places = [place for i in order if panel.values[place := np.unravel_index(i, panel.values.shape)] > 0]
-        texts = [f"{row},{column} {panel.values[row, column]:.3g}" for row, column in places]
-        rows.append((panel.title, " · ".join(texts) or "nothing to any patch"))
-    return Table(columns, tuple(rows), most=_MOST_LISTED, notes="patches by row and column, from 0")
 
 
 def more_text(left_out: str) -> Text:

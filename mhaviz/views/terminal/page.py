@@ -54,8 +54,6 @@ class PageView:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and leaves_out(block)):
                 left_out += 1
-            elif isinstance(block, Grid) and block.rows[0][0] is None:  # factors above and beside their product
-                waiting += filter(None, block.rows[-1][1:2])
             elif isinstance(block, Grid):
                 tables = [one for one in block.blocks if isinstance(one, Table)]
                 if len(tables) == len(block.blocks):
@@ -74,7 +72,7 @@ class PageView:
             else:
                 table = block if isinstance(block, Table) else block.table
                 yield from table_lines(table, console, options)
-                yield from [Line()] * bool(table.notes and isinstance((waiting or [block])[-1], (Grid, Panels)))
+                yield from [Line()] * bool(table.notes)
             others = any(isinstance(one, Panels) for one in leaves(waiting))
             if isinstance(block, (Heads, Panels, Grid)) and not is_read and (of_heads or not others):
                 is_read = True

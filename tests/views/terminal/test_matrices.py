@@ -35,6 +35,8 @@ def test_the_numbers_of_all_matrices_where_there_is_room(show):
         assert all(f"{number:z.2f}" in shown for number in matrix.values.ravel())
     for head in m.heads:
         assert all(f"{number:z.2f}" in shown for number in (*head.scores.ravel(), *head.weights.ravel()))
+    for title in ("Q (6 × 2)", "Kᵀ (2 × 6)", "V (6 × 2)", "H = A V (6 × 2)"):
+        assert shown.count("  " + title) == len(m.heads)
 
 
 def test_each_side_has_its_own_tokens(show):
