@@ -77,8 +77,14 @@ def number_text(value: float, form: str = "z.2f") -> str:
 
 
 def heading(e: Explanation) -> str:
-    """Return the heading of the page: the head and the query."""
-    return f"{head_name(e.layer, e.head)}, query “{quoted(e.token, _QUOTED)}” at position {e.position}"
+    """Return the heading of the page: the head and the query, and what it looks at most."""
+    query = f"{head_name(e.layer, e.head)}: “{quoted(e.token, _QUOTED)}” at position {e.position}"
+    if not e.visible.any():
+        return f"{query} sees no key"
+    largest = np.flatnonzero(e.weights == e.weights.max())
+    key = f"“{quoted(e.keys[largest[0]], _QUOTED)}” at position {largest[0]}"
+    what, each = (key, "") if len(largest) == 1 else (f"{len(largest)} keys", " each")
+    return f"{query} looks most at {what}, {e.weights.max():.2f}{each}"
 
 
 def scores_heading(e: Explanation) -> str:

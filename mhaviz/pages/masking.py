@@ -21,7 +21,9 @@ def masking_page(m: Masking) -> Page:
     """Return the page: scores, masked scores, weights and weights after dropout of each sentence, on shared scales."""
     layer = f", {m.source.model}" + ("" if m.layer is None else f", layer {m.layer}")
     dropout = "" if m.dropout is None else f", dropout with p = {m.dropout:g}"
-    title = f"{KIND_NAMES[m.kind]}{layer}: scores before and after the mask, weights{dropout}"
+    hidden = [one.hidden[:, : len(one.queries)] for one in m.sentences]
+    hides = f"hides {sum(int(one.sum()) for one in hidden):,} of {sum(one.size for one in hidden):,} scores"
+    title = f"{KIND_NAMES[m.kind]}{layer}: the mask {hides} from the softmax{dropout}"
     largest = max(float(np.nanmax(np.abs(one.scores))) for one in m.sentences) or 1.0
     scores = Scale(DIVERGING, -largest, largest, 1 if largest >= 10 else 2, zeros=True, name="score")
     texts = ((one, one.weights[:, : len(one.queries), : len(one.keys)]) for one in m.sentences)

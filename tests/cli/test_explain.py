@@ -22,7 +22,7 @@ def test_help_says_how_a_number_is_read(mhaviz):
 def test_a_word_or_its_position(mhaviz, token):
     result = mhaviz("explain", SENTENCE, "--token", token, "--head", "2", *SMALL)
     assert (result.status, result.err) == (0, "")
-    assert "L0 H2, query “deposit” at position 4" in result.out
+    assert "L0 H2: “deposit” at position 4 looks most at " in result.out
     assert "random weights, seed 0, d_model 16, 4 heads, cpu" in result.out
 
 

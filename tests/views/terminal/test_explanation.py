@@ -69,7 +69,7 @@ def test_the_strongest_key_and_its_features(show):
     feature = int(np.argmax(np.abs(e.products[key])))
     shown = show(view_of(e), 200)
     assert f"“{e.keys[key]}” at position {key} weighs most, {e.weights[key]:.2f}: features {feature} (" in shown
-    assert "L0 H0, query “three” at position 2" in shown
+    assert "L0 H0: “three” at position 2 looks most at " in shown
 
 
 def test_hidden_keys_are_said_to_be_hidden(show):
