@@ -113,7 +113,7 @@ def test_what_is_chosen(record, tmp_path):
 
 
 def test_heads_and_rollout(record, tmp_path):
-    result = record(PROGRAM, "--show", "heads", "-o", "heads.json", "-o", "heads.png")
+    result = record(PROGRAM, "--show", "heads", "-o", "heads.json", "-o", "heads.png", "--width", "3.3in")
     assert result.status == 0
     assert "entr" in result.out
     document = json.loads((tmp_path / "heads.json").read_text())
@@ -260,8 +260,8 @@ def test_an_output_that_is_the_programs_is_pointed_out(record):
         (("-o", "run.xyz"), "cannot tell the format of run.xyz"),
         (("--show", "heads", "-o", "run.npz"), "cannot tell the format of run.npz"),
         (
-            ("--show", "heads", "--passes", "0-", "--width", "3in"),
-            "--show heads averages over all passes and examples, and draws no maps; leave out --passes, --width",
+            ("--show", "heads", "--passes", "0-", "--columns", "3"),
+            "--show heads averages over all passes and examples, and draws no maps; leave out --passes, --columns",
         ),
         (
             ("--show", "rollout", "--pool", "max"),
