@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.pages.words import position_text
 from mhaviz.results.attention import AttentionMap, row_entropies
 
 _NAMED = 2  # keys with names, as in the table of a long map
@@ -17,7 +18,7 @@ class Margin:
     Attributes:
         text: name of the numbers.
         values: float64, one for each cell; NaN: none.
-        named: cells of the keys that receive the most weight, with their tokens.
+        named: cells of the keys that receive the most weight, with their positions and tokens.
     """
 
     text: str
@@ -44,10 +45,10 @@ def key_margin(m: AttentionMap) -> Margin | None:
     totals = queries @ m.weights[0].astype(np.float64)  # a cell is the mean over its queries
     if m.summary is not None:
         sinks = [sink for sink in m.summary.heads[0].sinks[:_NAMED] if m.columns.start <= sink.key < m.columns.end]
-        named = [(m.columns.cell_of(sink.key), sink.token) for sink in sinks]
+        named = [(m.columns.cell_of(sink.key), position_text(sink.key, sink.token)) for sink in sinks]
     else:
         order = np.argsort(-totals, kind="stable")[:_NAMED].tolist() if not m.columns.is_pooled else []
-        named = [(j, m.keys[j]) for j in order]
+        named = [(j, position_text(m.columns.start + j, m.keys[j])) for j in order]
     return Margin(f"mean {quantity.name} over {n:,} queries", totals / n / np.diff(m.columns.edges), tuple(named))
 
 

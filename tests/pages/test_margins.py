@@ -51,8 +51,8 @@ def test_margins_are_means_of_all_weights(kind, size, window):
     most = int(received.argmax()) + k0
     if margin.named:  # the table's sinks, as far as they are in the map
         of_all = np.argsort(-weights[q0:q1].sum(axis=0))[:2]
-        assert margin.named == tuple((m.columns.cell_of(j), f"t{j}") for j in of_all if k0 <= j < k1)
-        assert window is not None or margin.named[0][1] == f"t{most}"
+        assert margin.named == tuple((m.columns.cell_of(j), f"{j} t{j}") for j in of_all if k0 <= j < k1)
+        assert window is not None or margin.named[0][1] == f"{most} t{most}"
     rows = zip(m.rows.edges[:-1], m.rows.edges[1:], strict=True)
     of_queries = entropies(weights)
     np.testing.assert_allclose(query_margin(m).values, [of_queries[a:b].mean() for a, b in rows], atol=CLOSE)

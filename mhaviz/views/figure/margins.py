@@ -6,7 +6,6 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.labels import bare
 from mhaviz.pages.margins import Margin
 from mhaviz.views.figure.mosaic import BESIDE_LABEL, MosaicLayout
 from mhaviz.views.figure.sheet import DRAWN_WIDER, QUIET, SMALL, Sheet, fit_text, text_width
@@ -22,8 +21,8 @@ def draw_key_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, marg
     sheet.area(_steps(margin, layout.tile_width) * (1, -1) + (x, base))
     top, written = base - _DEPTH, -math.inf
     has_labels = len(layout.keys.marks) == len(margin.values)
-    for cell, token in () if has_labels else sorted(margin.named, key=itemgetter(0)):
-        name = fit_text(sheet.fonts.shown(bare(token)), _LONGEST_NAME, SMALL, sheet.fonts.families)
+    for cell, text in () if has_labels else sorted(margin.named, key=itemgetter(0)):
+        name = fit_text(sheet.fonts.shown(text), _LONGEST_NAME, SMALL, sheet.fonts.families)
         width = text_width(name, SMALL, sheet.fonts.families) * DRAWN_WIDER
         left = min(x + (cell + 0.5) / len(margin.values) * layout.tile_width - 0.03, right - width)
         if left >= written + BESIDE_LABEL:

@@ -408,7 +408,7 @@ def test_numbers_stand_along_the_sides_of_a_single_large_map_alone():
     assert of_keys[3] < top
     assert (of_queries[1], of_queries[3]) == pytest.approx((top, bottom))
     assert of_queries[0] > right
-    assert {"mean weight over 5,000 queries", "entropy", "4", "the", "whale"} <= set(texts(sheet))
+    assert {"mean weight over 5,000 queries", "entropy", "4", "0 the", "4,999 whale"} <= set(texts(sheet))
     assert not areas(figure(m, style=Style(width=3.3)))
     assert not areas(figure(long_map(heads=2)))
     assert len(areas(figure(long_map()))) == 1
