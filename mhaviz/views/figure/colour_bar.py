@@ -53,12 +53,12 @@ def _upright_labels(
 
 def _between(scale: Scale, height: float) -> list[float]:
     """Return the places of the numbers between the ends of a bar of this height, as shares of the scale."""
-    if not scale.log:
-        middle = float(f"{scale.value(0.5):.1g}")  # a round number
-        return [0.5 if scale.low < 0 else (middle - scale.low) / (scale.high - scale.low)]
     clear = 0.25 / height  # share of the bar beside the numbers of its ends
-    powers = np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
-    shares = [float(share) for share in scale.shares(10.0**powers)]
+    if scale.log:
+        round_numbers = 10.0 ** np.arange(math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high)) + 1)
+    else:
+        round_numbers = np.array([0.0 if scale.low < 0 else float(f"{scale.value(0.5):.1g}")])
+    shares = [float(share) for share in scale.shares(round_numbers)]
     return [share for share in shares if clear < share < 1 - clear] or [0.5]
 
 

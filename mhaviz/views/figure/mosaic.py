@@ -406,7 +406,9 @@ def _fit_title(title: str, room: float) -> tuple[str, float]:
 
 
 def short_title(title: str) -> str:
-    """Return "H12" for "L0 H12", "P3 H5" for "pass 3 · L0 H5", "5" for "layer 5"; other titles are unchanged."""
+    """Return "H12" for "L0 H12", "P3 H5" for "pass 3 · L0 H5", "5" for "layer 5", "E   (6, 64)" for an equation with a
+    shape, "E = a · b   (6, 64)"; other titles are unchanged."""
+    title = re.sub(r"^(\w+)\b.* = .*(   \()", r"\1\2", title)
     if "=" in title:  # an equation, in which " · " is a product
         return title
     row, _, tile = title.rpartition(" · ")

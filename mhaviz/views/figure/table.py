@@ -11,7 +11,7 @@ from mhaviz.views.columns import split_columns
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import ACCENT, DRAWN_WIDER, INK, QUIET, SMALL, Sheet, text_width, wrap
 
-_LINE, _BAR_LINE = 0.15, 0.22  # inches of a line, and of one with a bar
+_LINE, _BAR_LINE, _HEADING = 0.15, 0.22, 0.2  # inches of a line, of one with a bar, and of the heading
 _GAP, _LEAST_GAP = 0.22, 0.1  # inches between columns, and least of them where room is short
 _HAIR = 1e-6  # inches by which a table is narrower than its room, for rounding errors
 _CARD_NOTES = 3.2  # inches of the notes of a card
@@ -55,7 +55,7 @@ class TablePart:
     @property
     def rows_height(self) -> float:
         """Height in inches of the rows and headings."""
-        return self.line * len(self.texts)
+        return _HEADING * bool(self.table.heading) + self.line * len(self.texts)
 
     def height(self, width: float) -> float:
         """Return the height in inches, with notes wrapped to ``width``."""
@@ -92,10 +92,11 @@ class TablePart:
         return replace(self, table=table, texts=texts, widths=widths, line=line)
 
     def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
-        """Draw the table with its top left corner at (x, y), its heading above, and its notes wrapped to ``width``."""
+        """Draw the table with its top left corner at (x, y), and its notes wrapped to ``width``."""
         table = self.table
         if table.heading:
-            sheet.write(x, y - 0.12, table.heading, SMALL, bold=True)
+            sheet.write(x, y + _LINE / 2, table.heading, SMALL, bold=True)
+            y += _HEADING
         for number, row in enumerate(self.texts):
             left, middle = x, y + self.line / 2
             for i, (text, wide) in enumerate(zip(row, self.widths, strict=True)):

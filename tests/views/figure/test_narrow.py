@@ -4,6 +4,7 @@ import itertools
 from functools import cache
 
 import matplotlib
+import numpy as np
 import pytest
 from drawn import images, texts
 from looking import attend, encoded, traced
@@ -15,10 +16,13 @@ from mhaviz.analyses.masking import masking
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.pages.blocks import Column, Table
 from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
-from mhaviz.views.figure.mosaic import LEAST_LABEL
+from mhaviz.views.figure.mosaic import LEAST_LABEL, short_title
+from mhaviz.views.figure.sheet import Sheet
+from mhaviz.views.figure.table import measure_table
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
@@ -41,10 +45,16 @@ def record(name):
             Source("a source"), "translation", "exact match", 0.9, 1.1, 500, True, AlignmentErrors((0.4, 0.1), 0.2, 9)
         ),
         "map": lambda: attend(RandomLayer(16, 1, causal=True), [LONG]),
+        "image": lambda: attend(RandomLayer(16, 1), ["a b c d e"]).over_image(
+            np.zeros((8, 8, 3), np.uint8), grid=(2, 2)
+        ),
     }[name]()
 
 
-WIDER = [("matrices", 10.0, 12.0), ("heads", 10.0, 12.0), ("map", 10.0, 12.0), ("projections", 5.0, None)]
+WIDER = [
+    *(("matrices", 10.0, 12.0), ("heads", 10.0, 12.0), ("map", 10.0, 12.0), ("projections", 5.0, None)),
+    ("image", 10.0, None),  # a scale from 1 to 2
+]
 
 
 @pytest.mark.parametrize(("name", "width", "font_size"), [*((name, 3.3, None) for name in RECORDS), *WIDER])
@@ -96,3 +106,29 @@ def test_tables_are_whole(name):
     }
     assert headings[name] <= set(texts(narrow))
     assert len(narrow.page.patches) == len(wide.page.patches), "as many bars"
+
+
+@pytest.mark.parametrize(
+    ("title", "short"),
+    [
+        ("L0 H12", "H12"),
+        ("pass 3 · L0 H5", "P3 H5"),
+        ("layer 5", "5"),
+        ("E = lookup(ids) · √d_model   (24, first 64 of 512)", "E   (24, first 64 of 512)"),
+        ("PE[p, 2i] = sin(p), PE[p, 2i+1] = cos(same)   (9, 8)", "PE   (9, 8)"),
+        ("A = softmax(S)", "A = softmax(S)"),
+    ],
+)
+def test_short_titles_of_panels(title, short):
+    assert short_title(title) == short
+
+
+def test_the_heading_of_a_table_is_part_of_its_height():
+    sheet = Sheet(4, 2, 100)
+    part = measure_table(Table((Column("head"),), (("L0 H0",),), "no weight differs"), sheet.fonts)
+    part.draw(sheet, 0.5, 0.5, 3.0)
+    boxes = {text.get_text(): text.get_window_extent() for text in sheet.page.texts}
+    heading, column = boxes["no weight differs"], boxes["head"]
+    assert 200 - heading.y1 >= 50, "below the top of the table"
+    assert column.y1 <= heading.y0
+    assert 200 - boxes["L0 H0"].y0 <= 50 + 100 * part.height(3.0)
