@@ -101,7 +101,7 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     "source-target attention; queries: le chat, keys: the cat"; ``shown`` escapes a text.
     """
     names = [f"{name}: " if name else "" for name, _ in title.texts]
-    end = "; " if any(names) else ": " if names else ""
+    end = "" if not (title.head and names) else "; " if any(names) else ": "
     head, least = title.head + end, _LEAST_TEXTS // max(len(names), 1)
     from mhaviz.pages.words import unnamed_text  # which imports numpy; --help imports this module
 

@@ -179,12 +179,11 @@ class MosaicPart:
 
     def draw_above(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the title, the subtitle and lying colour bars at ``y`` inches from the top."""
-        if self.title:
-            sheet.title(x, y + 0.1, self.title, room)
+        lower = sheet.title(x, y + 0.1, self.title, room)
         if self.title and self.subtitle:
             fonts = sheet.fonts
             subtitle = fit_text(fonts.shown(self.subtitle), room / DRAWN_WIDER, BODY, fonts.families)
-            sheet.write(x, y + 0.12 + _SUBTITLE, subtitle, BODY, colour=QUIET)
+            sheet.write(x, y + 0.12 + lower + _SUBTITLE, subtitle, BODY, colour=QUIET)
         if self.is_narrow:
             draw_lines(sheet, x, y + self._title_height, room, self.bars)
 

@@ -260,7 +260,7 @@ def even_number(length: int, most: int) -> int:
     return -(-length // -(-length // max(most, 1)))
 
 
-def _has_labels(axis: Axis) -> bool:
+def has_labels(axis: Axis) -> bool:
     """Return whether an axis is labelled by its tokens rather than by positions."""
     is_short = len(axis.tokens) == len(axis) <= LABELS_UP_TO
     return (axis.cells is None or is_short) and not axis.are_positions
@@ -271,7 +271,7 @@ def _lay_out(
 ) -> MosaicLayout:
     """Lay out tiles of this many cells, down and across."""
     dpi, (q_cells, k_cells) = space.dpi, cells
-    labelled = [axis for axis in sides if _has_labels(axis)]
+    labelled = [axis for axis in sides if has_labels(axis)]
     texts = [
         space.fonts.labels(axis.tokens.texts, axis.start) if axis in labelled else (f"{axis.end - 1:,}",)
         for axis in sides
@@ -340,7 +340,7 @@ def _marks(axis: Axis, cells: int, cell: float, size: float, fonts: Fonts, uprig
         upright: whether the side is that of the queries.
     """
     line = size * 1.05 / POINTS
-    if not _has_labels(axis):
+    if not has_labels(axis):
         return _position_marks(axis.pooled(cells).edges, cell, size, upright)
     labels, length = fonts.labels(axis.tokens.texts, axis.start), len(axis.tokens)
     step, special = every(length, int(cells * cell / line)), set(axis.tokens.special)
@@ -447,16 +447,19 @@ def choose_columns(n_tiles: int, width: float, height: float, page: float, most:
 
 
 def _narrow_columns(n_tiles: int, cells: int, shape: float, room: float, height: float) -> int:
-    """Return the most columns that fit into a column of a paper with a label for each of ``cells``; where that leaves
-    one, or more rows than fit into ``height``, those of thumbnails. ``shape``: height / width of a tile."""
-    columns = 1
-    for least in (max(cells * LEAST_PITCH, THUMB), THUMB):
-        most = max(int((room + GAP) / (least + GAP)), 1)
-        n_rows = -(-n_tiles // most)
-        columns = -(-n_tiles // n_rows)
-        if most > 1 and n_rows * (((room + GAP) / columns - GAP) * shape + GAP + TILE_TITLE) <= height:
-            break
-    return columns
+    """Return the most columns that fit into a column of a paper with a label for each of ``cells``. Where that leaves
+    one, or more rows than fit into ``height``: the fewest full ones within half of it, or those of thumbnails.
+    ``shape``: height / width of a tile."""
+    labelled, most = (max(int((room + GAP) / (least + GAP)), 1) for least in (max(cells * LEAST_PITCH, THUMB), THUMB))
+
+    def high(columns: int) -> float:
+        return -(-n_tiles // columns) * (((room + GAP) / columns - GAP) * shape + GAP + TILE_TITLE)
+
+    balanced = [-(-n_tiles // -(-n_tiles // n)) for n in (labelled, most)]
+    if labelled > 1 and high(balanced[0]) <= height:
+        return balanced[0]
+    full = (n for n in range(1, most + 1) if n_tiles % n == 0 and high(n) <= height / 2)
+    return next(full, balanced[1])
 
 
 def _write_values(

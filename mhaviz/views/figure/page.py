@@ -35,7 +35,7 @@ from mhaviz.views.figure.heads import (
     number_length,
     written_texts,
 )
-from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE
+from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, has_labels
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import decide_overview, is_overview
 from mhaviz.views.figure.patches import with_plain
@@ -48,6 +48,7 @@ from mhaviz.views.figure.sheet import (
     PAGE_LIMIT,
     QUIET,
     SMALL,
+    TITLE,
     TITLE_LINE,
     Sheet,
     fewer_pixels_notice,
@@ -109,7 +110,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got at least {size}{got}; {advice}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, fonts, style)
-    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop)
+    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, BODY if style.is_narrow else TITLE)
     sheet.notices += plan.notices
     if plan.height > MOST_HEIGHT:
         sheet.notices.append(
@@ -230,7 +231,8 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             return FlowPart(block, _room(style))
         if isinstance(block, Text):
             shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
-            return TextPart(shown, _HEADING if block.style == "heading" else SMALL if explains else BODY)
+            heading = BODY if style.is_narrow else _HEADING
+            return TextPart(shown, heading if block.style == "heading" else SMALL if explains else BODY)
         return measure_table(block, fonts, room=_room(style))
 
     def decide_grid(grid: Grid, in_line: int, bars: Bars, room: float) -> GridPart:
@@ -302,6 +304,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     parts, notices = _fitted(parts, style)
     parts = _abreast(parts, style)
     remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
+    remark = "; ".join(filter(None, [remark, _labels_text(parts) if style.footnote is None else ""]))
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     has_pictures = any(isinstance(part, (MosaicPart, GridPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
@@ -398,10 +401,27 @@ def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place],
     return places, y + (0.0 if ends_with_pictures else _UNDER)
 
 
+def _mosaics(parts: Sequence[Part]) -> list[MosaicPart]:
+    """Return all pictures of matrices, also those in grids."""
+    pictures = [part for part in parts if isinstance(part, MosaicPart)]
+    return pictures + [one for part in parts if isinstance(part, GridPart) for one in part.pictures]
+
+
+def _labels_text(parts: Sequence[Part]) -> str:
+    """Return which tokens have labels, "every 2nd token has a label"; "" if all have."""
+    steps = {
+        round(side.pitch / side.length * len(axis.tokens))
+        for part in _mosaics(parts)
+        for axis, side in ((part.rows, part.layouts[-1].queries), (part.columns, part.layouts[-1].keys))
+        if len(side.marks) > 1 and has_labels(axis) and axis.tokens.grid is None
+    }
+    named = " or ".join(f"{step}nd" if step == 2 else f"{step}th" for step in sorted(steps - {1}))
+    return f"every {named} token has a label" if named else ""
+
+
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """Return how the maps of the page have been drawn."""
-    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
-    mosaics += [one for part in parts if isinstance(part, GridPart) for one in part.pictures]
+    mosaics = _mosaics(parts)
     heads = [(part, part.block.first) for part in mosaics if isinstance(part.block, Heads)]
     pooled = tuple(
         part.layout.pooled for part in mosaics if isinstance(part.block, Panels) or part.block.first.is_whole

@@ -48,10 +48,10 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
     down, across = (length / max(grid) for length in grid)
     titles = [panel.title for panel in block.panels]
     width = style.width or PAGE_WIDTH
-    room = (width - 2 * MARGIN - (0.0 if style.is_narrow else BESIDE + _BAR)) / beside
+    room = (width - 2 * MARGIN - (0.0 if style.is_narrow else BESIDE + _BAR) - BESIDE * (beside - 1)) / beside
     is_plain = below > 1 and block.panels[0].image is None
     high = 2 * (_OF_PLAIN if is_plain else 1 - _OF_PLAIN) / below if below > 1 else 1.0
-    high *= _HIGH if style.width is None else min(_HIGH, _COLUMN * width)
+    high *= _COLUMN * width if style.is_narrow else _HIGH
     if block.across < n and not style.columns:
         return _lines(block, room, high, style.dpi)
     longest = max(text_width(text, SMALL, bold=True) for text in titles) * DRAWN_WIDER

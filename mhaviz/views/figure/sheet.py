@@ -78,15 +78,23 @@ class Sheet(Figure):
         notices: messages for the user about the picture.
         zoom: scale of the picture relative to its layout, for letters, lines and cells alike.
         pixels: pixels for an inch of the layout.
+        title_size: font size of titles, in points.
         heading: title of the PDF or SVG: the first title, not shortened.
         shown_in_cell: number of the notebook's cell that has shown the figure last.
     """
 
     def __init__(
-        self, width: float, height: float, dpi: float, fonts: Fonts | None = None, zoom: float = 1.0, crop: float = 0.0
+        self,
+        width: float,
+        height: float,
+        dpi: float,
+        fonts: Fonts | None = None,
+        zoom: float = 1.0,
+        crop: float = 0.0,
+        title_size: float = TITLE,
     ) -> None:
         size = zoom * (width - 2 * crop), zoom * (height - 2 * crop)
-        self.pixels, self.zoom = dpi, zoom
+        self.pixels, self.zoom, self.title_size = dpi, zoom, title_size
         super().__init__(figsize=size, dpi=dpi / zoom, facecolor="white")
         FigureCanvasAgg(self)
         self.suppressComposite = True  # or matplotlib would composite the images of an SVG or a PDF
@@ -174,29 +182,38 @@ class Sheet(Figure):
             clip_path=_NO_CLIP,
         )
 
-    def title(self, x: float, y: float, title: Title | str, room: float) -> None:
-        """Write the title of a picture in ``room`` inches; nothing if it is "".
+    def title(self, x: float, y: float, title: Title | str, room: float) -> float:
+        """Write the title of a picture in ``room`` inches, and return by how much its last line is below ``y``.
 
-        Where they are few, it is smaller; a text has two lines, and what is longer still is shortened.
+        Where the inches are few, it is smaller, or has two lines. What is longer still is shortened.
         """
         if not title:
-            return
+            return 0.0
         shorten, families = _shortening(title, self.fonts), self.fonts.families
         longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
-        whole = text_width(longest, TITLE, families, bold=True)
-        size = TITLE
+        size = self.title_size
+        whole = text_width(longest, size, families, bold=True)
         if whole > room + _HAIR:  # smaller letters before shorter text; they are drawn wider than measured
-            size, room = max(0.96 * TITLE * room / whole, BODY), 0.97 * room
-        lines = wrap(longest, room, size, families, bold=True) if isinstance(title, str) else []
+            size, room = max(0.96 * size * room / whole, BODY), 0.97 * room
+
+        def fitted(shorten: Callable[[int], str]) -> str:
+            return fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
+
+        shown, lines = fitted(shorten), []
+        if isinstance(title, str):
+            lines = wrap(longest, room, size, families, bold=True)
+        elif title.texts and size == self.title_size == BODY and shown != longest:  # a narrow page
+            parts = replace(title, texts=()), replace(title, head="", short="")
+            lines = [fitted(_shortening(part, self.fonts)) for part in parts]
         if len(lines) == 2:
             for i, line in enumerate(lines):
-                self.write(x, y + (i - 0.5) * FOOT_LINE, line, size, bold=True)
-            return
-        shown = fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
+                self.write(x, y + (i - 0.25) * FOOT_LINE, line, size, bold=True)
+            return 0.75 * FOOT_LINE
         if isinstance(title, str) and shown != longest:
             self.notices.append(f"the title is cut; a larger {parameter('width')} shows all of it")
         self.write(x, y, shown, size, bold=True)
+        return 0.0
 
     def page_title(self, title: Title | str) -> None:
         """Write the title of the page at the top, wrapped if it is a text."""
@@ -346,7 +363,8 @@ def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:
     """Return a function that shortens the title to a number of characters."""
     if isinstance(title, str):
         return partial(cut, fonts.shown(title))
-    title = replace(title, head=fonts.shown(title.head), short=fonts.shown(title.short))
+    head, short = (text and fonts.shown(text) for text in (title.head, title.short))
+    title = replace(title, head=head, short=short)
     return partial(title_text, title, shown=cache(fonts.shown))  # many lengths are tried on long texts
 
 

@@ -1,6 +1,7 @@
 """Every picture in a column of a paper and on a slide: nothing too small to be read, and no letters on others."""
 
 import itertools
+import re
 from functools import cache
 
 import matplotlib
@@ -21,11 +22,12 @@ from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.mosaic import LEAST_LABEL, short_title
-from mhaviz.views.figure.sheet import Sheet
+from mhaviz.views.figure.sheet import BODY, Sheet
 from mhaviz.views.figure.table import measure_table
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
+SEEN = "the small black cat does not see my red car"
 LONG = " ".join(f"word{i % 50}" for i in range(100))
 RECORDS = ["trace", "matrices", "explanation", "masking", "heads", "map", "projections", "evaluation"]
 ASIDE = 0.01  # inches that letters may reach into the room of others, which their boxes are larger than
@@ -94,6 +96,29 @@ def test_small_heads_stand_side_by_side(n_heads, n_tokens, columns):
     attention = attend(RandomLayer(24, n_heads), [" ".join(f"word{i}" for i in range(n_tokens))])
     tiles = [tile.get_extent()[0] for tile in images(figure_of(attention, Style(width=3.3)), "L0 H")]
     assert len(set(tiles)) == columns
+
+
+@pytest.mark.parametrize(("n_heads", "columns"), [(4, 2), (6, 3), (7, 4), (8, 4)])
+def test_heads_without_all_labels_are_as_large_as_half_a_column_allows(n_heads, columns):
+    sheet = figure_of(attend(RandomLayer(8 * n_heads, n_heads), [LONG]), Style(width=3.3))
+    tiles = [tile.get_extent() for tile in images(sheet, "L0 H")]
+    assert len({left for left, *_ in tiles}) == columns
+    if n_heads % columns == 0:
+        assert max(tile[2] for tile in tiles) - min(tile[3] for tile in tiles) < 4.2
+    found = re.search(
+        r"every (\d+)th token has a label", " ".join(texts(sheet)[::-1])
+    )  # lines of the foot, the last first
+    assert len({text for text in texts(sheet) if re.fullmatch(r"word\S+", text)}) == 100 / int(found[1])
+
+
+def test_a_title_has_a_line_for_its_words_before_they_are_cut():
+    attention = attend(RandomLayer(16, 2), [SEEN])
+    title = "self-attention, random weights"
+    assert f"{title}: {SEEN}" in texts(figure_of(attention, Style(width=10.0)))
+    sheet = figure_of(attention, Style(width=3.3))
+    first, second = (next(text for text in sheet.page.texts if text.get_text() == line) for line in (title, SEEN))
+    assert first.get_fontsize() == second.get_fontsize() == BODY
+    assert first.get_position()[1] < second.get_position()[1]
 
 
 @pytest.mark.parametrize("name", ["explanation", "evaluation"])
