@@ -325,7 +325,8 @@ def test_the_terminal_shows_every_head(show, width):
     words = " ".join(shown.split())
     assert "token 0" in words
     assert "2.625 × uniform" in words
-    assert "L0 H0" in words and "L0 H1" in words
+    assert "L0 H0" in words
+    assert "L0 H1" in words
     assert "is stretched to its patches" in words
     assert "made by hand" in words
 
