@@ -108,9 +108,9 @@ def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: b
             rows, columns = of_map.cells
             is_pooled = (rows, columns) != (q1 - q0, k1 - k0)
             n_heads *= 2 if is_pooled and pooling.reduce == "both" else 1
-        computed = keeps and (is_pooled or prefers_codes(size.d_key, size.k_length))
-        codes = size.bytes_of_codes if keeps else 0
-        maps.append(MapBytes(n_heads, n_heads * rows * columns, codes, computed))
+        prefers = keeps and prefers_codes(size.d_key, size.k_length)
+        numbers = 0 if prefers and not is_pooled else n_heads * rows * columns
+        maps.append(MapBytes(n_heads, numbers, size.bytes_of_codes if keeps else 0, prefers or (keeps and is_pooled)))
     return PageSize.of(maps)
 
 

@@ -23,11 +23,6 @@ export class Axis {
     this.#shown = text.length ? text : all;
   }
 
-  /** Whether its pieces are single tokens. */
-  get isOfTokens() {
-    return this.pieces.count === this.side.tokens;
-  }
-
   /** Number of pieces shown. */
   get length() {
     return this.#shown.length;

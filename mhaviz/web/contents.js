@@ -47,8 +47,9 @@ class Chunks {
     return this.#bytes[number];
   }
 
-  /** Inflate all deflated chunks. */
+  /** Inflate all deflated chunks, once the browser has read them. */
   async inflate() {
+    await new Promise((resolve) => this.#page.addEventListener("DOMContentLoaded", resolve));
     const deflated = [...this.#described.keys()].filter((number) => this.#described[number].deflated);
     await Promise.all(
       deflated.map(async (number) => {
@@ -150,8 +151,6 @@ export class PageMap {
       const all = headNumbers(values, place, this.#chunkBytes);
       return all.subarray(start * columns.length, end * columns.length);
     }
-    const edges = rows.edges.subarray(start, end + 1);
-    if (this.isPooled) return this.#call.cells(place, edges, columns.edges, this.quantity.reduction);
     return this.#call.numbers(place, rows.start + start, rows.start + end, columns.start, columns.end);
   }
 
@@ -228,6 +227,12 @@ export class Side {
 
   label(position) {
     return this.labels[position - this.start];
+  }
+
+  /** A token after its position; the position alone where it is also the token's label. */
+  placed(position) {
+    const label = this.label(position);
+    return label === String(position) ? label : `${position} ${label}`;
   }
 
   /** Whether the side has all tokens from one position to before another. */

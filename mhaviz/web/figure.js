@@ -43,14 +43,17 @@ export class MapFigure {
    */
   arrange(room, { rows, columns }, count) {
     this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height) + NAME;
-    this.bottom = this.#labelRoom(columns, 110, room.width) + NAME;
-    const perLine = room.width < this.left + 230 * count ? 1 : count;
+    const below = this.#labelRoom(columns, 110, room.width);
+    this.bottom = below + NAME;
+    const perLine = room.width < this.left + 200 * count ? 1 : count;
     const across = (room.width - this.left - GAP * (perLine - 1) - RIGHT) / perLine;
     const down = perLine < count ? Infinity : room.height - TOP - this.bottom;
     const aspect = Math.min(Math.max(columns.length / Math.max(rows.length, 1), 1 / 3), 3);
     const limit = Math.min(across, LARGEST_CELL * columns.length, Math.max(down, 180) * aspect);
     const width = Math.floor(Math.max(limit, Math.min(across, 150)));
     const height = Math.floor(width / aspect);
+    this.isFlat = below <= width / columns.length; // labels of keys fit into their columns
+    if (this.isFlat) this.bottom = 24 + NAME;
     const lineHeight = TOP + height + this.bottom;
     this.left = Math.ceil(this.left);
     this.frames = Array.from({ length: count }, (_, i) => ({
@@ -122,7 +125,7 @@ export class MapFigure {
     const step = Math.max(Math.floor(axis.length / 60), 1);
     let room = 24;
     for (let index = 0; index < axis.length && room < most; index += step) {
-      const label = axis.length * LINE > length ? placed(axis, axis.first(index)) : labelOf(axis, index);
+      const label = axis.length * LINE > length ? axis.side.placed(axis.first(index)) : labelOf(axis, index);
       room = Math.max(room, this.#ruler.measureText(shortened(label, LABEL_LENGTH)).width + 12);
     }
     return Math.min(room, most);
@@ -259,12 +262,19 @@ export class MapFigure {
       const middle = x + width / 2;
       if (middle < frame.x || middle > frame.x + frame.width) continue;
       context.fillStyle = columns.isSpecial(index) ? this.colours.quiet : this.colours.ink;
-      uprightText(context, fitted(context, text, this.bottom - NAME - 10), middle, frame.y + frame.height + 6);
+      this.#below(context, fitted(context, text, this.isFlat ? width : this.bottom - NAME - 10), middle, frame);
     }
     context.textAlign = "center";
     context.fillStyle = this.colours.quiet;
     if (frame.isFirst) uprightText(context, "query", NAME / 2, frame.y + frame.height / 2);
     context.fillText("key", frame.x + frame.width / 2, frame.y + frame.height + this.bottom - NAME / 2);
+  }
+
+  /** Draw the label of a key below the frame, upwards unless all have room. */
+  #below(context, text, x, { y, height }) {
+    context.textAlign = this.isFlat ? "center" : "right";
+    if (this.isFlat) context.fillText(text, x, y + height + 13);
+    else uprightText(context, text, x, y + height + 8);
   }
 
   /** Draw two lines along a row or a column, above the background colour, so that they are visible on all colours. */
@@ -327,10 +337,12 @@ export class MapFigure {
     }
     if (column !== null && column < columns.length && view.hasColumn(column)) {
       const { x, width: across } = view.columnBand(column);
-      const text = fitted(context, columns.label(column), this.bottom - 12);
-      tag(text, (width) => roundedBox(context, x + across / 2 - 9, frame.y + frame.height + 4, 18, width));
-      context.textAlign = "right";
-      uprightText(context, text, x + across / 2, frame.y + frame.height + 8);
+      const text = fitted(context, columns.label(column), this.isFlat ? across : this.bottom - 12);
+      tag(text, (width) => {
+        const [wide, high] = this.isFlat ? [width, 18] : [18, width];
+        roundedBox(context, x + across / 2 - wide / 2, frame.y + frame.height + 4, wide, high);
+      });
+      this.#below(context, text, x + across / 2, frame);
     }
   }
 }
@@ -412,7 +424,7 @@ function labelsOf(axis, [from, to], length) {
   const labels = [];
   for (let position = Math.ceil(from / step) * step; position < to; position += step) {
     const index = axis.indexOf(position);
-    if (index >= 0 && index !== labels.at(-1)?.[0]) labels.push([index, placed(axis, position)]);
+    if (index >= 0 && index !== labels.at(-1)?.[0]) labels.push([index, axis.side.placed(position)]);
   }
   return labels;
 }
@@ -420,13 +432,7 @@ function labelsOf(axis, [from, to], length) {
 /** Token of a piece; for a cell of several tokens, the first one after its position. */
 function labelOf(axis, index) {
   const first = axis.first(index);
-  return axis.end(index) - first > 1 ? placed(axis, first) : axis.label(index);
-}
-
-/** A token after its position; the position alone where it is also the token's label. */
-function placed(axis, position) {
-  const label = axis.side.label(position);
-  return label === String(position) ? label : `${position} ${label}`;
+  return axis.end(index) - first > 1 ? axis.side.placed(first) : axis.label(index);
 }
 
 /** Smallest of 1, 2, 5, 10, 20, … that is at least a number. */

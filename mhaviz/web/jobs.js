@@ -36,7 +36,7 @@ export class JobQueue {
    */
   values(map, part, head) {
     const [rows, columns, place] = [map.rows.length, map.columns.length, map.placeOf(head)];
-    const weightsOfRow = map.part(part).values === null ? (map.rows.tokens / rows) * map.columns.tokens : 0;
+    const weightsOfRow = map.part(part).values === null ? map.columns.tokens : 0;
     const piece = (start, end) => map.values(part, place, start, end);
     const bytes = rows * columns * Float32Array.BYTES_PER_ELEMENT;
     return this.#remember([map.index, part, head], bytes, () => this.#joined(rows, columns, weightsOfRow, piece));

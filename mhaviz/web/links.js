@@ -66,11 +66,9 @@ export class LinksView {
   }
 
   words(pieces, piece) {
-    return [
-      make("bdi", {}, shortened(pieces.text(piece), 40)),
-      " ",
-      make("span", { className: "quiet" }, pieces.positions(piece)),
-    ];
+    const [text, positions] = [pieces.text(piece), pieces.positions(piece)];
+    const token = make("bdi", {}, shortened(text, 40));
+    return text === positions ? [token] : [token, " ", make("span", { className: "quiet" }, positions)];
   }
 
   /** Pin the query and the key of a row, or unpin them if they are pinned. */

@@ -139,27 +139,23 @@ export class Page {
   }
 
   #isOverviewBeside() {
-    return this.#wide.matches && this.tabs.has("overview") && this.#view !== "overview";
-  }
-
-  /** Name of the current view. */
-  get #view() {
-    return this.state.values.view;
+    return this.#wide.matches && this.tabs.has("overview") && this.state.values.view !== "overview";
   }
 
   #shownNames() {
     const beside = this.#isOverviewBeside() ? ["overview"] : [];
-    return [this.#view, ...beside, ...(["map", "text"].includes(this.#view) ? ["links"] : [])];
+    const { view } = this.state.values;
+    return [view, ...beside, ...(["map", "text"].includes(view) ? ["links"] : [])];
   }
 
   /** Show the current view, and hide the others. */
   #arrange() {
     const shown = this.#shownNames();
     this.content.classList.toggle("split", this.#isOverviewBeside());
-    this.content.dataset.view = this.#view;
+    this.content.dataset.view = this.state.values.view;
     for (const [name, tab] of this.tabs) {
-      tab.setAttribute("aria-selected", name === this.#view);
-      tab.tabIndex = name === this.#view ? 0 : -1;
+      tab.setAttribute("aria-selected", name === this.state.values.view);
+      tab.tabIndex = name === this.state.values.view ? 0 : -1;
       this.panels.get(name).hidden = !shown.includes(name);
     }
     this.views.links.element.hidden = !shown.includes("links");
@@ -196,7 +192,7 @@ export class Page {
     if (step) this.step(...step);
     else if (event.key === "?") this.help.showModal();
     else if (event.key === "Escape") this.state.set({ query: null, key: null });
-    else if (!this.views[this.#view].onKey?.(event)) return;
+    else if (!this.views[this.state.values.view].onKey?.(event)) return;
     event.preventDefault();
   }
 
@@ -322,17 +318,18 @@ function sayBroken(sentence) {
   document.getElementById("page").hidden = true;
 }
 
+/** Runs as soon as the thumbnails are read: the browser is still reading the other numbers. */
 function start() {
-  if (!document.getElementById("end")) {
-    sayBroken("This page was cut off while it was saved or copied. Save or copy it again.");
-    return;
-  }
+  document.addEventListener("DOMContentLoaded", () => {
+    const isWhole = document.getElementById("end") !== null;
+    if (!isWhole) sayBroken("This page was cut off while it was saved or copied. Save or copy it again.");
+  });
   try {
     const contents = Contents.read(document);
     offerApi(contents);
     const page = new Page(contents);
     page.build(document.getElementById("page"));
-    document.getElementById("broken").remove();
+    document.getElementById("broken").hidden = true;
     const fail = (problem) => problem?.cancelled || page.fail(problem);
     contents.inflated.catch(fail);
     window.addEventListener("error", (event) => fail(event.error ?? event.message));
@@ -343,4 +340,4 @@ function start() {
   }
 }
 
-document.addEventListener("DOMContentLoaded", start);
+start();

@@ -266,16 +266,14 @@ export class MapView {
 
   /** Indexes of the pointed row and column on the shown axes. */
   #cursor() {
-    const { query, key } = this.#app.state.hover;
-    return this.#cellOf(query, key);
+    return this.#cellOf(this.#app.state.hover);
   }
 
   #pinned() {
-    const { query, key } = this.#app.state.values;
-    return this.#cellOf(query, key);
+    return this.#cellOf(this.#app.state.values);
   }
 
-  #cellOf(query, key) {
+  #cellOf({ query, key }) {
     const { rows, columns } = this.#shownAxes();
     const index = (axis, position) => {
       const found = position === null ? -1 : axis.indexOf(position);
@@ -346,7 +344,7 @@ export class MapView {
     const how =
       reduction === "max"
         ? `the largest of ${queries} × ${keys} ${name}s`
-        : `${mean}${own} on ${counted(keys, "key", "keys")}`;
+        : `${mean}${own} on ${keys} ${keys === 1 ? "key" : "keys"}`;
     return { query, key: columns.name(column), numbers, note: isCell && !isHidden ? `(${how})` : "" };
   }
 
@@ -561,8 +559,4 @@ export class MapView {
     const [[top], [left]] = this.#places();
     return { row: Math.floor(top), column: Math.floor(left) };
   }
-}
-
-function counted(number, one, many) {
-  return `${number} ${number === 1 ? one : many}`;
 }

@@ -133,6 +133,7 @@ export class OverviewView {
       top,
       ...rows,
     );
+    heading.append(make("span", { className: "quiet module" }, " · layers × heads"));
     const group = make("section", { className: "group" }, heading, grid);
     group.style.setProperty("--heads", String(heads.length));
     return group;

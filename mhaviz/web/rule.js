@@ -69,37 +69,6 @@ export class Call {
   }
 
   /**
-   * Return the numbers of cells of several queries and keys, without computing the whole matrix at once.
-   *
-   * @param {number} head
-   * @param {Int32Array} rowEdges query at which each row of cells begins, and the end of the last
-   * @param {Int32Array} columnEdges key at which each column of cells begins, and the end of the last
-   * @param {string} reduction "mass": the mean over a cell's queries of the sum over its keys; "max": the largest
-   *   number in the cell
-   * @returns {Float32Array} rows × columns
-   */
-  cells(head, rowEdges, columnEdges, reduction) {
-    const rows = rowEdges.length - 1;
-    const columns = columnEdges.length - 1;
-    const cells = new Float32Array(rows * columns);
-    const weights = this.#newRow();
-    const add = reduction === "max" ? addLargest : addSums;
-    for (let r = 0; r < rows; r++) {
-      const cellsOfRow = new Float64Array(columns);
-      const queries = rowEdges[r + 1] - rowEdges[r];
-      for (let i = rowEdges[r]; i < rowEdges[r + 1]; i++) {
-        const side = this.#head(head);
-        this.#weightRow(side, i, weights);
-        if (side.norms !== null) for (let j = 0; j < this.keys; j++) weights[j] *= side.norms[j];
-        add(cellsOfRow, weights, columnEdges);
-      }
-      if (reduction !== "max") for (let c = 0; c < columns; c++) cellsOfRow[c] /= queries;
-      cells.set(cellsOfRow, r * columns);
-    }
-    return cells;
-  }
-
-  /**
    * Return one score with the products of features that it is computed from.
    *
    * @returns {{query: Float32Array, key: Float32Array, dot: number, scaled: number, capped: number, bias: number,
@@ -236,18 +205,4 @@ function softmax(row, length, sink) {
     sum += row[j];
   }
   for (let j = 0; j < length; j++) row[j] /= sum;
-}
-
-function addSums(cells, weights, edges) {
-  for (let c = 0; c < cells.length; c++) {
-    let sum = 0;
-    for (let j = edges[c]; j < edges[c + 1]; j++) sum += weights[j];
-    cells[c] += sum;
-  }
-}
-
-function addLargest(cells, weights, edges) {
-  for (let c = 0; c < cells.length; c++) {
-    for (let j = edges[c]; j < edges[c + 1]; j++) cells[c] = Math.max(cells[c], weights[j]);
-  }
 }

@@ -77,7 +77,7 @@ export class TablesView {
     const unit = make("span", { className: "quiet" }, measure.unit.replace(`${measure.name}, `, ""));
     const table = tableOf([`${measure.name} `, unit], ["", ...Array(heads).keys()], rows);
     table.caption.title = measure.meaning;
-    table.style.minWidth = `${1.7 * heads + 2}em`;
+    table.style.minWidth = `${2.3 * heads + 2}em`;
     return make("div", { className: "scrolled" }, table);
   }
 

@@ -41,16 +41,12 @@ export class TextView {
   }
 
   #makeControls() {
-    this.layout = new Choice("show as", (textLayout) => this.#set({ textLayout }), ["text", "lines"]);
+    this.layout = new Choice("show as", (textLayout) => this.#app.state.set({ textLayout }), ["text", "lines"]);
     this.heads = make("fieldset");
     rove(this.heads, "input");
-    const takeAll = () => this.#set({ heads: this.#isOfAll ? [] : this.#map.heads });
+    const takeAll = () => this.#app.state.set({ heads: this.#isOfAll ? [] : this.#map.heads });
     this.all = make("button", { type: "button", onclick: takeAll }, "all heads of this layer");
     return make("div", { className: "controls" }, this.layout.element, this.heads, this.all);
-  }
-
-  #set(changes) {
-    this.#app.state.set(changes);
   }
 
   get #values() {
@@ -116,7 +112,7 @@ export class TextView {
     const name = this.#isOneText ? (withShift ? "key" : "query") : role;
     const { pieces } = name === "key" ? this.keys : this.queries;
     const isPinned = this.#values[name] !== null && pieces.of(this.#values[name]) === pieces.of(position);
-    this.#set({ [name]: isPinned ? null : position });
+    this.#app.state.set({ [name]: isPinned ? null : position });
     this.#app.say(
       isPinned ? `No ${name} is pinned.` : `Pinned as ${name}: ${pieces.name(pieces.of(position))}.`,
     );
@@ -132,7 +128,7 @@ export class TextView {
       return [pieces.first(from), pieces.edges[Math.min(from + TOKENS_SHOWN, pieces.count)]];
     };
     const both = this.#hasSameTokens;
-    this.#set({
+    this.#app.state.set({
       window: [...range(this.queries, both || role === "query"), ...range(this.keys, both || role === "key")],
     });
   }
@@ -168,8 +164,8 @@ export class TextView {
     const chosen = new Set(heads.length ? heads : [single]);
     if (!chosen.delete(head)) chosen.add(head);
     const sorted = [...chosen].sort((one, other) => one - other);
-    if (sorted.length > 1) this.#set({ heads: sorted });
-    else if (sorted.length === 1) this.#set({ heads: [], head: sorted[0] });
+    if (sorted.length > 1) this.#app.state.set({ heads: sorted });
+    else if (sorted.length === 1) this.#app.state.set({ heads: [], head: sorted[0] });
     else this.#showControls(); // at least one stays chosen
   }
 
@@ -187,10 +183,8 @@ export class TextView {
     const order = this.#isOneText
       ? [this.keys.element, this.queries.element]
       : [this.queries.element, ...(this.#isLines ? [this.lines] : []), this.keys.element];
-    if (
-      order.some((element, at) => this.texts.children[at] !== element) ||
-      this.texts.children.length !== order.length
-    ) {
+    const now = [...this.texts.children];
+    if (now.length !== order.length || order.some((element, at) => now[at] !== element)) {
       this.texts.replaceChildren(...order);
       isNew = true;
     }
@@ -277,9 +271,9 @@ export class TextView {
 
   #shade() {
     const { query, key } = this.#active;
-    const [pinned, pointed] = [this.#piecesOf(this.#values), this.#piecesOf(this.#pointed)];
-    this.queries.mark(this.#isOneText ? query : pointed.query, pinned.query);
-    this.keys.mark(this.#isOneText ? key : pointed.key, this.#isOneText ? pinned.query : pinned.key);
+    const pinned = this.#piecesOf(this.#values);
+    this.queries.mark(query, pinned.query);
+    this.keys.mark(key, this.#isOneText ? pinned.query : pinned.key);
     const row = this.#rows.get(query);
     this.#shadeOne(this.keys, row, () => query, (piece) => this.#isHidden(query, piece));
     this.#shadeOne(this.queries, this.#columnOf(key), (piece) => piece, (piece) => this.#isHidden(piece, key));

@@ -83,7 +83,7 @@ export class Tile {
   #hiddenOf() {
     if (this.#hidden) return this.#hidden;
     const { map, rows, columns, height, width } = this;
-    const ofTokens = rows.isOfTokens && columns.isOfTokens;
+    const ofTokens = !(rows.pieces.areCells || columns.pieces.areCells);
     const numberOf = (axis, index) => (ofTokens ? axis.first(index) : axis.piece(index));
     const keys = Int32Array.from({ length: width }, (_, i) => numberOf(columns, this.firstColumn + i));
     this.#hidden = new Uint8Array(height * width);

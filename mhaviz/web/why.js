@@ -79,8 +79,7 @@ export class WhyView {
       [this.query, map.rows, query],
       [this.key, map.columns, key],
     ]) {
-      const words = (position) => `${position} ${shortened(side.label(position), 30)}`;
-      const option = (_, at) => [String(side.start + at), words(side.start + at)];
+      const option = (_, at) => [String(side.start + at), shortened(side.placed(side.start + at), 36)];
       if (this.#listed !== map) choice.options = side.labels.map(option);
       choice.value = position;
     }
@@ -202,7 +201,7 @@ export class WhyView {
         make("bdi", {}, label === undefined ? "not in this map" : shortened(label, 30)),
       );
       choose.disabled = label === undefined;
-      const name = [choose, " ", make("span", { className: "quiet" }, String(place))];
+      const name = [choose, " ", label === String(place) ? "" : make("span", { className: "quiet" }, String(place))];
       return row(place === key ? "pinned" : "", name, scores[place], weights[place]);
     });
     const others =
@@ -224,13 +223,8 @@ export class WhyView {
 
 /** A cell of a column with a fixed number of decimals; empty for null. */
 function fixedCell(value, decimals) {
-  const text =
-    value === null
-      ? ""
-      : Number.isFinite(value)
-        ? value.toFixed(decimals).replace("-", "−")
-        : numberText(value);
-  return numberCell(text);
+  if (value === null) return numberCell("");
+  return numberCell(Number.isFinite(value) ? value.toFixed(decimals).replace("-", "−") : numberText(value));
 }
 
 /** Number of decimals that show the largest number in four digits. */

@@ -22,7 +22,7 @@ import mhaviz
 TOKENS, LAYERS, HEADS = 512, 12, 12
 LONG = 4096
 MOST = {32: 15e6, 64: 27e6}  # bytes of the page, by d_key
-MOST_LONG = 10e6
+MOST_LONG = 15e6
 MOST_SECONDS, MOST_OPENING, MOST_OF_A_HEAD = 3.0, 1.0, 0.1
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]

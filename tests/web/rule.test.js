@@ -52,19 +52,6 @@ test("a mask of bits hides keys, and a query that sees none has zeros", () => {
   near(call({ bias: { form: "visible", values } }, bits).weights(0), expected(seen((i, j) => mask[i][j])));
 });
 
-test("cells hold the mean of sums, or the largest", () => {
-  const [weights, edges] = [expected(seen(() => true)), [Int32Array.of(0, 2, 3), Int32Array.of(0, 1, 3)]];
-  const rest = weights.map(([, one, other]) => one + other);
-  near(call().cells(0, ...edges, "mass"), [
-    [(weights[0][0] + weights[1][0]) / 2, (rest[0] + rest[1]) / 2],
-    [weights[2][0], rest[2]],
-  ]);
-  near(call().cells(0, ...edges, "max"), [
-    [Math.max(weights[0][0], weights[1][0]), Math.max(...weights[0].slice(1), ...weights[1].slice(1))],
-    [weights[2][0], Math.max(...weights[2].slice(1))],
-  ]);
-});
-
 test("one score is taken apart into its products", () => {
   const { query, key, dot: whole, scaled, score, hidden } = call({ causal: true }).products(0, 2, 1);
   near(query.map((feature, f) => feature * key[f]), [[2 * 0, 1 * 2]]);

@@ -249,11 +249,12 @@ def _bytes_of_each(maps: Sequence[Sequence[Part]]) -> list[MapBytes]:
     """Return the sizes of the maps; queries and keys that several maps share count once."""
     counted_once, sizes = set[int](), list[MapBytes]()
     for parts in maps:
-        numbers, (_, m) = sum(one.weights.size for _, one in parts), parts[-1]
-        kept = m.queries_and_keys
+        m = parts[-1][1]
+        kept, needed = m.queries_and_keys, _needs_codes(m)
+        numbers = 0 if needed and not m.is_pooled else sum(one.weights.size for _, one in parts)
         codes = 0 if kept is None or id(kept) in counted_once else _bytes_of_call(kept)
         counted_once.add(id(kept))
-        sizes.append(MapBytes(len(m.heads), numbers, codes, _is_computed(m, kept), len(parts)))
+        sizes.append(MapBytes(len(m.heads), numbers, codes, needed, len(parts)))
     return sizes
 
 
@@ -264,14 +265,21 @@ def _bytes_of_call(kept: QueriesAndKeys) -> int:
     return sides + (kept.bias.values.size // 8 if kept.bias.form == "visible" else kept.bias.values.nbytes)
 
 
-def _is_computed(m: AttentionMap, kept: QueriesAndKeys | None) -> bool:
-    """Return whether the browser computes the weights of a map from queries and keys, so that the page lacks them.
+def _needs_codes(m: AttentionMap) -> bool:
+    """Return whether the browser computes weights of a map from queries and keys.
 
-    It does for pooled maps, whose single tokens it can then show, too, and wherever queries and keys are smaller.
+    It does between the single tokens of a pooled map, whose cells are in the page; and all weights of other maps where
+    queries and keys are smaller.
     """
+    kept = m.queries_and_keys
     if kept is None:
         return False
     return not m.is_whole or prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
+
+
+def _precision(kept: QueriesAndKeys) -> float:
+    """Return the largest error of the numbers that are computed from queries and keys."""
+    return kept.precision * (1.0 if kept.value_norms is None else float(kept.value_norms.max()))
 
 
 class _Writer:
@@ -309,14 +317,17 @@ class _Writer:
         """Return the description of one map, and add the numbers of its parts to the chunks."""
         m = parts[-1][1]
         kept = m.queries_and_keys
-        computed = _is_computed(m, kept)
-        if kept is not None and not (computed or self._size.keeps_all_codes):
+        needed = _needs_codes(m)
+        if not (needed or self._size.keeps_all_codes):
             kept = None
         module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
         described = [
-            self._part(name, one, thumb, kept if computed else None)
+            self._part(name, one, thumb, not needed or m.is_pooled)
             for (name, one), thumb in zip(parts, thumbs, strict=True)
         ]
+        precisions = [part["values"]["precision"] for part in described if part["values"]]
+        if kept and needed:
+            precisions.append(_precision(kept))
         return {
             "module": module,
             "family": family,
@@ -336,22 +347,15 @@ class _Writer:
             "reach": None if m.quantity.through_layers else m.reach,
             "hiddenLater": m.kind == "masked",
             "parts": described,
-            "precision": max(part["precision"] for part in described),
+            "precision": max(precisions),
             "call": kept and self._call(kept),
         }
 
-    def _part(
-        self, name: str, m: AttentionMap, thumb: AttentionMap, computed_from: QueriesAndKeys | None
-    ) -> dict[str, Any]:
+    def _part(self, name: str, m: AttentionMap, thumb: AttentionMap, has_values: bool) -> dict[str, Any]:
         signed = m.quantity.is_signed
         thumbs = self.chunks.roots(self._first, thumb.weights, 8, signed)
-        described = {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs}
-        if computed_from is not None:
-            norms = computed_from.value_norms
-            precision = computed_from.precision * (1.0 if norms is None else float(norms.max()))
-            return described | {"values": None, "precision": precision}
-        values = self.chunks.weights(m.weights, self._size.bits, signed)
-        return described | {"values": values, "precision": values["precision"]}
+        values = self.chunks.weights(m.weights, self._size.bits, signed) if has_values else None
+        return {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs, "values": values}
 
     def _side(self, axis: Axis) -> dict[str, Any]:
         tokens = axis.tokens

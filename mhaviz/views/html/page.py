@@ -1,7 +1,7 @@
 """Page for the browser as one HTML file: its contents, and the JavaScript and CSS that show them.
 
 The page fetches nothing: its Content-Security-Policy allows only the script and style in the file, each by its hash.
-The script stands before the contents, so that it can report a file that was cut off.
+The script stands after the thumbnails, so that the overview is drawn while the browser reads all other numbers.
 """
 
 import base64
@@ -49,13 +49,14 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{styles}</style>\n</head>\n<body>\n"
         f'<p id="broken">{_BROKEN}</p>\n<main id="page" hidden></main>\n'
-        f'<script id="script">{script}</script>\n'
     )
     written = [chunk.written() for chunk in contents.chunks.chunks]
     document = contents.document | {"chunks": [described for _, described in written]}
     write(f'<script id="document" type="application/json">{_json(document)}</script>\n')
     for number, (text, _) in enumerate(written):
         write(f'<script id="chunk-{number}" type="application/octet-stream">{text}</script>\n')
+        if number == 0:  # it has the thumbnails
+            write(f'<script id="script">{script}</script>\n')
     write('<p id="end" hidden></p>\n</body>\n</html>\n')
 
 

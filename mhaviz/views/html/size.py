@@ -33,16 +33,16 @@ class MapBytes:
 
     Attributes:
         n_heads: number of heads.
-        numbers: number of weights in all its parts.
+        numbers: number of weights in all its parts; 0: they are not in the page, but computed from queries and keys.
         codes: bytes of its queries, keys and biases of scores; 0: it has none, or shares those of another map.
-        prefers_codes: whether its weights are not in the page, but computed from queries and keys.
+        needs_codes: whether weights are computed from its queries and keys.
         parts: pictures of each head: 3 for a difference, the weights before, after and their change.
     """
 
     n_heads: int
     numbers: int
     codes: int = 0
-    prefers_codes: bool = False
+    needs_codes: bool = False
     parts: int = 1
 
 
@@ -73,8 +73,8 @@ class PageSize:
     def of(cls, maps: Iterable[MapBytes]) -> "PageSize":
         """Return the size of a page of these maps."""
         maps = tuple(maps)
-        numbers = sum(m.numbers for m in maps if not m.prefers_codes)
-        codes, other_codes = (sum(m.codes for m in maps if m.prefers_codes is preferred) for preferred in (True, False))
+        numbers = sum(m.numbers for m in maps)
+        codes, other_codes = (sum(m.codes for m in maps if m.needs_codes is needed) for needed in (True, False))
         keeps_all = other_codes <= _BESIDE
         bits: Literal[10, 16, 32] = 32 if 4 * numbers <= _EXACT else 16 if 2 * numbers <= _FINE else 10
         weights = (bits // 8 if bits > 10 else _DEFLATED) * numbers

@@ -44,6 +44,21 @@ def made(tokens, n_heads=1, **others):
     return Attention(Source("made by a test"), (AttentionMap(weights, axis, axis, **others),))
 
 
+def test_the_script_runs_after_the_thumbnails_and_before_all_other_numbers():
+    page = Elements(mhaviz.load("random").attend(" ".join(map(str, range(600)))).to_html())
+    names = list(page.texts)
+    assert names[-5:] == ["chunk-0", "script", "chunk-1", "chunk-2", "end"]
+
+
+def test_the_cells_of_a_long_input_are_in_its_page():
+    """The browser computes only weights between its tokens; those of a shorter input all, of few features."""
+    model = mhaviz.load("random", n_heads=2, d_model=64)
+    for length, size, has_values in ((600, 100, True), (600, 600, False), (100, 100, True)):
+        attention = model.attend(" ".join(map(str, range(length))), size=size, page=True)
+        (m,) = contents_of(attention, Style()).document["maps"]
+        assert (m["parts"][0]["values"] is not None, m["call"] is not None) == (has_values, True)
+
+
 @pytest.mark.parametrize("harmful", HARMFUL, ids=lambda text: ascii(text)[:30])
 def test_no_text_becomes_an_element(harmful):
     """Tokens, footnotes and titles."""

@@ -97,8 +97,8 @@ def test_each_family_has_a_grid_and_keys_lead_through_all(opened, tmp_path):
     recorded(["enc.0.attn", "enc.1.attn", "dec.0.attn", "dec.1.attn"]).save(tmp_path / "page.html")
     page = opened(tmp_path / "page.html").ready()
     assert page.ask("[...document.querySelectorAll('.overview h3')].map(h => h.textContent)") == [
-        "self-attention enc.*.attn",
-        "self-attention dec.*.attn",
+        "self-attention enc.*.attn · layers × heads",
+        "self-attention dec.*.attn · layers × heads",
     ]
     assert page.ask("[...document.querySelectorAll('.overview [role=rowheader]')].map(r => r.title)")[2] == "dec.0.attn"
     for _ in range(2):

@@ -36,7 +36,7 @@ def test_what_is_too_large_says_how_large_and_what_to_do(maps, message):
 
 
 def test_the_sizes_of_the_readme_fit():
-    twelve_layers = [MapBytes(12, 12 * 512**2, 12 * 2 * 512 * 64 * 2, True)] * 12
+    twelve_layers = [MapBytes(12, 0, 12 * 2 * 512 * 64 * 2, True)] * 12
     size = PageSize.of(twelve_layers)
     size.require_fit()
     assert size.bytes < 27e6
@@ -69,7 +69,7 @@ def test_the_guess_of_a_difference_is_near(tmp_path):
 
 
 def test_queries_and_keys_of_two_maps_count_once(tmp_path):
-    both = mhaviz.load("random").attend(" ".join(map(str, range(1200))), pool="both")
+    both = mhaviz.load("random").attend(" ".join(map(str, range(1200))), pool="both", size=64)
     assert len(both.maps) == 2
     require_near(both, tmp_path)
     alone = replace(both, maps=both.maps[:1])
