@@ -81,10 +81,10 @@ def quoted(value: object) -> str:
     return shortened(repr(value))
 
 
-def shortened(text: str) -> str:
-    """Return a text for a message without quotes, cut in the middle if it is long."""
-    half = _QUOTED // 2
-    return text if len(text) <= _QUOTED else f"{text[:half]}…{text[1 - half :]}"
+def shortened(text: str, most: int = _QUOTED) -> str:
+    """Return a text for a message without quotes, cut in the middle to ``most`` characters if it is long."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[1 - half :]}"
 
 
 def counted(number: int, thing: str = "") -> str:

@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.blocks import Drawn, Title
-from mhaviz.pages.labels import cut, harmless
+from mhaviz.pages.labels import harmless
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
 
-_MODEL = 32  # characters of a model's name
 _ONE = "a row sums to 1"
 READING = "rows are queries, columns keys; a row of a softmax sums to 1"
 """Explanation of pictures of weights beside scores."""
@@ -177,7 +176,7 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
     if m.is_recorded and m.sentence is not None:  # its tokens are often positions, the same in all examples
         which.append(f"example {m.sentence}")
     about = "".join(f", {one}" for one in which if one) + part_text(m)
-    named = f", {cut(harmless(model), _MODEL)}{about}" if model else about
+    named = f", {harmless(model)}{about}" if model else about
     prefix = m.quantity.title_prefix
     if m.quantity.row != "query":
         query, _, what = prefix.rpartition(", ")

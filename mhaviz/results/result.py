@@ -10,6 +10,8 @@ from mhaviz.errors import MhavizError, shortened
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_NAME = 32  # most characters of a model's name in a title
+
 
 @dataclass(frozen=True)
 class Source:
@@ -27,9 +29,9 @@ class Source:
 
     @property
     def model(self) -> str:
-        """Short name of the model, the recorded program or the file: "minilm", "random weights", "train.py"."""
+        """Name of the model, the recorded program or the file, short enough for titles: "minilm", "train.py"."""
         named = self.details.get("name") or self.details.get("program")
-        return str(named or self.footnote.partition(", ")[0].partition(": ")[0])
+        return shortened(str(named or self.footnote.partition(", ")[0].partition(": ")[0]), _NAME)
 
 
 def of_layer(layer: int | None) -> dict[str, int]:

@@ -466,7 +466,7 @@ def _title(maps: Sequence[AttentionMap], model: str, style: Style) -> str:
     which = [calls or layers_text(layers) if len(layers) > 1 else "", passes_text(passes) if len(passes) > 1 else ""]
     title = map_title(last, model, ", ".join(filter(None, which)))
     if len(kinds) > 1:
-        title = replace(title, head=", ".join(filter(None, [*(KIND_NAMES[kind] for kind in kinds), model])))
+        title = replace(title, head=", ".join(filter(None, [*(KIND_NAMES[kind] for kind in kinds), harmless(model)])))
     if sentences > 1:
         return f"{title.head} of {counted(sentences, one_text(is_recorded=first.is_recorded))}"
     sides = {axis.tokens for m in maps for axis in (m.rows, m.columns)}

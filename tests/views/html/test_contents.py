@@ -1,6 +1,7 @@
 """What a page holds and how it is written, without a browser."""
 
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -92,6 +93,15 @@ def test_a_page_without_maps_is_refused(tmp_path):
 def test_records_without_maps_have_no_page():
     with pytest.raises(MhavizError, match="expected maps for a page for the browser, got Explanation"):
         mhaviz.load("random").explain("a b", "a").to_html()
+
+
+def test_a_long_name_of_a_model_is_cut_wherever_it_is_in_a_title():
+    source = Source("made", {"name": "m" * 30 + "-of-" + "n" * 30})
+    cross, selfish = made("abc"), made("ab")
+    maps = (replace(selfish.maps[0], kind="masked"), replace(cross.maps[0], kind="cross"))
+    for result in (Attention(source, selfish.maps), Attention(source, maps), Attention(source, maps * 2)):
+        title = contents_of(result, Style()).document["title"]
+        assert re.search(", m{15,20}…n{15,20}[:;]", title), title
 
 
 def test_the_title_and_the_footnote_are_those_of_the_style():
