@@ -36,7 +36,7 @@ _BITS, _ORDER = _Bits("divergence", _MEANING), Order("divergence", None)
 def corpus_difference_page(d: CorpusDifference) -> Page:
     """Return the page: the heads ranked, and the mean divergence of each head as layers × heads on one scale."""
     several = len(d.kinds) > 1
-    left_out = tuple(filter(None, [left_out_text(d.too_long, "models")]))
+    left_out = left_out_text(d.too_long, "models")
     heads = [
         Dot(
             f"{head['kind']} " * several + head_name(head["layer"], head["head"]),
@@ -52,11 +52,10 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
         Text(tuple(kind_text(kind, _subtitle(kind)) for kind in d.kinds), "subtitle"),
         change_dots(heads, ranking_table(d), _MEANING, _BESIDE, WHISKER.format(d.replicates, "sentences")),
         *divergence_panels(panels),
+        *([Text((left_out,), "quiet")] if left_out else []),
     )
     reading = reading_text([kind.divergence.mean for kind in d.kinds])
-    return Page(
-        lesson(d.source, first_text(heads), len(heads)), blocks, d.source.footnote, "; ".join([reading, *left_out])
-    )
+    return Page(lesson(d.source, first_text(heads), len(heads)), blocks, d.source.footnote, reading)
 
 
 def _subtitle(kind: KindDivergence) -> str:

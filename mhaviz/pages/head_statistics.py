@@ -45,7 +45,7 @@ USUAL_ORDER = Order(MEASURES[0].name)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
     """Return the page: the heads ranked by one statistic, and the means of all, each on its own scale."""
     s, scales, weight = statistics, measure_scales(statistics), weight_text(statistics)
-    counts, left_out = (tuple(filter(None, [text])) for text in (counts_text(s), left_out_text(s.too_long)))
+    notes = counts_text(s), *sink_texts(s), left_out_text(s.too_long), s.source.remark
     texts = f"{one_text(s.probe, s.is_recorded)}s"
 
     def panels(kind: HeadAverages) -> Panels:
@@ -58,10 +58,10 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         ranking(s.kinds, order, MEASURES, weight, s.replicates, texts),
         *map(panels, s.kinds),
         Text((_meanings(s, ranked_measure(s.kinds, order, MEASURES)),), "quiet"),
-        Text((*counts, *sink_texts(s), *filter(None, [s.source.remark])), "quiet"),
+        Text(tuple(filter(None, notes)), "quiet"),
     )
     lesson = ranking_lesson(s.source.model, s.kinds, order, MEASURES, weight)
-    return Page(lesson, blocks, s.source.footnote, "; ".join([reading_text(s), *left_out]))
+    return Page(lesson, blocks, s.source.footnote, reading_text(s))
 
 
 def weight_text(statistics: HeadStatistics) -> str:

@@ -106,12 +106,13 @@ def test_of_a_long_difference_the_table_stays(mhaviz, weights):
 @pytest.mark.parametrize("most", [16, None])
 def test_a_table_that_is_asked_for_is_shown(random_heads, capsys, tmp_path, most):
     """As with --top all: beside a file, too, but without its pictures."""
-    statistics, path = random_heads(n_layers=4, n_heads=10), tmp_path / "heads.json"
+    statistics, path = random_heads(n_layers=4, n_heads=10, too_long=3), tmp_path / "heads.json"
     for paths in ([], [path]):
         Delivery(paths).deliver(statistics, Style(), order=Order("entropy", most=most))
         shown = capsys.readouterr().out
         assert len(set(re.findall(r"^ *(L\d+ H\d+) +\d\.\d\d", shown, re.MULTILINE))) == (most or 40)
         assert ("rows are layers" in shown) == (not paths or most == 16)
+        assert "3 sentences were left out" in shown
 
 
 def test_what_is_not_shown_is_not_made(mhaviz, weights, monkeypatch):

@@ -15,7 +15,7 @@ from mhaviz.pages.blocks import Heads
 from mhaviz.pages.labels import title_text
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
-from mhaviz.results.quantity import NORM
+from mhaviz.results.quantity import NORM, WEIGHT
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.overview import most_peaked
@@ -233,6 +233,13 @@ def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):
             assert numbers == [number for number in written if number != "0.00"], line
             assert line.count("·") == 2 * row.sum(), line
     assert "; ·: hidden keys, more than 1 position away in layer 1" in " ".join(" ".join(shown).split())
+
+
+def test_the_terminal_hides_in_each_mean_what_its_own_window_hides(show, random_map):
+    maps, hidden = windows(random_map)
+    means = (replace(m.select((0,)), quantity=replace(WEIGHT, of_all_heads=True)) for m in maps)
+    shown = show(heatmap_view(Attention(Source("test"), tuple(means))), width=100)
+    assert shown.count("·") == sum(map(np.sum, hidden)) + 1, "and one in the remark"
 
 
 def rollouts(random_map, n, **more):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -146,10 +147,12 @@ class HeatGrid:
 
     @classmethod
     def of(
-        cls, m: AttentionMap, titles: Sequence[str], with_values: bool = True, layout: GridLayout | None = None
+        cls, maps: Sequence[AttentionMap], titles: Sequence[str], with_values: bool, layout: GridLayout | None = None
     ) -> "HeatGrid":
-        """Return the grid of a map's heads, whose scale ``coloured`` sets later."""
-        return cls(head_panels(m, Scale(), titles), m.rows, m.columns, with_values, layout)
+        """Return the grid of the heads of some maps with the same tokens, whose scale ``coloured`` sets later."""
+        names = iter(titles)
+        panels = [panel for m in maps for panel in head_panels(m, Scale(), list(islice(names, len(m.heads))))]
+        return cls(panels, maps[0].rows, maps[0].columns, with_values, layout)
 
     def coloured(self, scale: Scale) -> "HeatGrid":
         """Return the grid on this scale."""
@@ -327,14 +330,16 @@ def long_layout(
     """Return a layout of a pooled map in panels as large as the terminal allows: squares, or up to twice as wide as
     high where the screen is low.
 
-    ``height``: lines of the screen; None: a file or a pipe, without a limit.
+    ``height``: lines of the screen; None: a file or a pipe, without a limit. ``titles``: of the panels, in place of
+    ``tile_titles``.
     """
-    n_heads, q_cells, k_cells = attention_map.weights.shape
+    titles = titles or tile_titles(attention_map)
+    n_heads, (q_cells, k_cells) = len(titles), attention_map.weights.shape[1:]
     label_width, of_rows = len(f"{attention_map.rows.end - 1:,}"), attention_map.rows
     are_few = of_rows.cells is None and q_cells <= _FEW and not of_rows.are_positions
     if are_few:
         label_width = 2 * min(_longest(of_rows, width), width // 8) + 1
-    title = max(map(len, titles or tile_titles(attention_map)))
+    title = max(map(len, titles))
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
     per_line = -(-n_heads // -(-n_heads // fitting))  # as few lines of panels as possible, each about equally full

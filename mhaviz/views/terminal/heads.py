@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-import numpy as np
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.style import Style as RichStyle
@@ -41,15 +40,20 @@ class _Shown:
 
     Attributes:
         block: the block.
-        m: its map, with the heads that have room.
-        drawn: ``m``, pooled to the cells of the grid.
+        maps: its maps, with the heads that have room.
+        drawn: these maps, pooled to the cells of the grid.
         grid: their grid.
     """
 
     block: Heads
-    m: AttentionMap
-    drawn: AttentionMap
+    maps: Sequence[AttentionMap]
+    drawn: Sequence[AttentionMap]
     grid: HeatGrid
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads that are shown."""
+        return len(self.grid.panels)
 
 
 class HeadsView:
@@ -59,57 +63,57 @@ class HeadsView:
     heads.
 
     Attributes:
-        n_maps: number of maps shown.
-        share_scale: whether all heads have one scale, which stands below all; otherwise it stands below each picture.
-        scale: scale of the heads shown last.
-        blank: text that says which numbers are blank; see ``blank_text``.
+        share_scale: whether all heads have one scale, which stands below all, with the remark; otherwise each picture
+            has its own.
     """
 
-    def __init__(self, blocks: Sequence[Heads], style: Style, console: Console, options: ConsoleOptions) -> None:
+    def __init__(
+        self, blocks: Sequence[Heads], remark: str, style: Style, console: Console, options: ConsoleOptions
+    ) -> None:
+        self._remark = remark
         self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
         self._chosen: list[_Shown] = []
         every = [m for block in blocks for m in block.maps]
-        self.n_maps, self._n_all, self._heads_left = 0, len(every), 0
+        self._n_maps, self._n_all, self._heads_left = 0, len(every), 0
         groups = {scale_group(m) for m in every}
         self.share_scale = len(groups) == 1 and all(m.is_whole and m.summary is None for m in every)
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
-        self._scales = scales_of(style, [one.m for one in self._chosen], [one.drawn for one in self._chosen])
-        self._shown: list[Panel] = []
-        self.scale, self.blank = Scale(), ""
+        maps, drawn = ([m for one in self._chosen for m in getattr(one, name)] for name in ("maps", "drawn"))
+        self._scales = scales_of(style, maps, drawn)
 
     def _choose(self, blocks: Sequence[Heads]) -> None:
         """Choose the maps that there is room for; from the first, as many heads as there is room for."""
         with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
         room = self._abilities.lines
         for block in blocks:
-            whole = _stacked(block.maps)
-            shown = self._grid(block, whole, with_values, room)
-            left = len(whole.heads) - len(shown.m.heads)
+            shown = self._grid(block, with_values, room)
+            left = len(block.tiles) - shown.n_heads
             if room is not None:
                 room -= self._height(shown)
                 if self._chosen and (room < 0 or left):
                     return
             self._chosen.append(shown)
             if len(block.maps) > 1:  # of one head each
-                self.n_maps += len(shown.m.heads)
+                self._n_maps += shown.n_heads
             else:
-                self.n_maps += 1
+                self._n_maps += 1
                 self._heads_left = left
             if left:
                 return
 
-    def _grid(self, block: Heads, m: AttentionMap, with_values: bool, room: int | None) -> "_Shown":
+    def _grid(self, block: Heads, with_values: bool, room: int | None) -> "_Shown":
         """Return the first heads that fit into ``room`` lines, at least as many as stand side by side.
 
         A map with a scale of its own is pooled where there is no room for labels of all tokens, nor for a legend.
         """
         width, abilities, layout = self._options.max_width, self._abilities, None
+        maps, m = block.maps, block.first
         has_scale = m.quantity.is_signed or not self.share_scale
         with_values = with_values or has_scale
         titles = [" ".join(filter(None, pair)) for pair in zip_longest(block.tiles, block.numbers)]
 
         def decided() -> GridLayout:
-            return HeatGrid.of(m, titles, with_values).decide(width, abilities)
+            return HeatGrid.of(maps, titles, with_values).decide(width, abilities)
 
         lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and decided().labels == "positions")
         if has_scale and lacks_legend:
@@ -117,16 +121,18 @@ class HeadsView:
             layout = long_layout(m, width, height, abilities, titles)
         if room is not None:
             fitting = (layout or decided()).fitting(room)
-            m = m if fitting >= len(m.heads) else m.select(m.heads[:fitting])
-        drawn = m if layout is None else pool_map(m, layout.rows, layout.columns)
-        return _Shown(block, m, drawn, HeatGrid.of(drawn, titles[: len(m.heads)], with_values, layout))
+            if fitting < len(titles):
+                titles = titles[:fitting]
+                maps = maps[:fitting] if len(maps) > 1 else (m.select(m.heads[:fitting]),)
+        drawn = maps if layout is None else tuple(pool_map(one, layout.rows, layout.columns) for one in maps)
+        return _Shown(block, maps, drawn, HeatGrid.of(drawn, titles, with_values, layout))
 
     def _height(self, shown: "_Shown") -> int:
         """Return the number of lines of the title, the grid and what stands below it."""
         block = shown.block
         lines = 1 + shown.grid.height(self._options.max_width, self._abilities)
         lines += len(self._title_lines(block)) + (block.first.quantity.is_signed or not self.share_scale)
-        return lines if block.table is None else lines + _TABLE_LINES + len(shown.m.heads)
+        return lines if block.table is None else lines + _TABLE_LINES + shown.n_heads
 
     def _title_lines(self, block: Heads) -> list[Text]:
         """Return the title and the name of the module, in one line if there is room for both."""
@@ -141,47 +147,37 @@ class HeadsView:
         return [title, Text(isolated(cut(shown, width)), DIM, no_wrap=True)]
 
     def lines(self) -> Iterator[RenderableType]:
-        """Yield the pictures of all heads, in the order of the result."""
+        """Yield the pictures of all heads, in the order of the result, and their colour bar."""
         width, abilities = self._options.max_width, self._abilities
+        every: list[Panel] = []
+        blanks = []
         for shown in self._chosen:
-            block, drawn = shown.block, shown.drawn
-            self.scale = scale = self._scales[scale_group(block.first)]
+            block, drawn = shown.block, shown.drawn[0]
+            scale = self._scales[scale_group(block.first)]
             heat = shown.grid.coloured(scale)
             panels = heat.drawn(width, abilities)
             yield from self._title_lines(block)
             yield heat
             are_bare = heat.decide(width, abilities).cells != "values"
-            blank = blank_text([panel.values for panel in panels], scale) if are_bare else ""
-            self.blank = self.blank or blank
+            blanks.append(blank_text([panel.values for panel in panels], scale) if are_bare else "")
             cell = block.cell_text(drawn.cells)
             if not self.share_scale:
                 beyond = values_beyond(panels, scale, with_below=scale.log or not drawn.is_whole)
-                yield ScaleBar(scale, cell, beyond, blank)
+                yield ScaleBar(scale, cell, beyond, blanks[-1])
             else:
-                self._shown += panels
+                every += panels
                 yield from [Text(cell, DIM)] if cell else []
             if block.table is not None:
-                table = block.table
-                first = replace(table, rows=table.rows[: len(drawn.heads)])
+                first = replace(block.table, rows=block.table.rows[: shown.n_heads])
                 yield from table_lines(first, self._console, self._options)
             yield Text()
-        counts = (self._heads_left, "head"), (self._n_all - self.n_maps, "map")
+        counts = (self._heads_left, "head"), (self._n_all - self._n_maps, "map")
         if left := [counted(n, what) for n, what in counts if n]:
             yield more_text(" and ".join(left))
             yield Text()
-
-    @property
-    def beyond(self) -> tuple[bool, bool]:
-        """Whether some of the numbers shown lie below the scale, and above it."""
-        return values_beyond(self._shown, self.scale, with_below=self.scale.log or self.scale.signed)
-
-
-def _stacked(maps: Sequence[AttentionMap]) -> AttentionMap:
-    """Return the matrices of all maps as the heads of one map."""
-    if len(maps) == 1:
-        return maps[0]
-    weights = np.concatenate([m.weights for m in maps])
-    return replace(maps[0], weights=weights, heads=tuple(range(len(weights))), summary=None)
+        if self.share_scale:
+            beyond = values_beyond(every, scale, with_below=scale.log or scale.signed)
+            yield ScaleBar(scale, self._remark, beyond, next(filter(None, blanks), ""))
 
 
 def panels_lines(

@@ -1,9 +1,8 @@
 """A page in the terminal, which lists numbers where figures have curves."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style as RichStyle
 from rich.text import Text as Line
 
@@ -24,7 +23,6 @@ from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines
-from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
@@ -41,19 +39,21 @@ class PageView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page = self.page.coloured(self.style.cmap, self.style.vmax, self.style.log)
         abilities = Abilities.of(console, options)
-        used, left_out, is_read = 0, 0, False
+        used, left_out = 0, 0
+        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colour else None)
+        remark = harmless(page.remark if isinstance(page.remark, str) else page.remark(drawn))
         if isinstance(page.title, Title):
             yield Line(title_text(page.title, options.max_width), BOLD, no_wrap=True)
         elif page.title:
             yield Line(page.title, BOLD)
         blocks = page.blocks
         of_heads = [block for block in blocks if isinstance(block, Heads)]
-        heads = HeadsView(of_heads, self.style, console, options)
+        heads = HeadsView(of_heads, remark, self.style, console, options) if of_heads else None
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and leaves_out(block)):
-                left_out += 1
+                left_out += sum(len(one.panels) for one in leaves([block]) if isinstance(one, Panels))
             elif isinstance(block, Grid):
                 tables = [one for one in block.blocks if isinstance(one, Table)]
                 if len(tables) == len(block.blocks):
@@ -61,8 +61,9 @@ class PageView:
                 else:
                     waiting += block.blocks[::-1]
             elif isinstance(block, Heads):
-                if block is of_heads[0]:  # all together, in the order of the result
+                if heads and block is of_heads[0]:  # all together, in the order of the result
                     yield from heads.lines()
+                    yield from [Line()] * bool(waiting)
             elif isinstance(block, Panels):
                 used += panels_grid(block, console, options).height(options.max_width, abilities)
                 alike = [one for one in leaves(blocks) if isinstance(one, Panels) and leaves_out(one)]
@@ -73,13 +74,10 @@ class PageView:
                 table = block if isinstance(block, Table) else block.table
                 yield from table_lines(table, console, options)
                 yield from [Line()] * bool(table.notes)
-            others = any(isinstance(one, Panels) for one in leaves(waiting))
-            if isinstance(block, (Heads, Panels, Grid)) and not is_read and (of_heads or not others):
-                is_read = True
-                yield from self._remark(heads, abilities)
-                yield from [Line()] * bool(waiting)
         if left_out:
-            yield more_text(counted(left_out, "picture"))
+            yield more_text(counted(left_out, "panel"))
+        if remark and not (heads and heads.share_scale):
+            yield Line(remark, DIM)
         yield Line(visible(page.footnote), DIM)
 
     def without_pictures(self) -> "PageView | None":
@@ -88,13 +86,4 @@ class PageView:
         words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels))]
         if all(isinstance(block, Text) for block in words):
             return None
-        return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words)))
-
-    def _remark(self, heads: HeadsView, abilities: Abilities) -> Iterator[RenderableType]:
-        """Yield the remark on how to read the pictures above, beside the colour bar of all heads if they share one."""
-        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colour else None)
-        remark = harmless(self.page.remark if isinstance(self.page.remark, str) else self.page.remark(drawn))
-        if heads.n_maps and heads.share_scale:
-            yield ScaleBar(heads.scale, remark, heads.beyond, heads.blank)
-        elif remark:
-            yield Line(remark, DIM)
+        return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words), remark=""))

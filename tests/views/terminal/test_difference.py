@@ -75,6 +75,14 @@ def test_one_scale_around_0(show, difference):
     assert f" {largest:.4g}   rows are" in show(difference_view(d), 80)
 
 
+def test_the_bar_of_several_layers_is_below_their_heads(show, random_map):
+    sides = [tuple(random_map(2, layer=layer, seed=seed + layer) for layer in range(2)) for seed in (0, 5)]
+    d = compare(*(Attention(Source("s"), side) for side in sides))
+    largest = max(np.abs(m.change.weights).max() for m in d.maps)
+    (bar,) = (line for line in show(difference_view(d), 100).splitlines() if "   rows are" in line)
+    assert bar.startswith(f"-{largest:.4g} ")
+
+
 def test_colours_are_named_only_where_they_are_seen(show, difference):
     assert "red: more" in show(difference_view(difference()), 80, "truecolor")
     assert "red" not in show(difference_view(difference()), 80)

@@ -72,7 +72,7 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
     headings = "  ".join(re.findall(r"^ *head +(.*)", table, re.MULTILINE))
     in_table = set(re.split(r"  +", headings.strip())) - {"head"}
     assert len(in_table) >= 9
-    noted = set(re.findall(r"(?:^|; |columns heads )(95 %|[a-z]+|±): ", words(after)))
+    noted = set(re.findall(r"(?:^|; |–[\d.]+ )(95 %|[a-z]+|±): ", words(after)))
     assert noted - {"±", "chance"} == in_table
     assert ("±" in noted) == ("±" in table)
     known = {measure.name for measure in known_measures(statistics.kinds, MEASURES)}
@@ -99,7 +99,7 @@ def test_what_is_left_out_is_said(show, random_heads):
 
 def test_no_picture_and_a_dash_where_there_is_no_number(show, random_heads):
     shown = show(head_statistics_view(random_heads(1, 1, ("self", "cross"))), 160)
-    cross = shown.split("source-target attention\n")[1].split("rows are layers")[0]
+    cross = shown.split("source-target attention\n")[1].split("distance: Σ")[0]
     assert "previous" not in cross
     row, chance = (line for line in shown.splitlines() if line.strip().startswith("cross  "))
     assert row.split().count("–") == chance.split().count("–") == 6
