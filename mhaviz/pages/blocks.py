@@ -190,13 +190,11 @@ class Curves:
     Attributes:
         plots: the plots.
         table: the same numbers for a medium without curves.
-        columns: number of plots side by side, or fewer where the page is narrow.
         keys: legend that all plots share. Series that are not in it are in a legend below their plot.
     """
 
     plots: tuple[Plot, ...]
     table: Table
-    columns: int
     keys: tuple[Key, ...] = ()
 
 

@@ -28,7 +28,7 @@ def complexity_page(c: Complexity) -> Page:
     ]
     blocks = (
         _terms(c),
-        Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes)), columns=3, keys=keys),
+        Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes)), keys=keys),
         Text(_crossings(c)),
         Text(_longest(c)),
     )

@@ -77,12 +77,16 @@ def _first_change(d: Difference, of_head: Mapping[str, Sequence[HeadDifference]]
 
 
 def _layers_by_heads(d: Difference) -> list[Panels]:
-    """Return the mean divergence over the sentences as layers × heads for each kind; empty where there is one layer or
-    a head has several numbers."""
+    """Return the mean divergence over the sentences as layers × heads for each kind; empty where there is one layer, a
+    head has several numbers, or some heads are left out."""
     layers = sorted({m.change.layer for m in d.maps})
-    if len(layers) == 1 or any(_short_names(d, ("sentence", "layer", "kind")).values()):
-        return []
     n_heads = 1 + max(head.head for head in d.ranking)
+    if (
+        len(layers) == 1
+        or {head.head for head in d.ranking} != set(range(n_heads))
+        or any(_short_names(d, ("sentence", "layer", "kind")).values())
+    ):
+        return []
     bits = defaultdict[Kind, NDArray[np.float64]](lambda: np.zeros((2, len(layers), n_heads)))  # sums, and how many
     for head in d.ranking:
         if head.divergence is not None:

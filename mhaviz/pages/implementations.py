@@ -25,7 +25,7 @@ def implementations_page(c: ImplementationComparison) -> Page:
         _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
         _plot(c, "peak memory", _bytes, PlotAxis(log=2, unit=readable_bytes)),
     )
-    blocks = Curves(plots, _numbers(c), columns=3, keys=keys), Text(_meanings(c), "quiet")
+    blocks = Curves(plots, _numbers(c), keys=keys), Text(_meanings(c), "quiet")
     return Page(_lesson(c), blocks, c.source.footnote)
 
 

@@ -71,13 +71,12 @@ def sweep_page(sweep: ScalingSweep) -> Page:
         series = [Series(name, sweep.d_keys, tuple(map(statistic.value, results)), i, 0) for name, results, i in lines]
         if not number:  # the standard deviation of the scores, which theory predicts
             series = [Series(theory, sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
-        label = "d_key" if number >= len(STATISTICS) // 2 else ""  # of the lower row
         y = PlotAxis(limits=(0, None)) if number else PlotAxis(log=2)
-        plots.append(Plot(statistic.name, tuple(series), PlotAxis(label, log=2), y))
+        plots.append(Plot(statistic.name, tuple(series), PlotAxis("d_key", log=2), y))
 
     draws = f"{sweep.draws} draws"
     length = counted(len(sweep.tokens), "token")
-    blocks = (Curves(tuple(plots), _numbers(sweep), len(STATISTICS) // 2, tuple(map(Key, (unscaled, scaled, theory)))),)
+    blocks = (Curves(tuple(plots), _numbers(sweep), tuple(map(Key, (unscaled, scaled, theory)))),)
     first, last = (f"{sweep.unscaled[i].saturated:.0%}" for i in (0, -1))
     grows = sweep.unscaled[-1].saturated > sweep.unscaled[0].saturated and first != last
     of_rows = f"{first} of rows at d_key {sweep.d_keys[0]:,}, {last} at {sweep.d_keys[-1]:,}"

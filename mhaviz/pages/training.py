@@ -31,7 +31,7 @@ def training_page(training: Training) -> Page:
         Plot("loss: cross-entropy of the next word, in nats", (Series("", steps, losses, 0, 0),), x, loss_axis),
         Plot(scored, (Series("", steps, scores, 2, 0),), x, shares),
     )
-    blocks = (Curves(plots, _points(training.points, training.score_name, scored), columns=2),)
+    blocks = (Curves(plots, _points(training.points, training.score_name, scored)),)
     return Page(title, blocks, training.source.footnote)
 
 

@@ -213,6 +213,16 @@ def test_labels_of_the_axes_do_not_touch(lengths):
     assert all(left.x1 < right.x0 for left, right in pairwise(extents))
 
 
+@pytest.mark.parametrize("log", [None, 10])
+def test_a_band_lies_in_its_plot(log):
+    sheet = Sheet(4, 3, 100)
+    series = Series("a", (1.0, 2.0), (1.0, 1.5), 0, 0, band=((0.2, 1.2), (1.1, 9.0)))
+    draw_plot(sheet, (0.5, 0.5, 3, 2), Plot("", (series,), PlotAxis(), PlotAxis(log=log)))
+    low, high = sheet.page.figure.axes[-1].get_ylim()
+    assert low <= 0.2
+    assert high >= 9.0
+
+
 def test_a_legend_names_curves_in_the_order_of_their_ends():
     sheet = Sheet(6, 4, 100)
     plot = Plot("t", (Series("low", (1, 2), (9.0, 1.0), 0, 0), Series("high", (1, 2), (1.0, 9.0), 1, 1)),

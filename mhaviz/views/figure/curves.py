@@ -32,6 +32,7 @@ _MARKERS = ("o", "s", "^", "D", "v")
 _LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
 _GRID = "#e6e6e6"
 _SAMPLE, _LEGEND_LINE, _LEGEND_GAP = 0.32, 0.135, 0.4  # inches: a sample of a line, a line of a legend, above a legend
+_ABREAST = 3  # most plots side by side
 _LEAST, _SHAPE, _LEAST_HIGH, _MOST_HIGH = 2.0, 0.8, 1.6, 2.4  # axes: least width, height / width, limits of the height
 _AT_END = 0.15  # inches that a label may extend beyond the axes
 _MOST_TICKS, _FEW_DECADES = 7, 3
@@ -109,7 +110,9 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
     left, beside, below = (0.6, 0.75, 0.42) if has_units else (0.4, 0.65, 0.51)
     n_plots, last = len(curves.plots), max(max(one.xs, default=1.0) for plot in curves.plots for one in plot.series)
     at_end = max(text_width(f"{last:,.0f}", SMALL) / 2 * DRAWN_WIDER, _AT_END)
-    columns = max((n for n in range(1, curves.columns + 1) if (room - left + beside) / n - beside >= _LEAST), default=1)
+    columns = max(
+        (n for n in range(1, min(n_plots, _ABREAST) + 1) if (room - left + beside) / n - beside >= _LEAST), default=1
+    )
     across = (room - left - at_end + beside) / columns - beside
     down = min(max(_SHAPE * across, _LEAST_HIGH), _MOST_HIGH)
     between = _TITLE + below + _LEGEND_LINE * named
@@ -131,7 +134,7 @@ def draw_plot(
     axes = sheet.plot_axes(*box, fit_text(plot.title, box[2] + _AT_END, BODY))
     axes.set_axisbelow(True)
     axes.patch.set_visible(False)  # or it would hide the marks and their lines, which are drawn on the page
-    points = [_points(series, plot.y) for series in plot.series]
+    points, bands = [_points(series, plot.y) for series in plot.series], list[float]()
     for series, there in zip(plot.series, points, strict=True):
         if there:
             xs, ys = zip(*there, strict=True)
@@ -142,9 +145,10 @@ def draw_plot(
         if series.band:
             known = [(x, *ends) for x, ends in zip(series.xs, series.band, strict=True) if ends is not None]
             along, lows, highs = zip(*known, strict=True)
+            bands += [*lows, *highs]
             axes.fill_between(along, lows, highs, color=_colour(series.colour), alpha=0.18, linewidth=0)
     all_xs = [x for there in points for x, _ in there] or [x for series in plot.series for x in series.xs]
-    _finish(sheet, axes, plot, all_xs, [y for there in points for _, y in there] or [1.0])
+    _finish(sheet, axes, plot, all_xs, [*bands, *(y for there in points for _, y in there)] or [1.0])
     ends = {series.name: there[-1][1] for series, there in zip(plot.series, points, strict=True) if there}
     names = sorted((name for name in ends if name and name not in keys), key=lambda name: -ends[name])
     if names:  # as their curves end

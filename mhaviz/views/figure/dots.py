@@ -67,7 +67,8 @@ class DotsPart:
         notes = [dot.note and fit_text(sheet.fonts.shown(dot.note), free, SMALL, families) for dot in dots]
         right -= max(text_width(note, SMALL, families) if note else 0.0 for note in notes) * DRAWN_WIDER
         known = [end for dot in dots for end in (dot.value, dot.low, dot.high, dot.chance) if not math.isnan(end)]
-        low, high = min(0.0, *known), max(0.0, *known) or 1.0
+        low, high = min(0.0, *known), max(0.0, *known)
+        high = 1.0 if low == high else high
         locator = MaxNLocator(max(int((right - left) / _TICK_APART), 1), steps=[1, 2, 5, 10])
         ticks = [float(tick) for tick in locator.tick_values(low, high)]
         high = next((tick for tick in ticks if high <= tick < high + _NEAR * (high - low)), high)

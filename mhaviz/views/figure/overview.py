@@ -51,7 +51,7 @@ _BAR, _OVER_NOTE = 0.58, 0.05  # inches: a colour bar with its numbers, and the 
 _HEADER, _LABELS = TILE_TITLE, 1.5  # inches: above the small maps, and for labels of the enlarged one
 _OUTLINE = 1.6  # points
 _CHANGED = "outlined, and enlarged: the head whose weights have changed most, altogether"
-_PEAKED = "outlined, and enlarged: the head that gives most to one key, first and special ones aside"
+_PEAKED = "outlined, and enlarged: the head whose queries each give most to one key, first and special ones aside"
 
 
 def is_overview(block: Heads, style: Style) -> bool:

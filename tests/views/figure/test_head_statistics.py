@@ -8,7 +8,7 @@ from shown import head_statistics_figure
 
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.probes import RandomRepeats
-from mhaviz.pages.blocks import Panels
+from mhaviz.pages.blocks import Column, Dot, Dots, Page, Panels, Table
 from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.results.head_statistics import STATISTICS
 from mhaviz.views.figure.page import draw_page
@@ -90,6 +90,15 @@ def dotted(sheet):
         colour: [line for line in sheet.page.lines if line.get_color() == colour]
         for colour in (ACCENT, INK, "#8c8c8c", "#e6e6e6")
     }
+
+
+def test_dots_below_0_have_the_whole_width():
+    dots = tuple(Dot(f"L0 H{i}", value, value - 0.001) for i, value in enumerate((-0.002, -0.003, -0.01)))
+    table = Table((Column("head"),), ())
+    sheet = draw_page(Page("", (Dots(table, dots, "", "{:.3f}".format),), ""))
+    (marks,) = dotted(sheet)[ACCENT]
+    first, *_, last = marks.get_xdata()
+    assert first - last > sheet.width / 2
 
 
 def test_dots_stand_where_the_ticks_say(random_heads):
