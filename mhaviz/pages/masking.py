@@ -48,7 +48,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
         masked, weighed = (np.where(blank, np.float32(np.nan), values[i]) for values in (one.scores, one.weights))
         panels += [
             Panel(f"{head_name(m.layer, head)}: S = Q Kᵀ {m.rule}".rstrip(), one.scores[i], scores),
-            Panel("S masked = −∞ where hidden", masked, scores, marks=marks),
+            Panel("S masked, hidden = −∞", masked, scores, marks=marks),
             Panel("A = softmax(S masked)", weighed, weights, marks=marks),
         ]
         if one.kept is not None and one.dropped is not None:

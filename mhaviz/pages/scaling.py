@@ -44,7 +44,7 @@ STATISTICS = (
     Statistic("mean entropy of a row, in nats", "entropy", "{0.entropy:.2f}", attrgetter("entropy")),
     Statistic("mean largest weight of a row", "largest", "{0.largest_weight:.2f}", attrgetter("largest_weight")),
     Statistic("rows saturated (largest > 0.99)", "saturated", "{0.saturated:.0%}", attrgetter("saturated")),
-    Statistic("mean Frobenius norm of the Jacobian", "Jacobian", "{0.jacobian:.3f}", attrgetter("jacobian")),
+    Statistic("mean ‖Jacobian‖ (Frobenius)", "Jacobian", "{0.jacobian:.3f}", attrgetter("jacobian")),
 )
 """The numbers beside every picture of scaling."""
 

@@ -109,7 +109,7 @@ class MosaicPart:
     across: float = 0.0
     margins: tuple[Margin | None, Margin | None] = (None, None)
 
-    after = 0.3
+    after = 0.2
 
     @property
     def rows(self) -> Axis:

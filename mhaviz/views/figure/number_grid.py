@@ -67,6 +67,7 @@ def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicL
         value_size=values if values >= LEAST_LABEL else None,
         gap=max(least - len(columns) * width, GAP),
         names=block.names,
+        below=_APART,
     )
 
 

@@ -66,7 +66,7 @@ from mhaviz.views.style import LayoutStyle, Style
 _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
 _ROUNDING = 0.15  # inches by which labels may exceed their estimate
-_UNDER = 0.05  # inches between the last text and the foot
+_UNDER = 0.13  # inches between the last part and the foot
 _WIDEST_TITLE = 7.0  # most inches that a sheet is widened to for its title
 _HEADING = 10.0  # font size in points
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
@@ -397,8 +397,7 @@ def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place],
     for part in parts:
         places.append((part, MARGIN, y, room))
         y += part.height(room) + part.after
-    ends_with_pictures = bool(parts) and isinstance(parts[-1], (MosaicPart, GridPart))
-    return places, y + (0.0 if ends_with_pictures else _UNDER)
+    return places, y - (parts[-1].after - _UNDER if parts else 0.0)
 
 
 def _mosaics(parts: Sequence[Part]) -> list[MosaicPart]:

@@ -193,9 +193,10 @@ class Sheet(Figure):
         longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
         size = self.title_size
-        whole = text_width(longest, size, families, bold=True)
-        if whole > room + _HAIR:  # smaller letters before shorter text; they are drawn wider than measured
-            size, room = max(0.96 * size * room / whole, BODY), 0.97 * room
+        if text_width(longest, size, families, bold=True) > room + _HAIR:  # smaller letters before shorter text
+            room *= 0.97  # they are drawn wider than measured
+            sizes = (size for size in np.arange(size, BODY, -0.25) if text_width(longest, size, families, True) <= room)
+            size = next(sizes, BODY)
 
         def fitted(shorten: Callable[[int], str]) -> str:
             return fit(shorten, _LONGEST_LINE, room, size, families, bold=True)

@@ -16,13 +16,14 @@ from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.masking import masking
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.analyses.projections import compare_projections
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
-from mhaviz.pages.blocks import Column, Table
+from mhaviz.pages.blocks import Column, Table, Title
 from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.mosaic import LEAST_LABEL, short_title
-from mhaviz.views.figure.sheet import BODY, Sheet
+from mhaviz.views.figure.sheet import BODY, Sheet, text_width
 from mhaviz.views.figure.table import measure_table
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
@@ -119,6 +120,24 @@ def test_a_title_has_a_line_for_its_words_before_they_are_cut():
     first, second = (next(text for text in sheet.page.texts if text.get_text() == line) for line in (title, SEEN))
     assert first.get_fontsize() == second.get_fontsize() == BODY
     assert first.get_position()[1] < second.get_position()[1]
+
+
+def test_a_title_is_not_cut_where_smaller_letters_fit():
+    for n in range(8, 40):  # letters of some sizes are wider than their size says
+        sheet = Sheet(8, 1, 100)
+        longest = "self-attention: " + " ".join(["of"] * n)
+        sheet.title(0.25, 0.5, Title("self-attention", (("", Tokens(("of",) * n)),), "self"), 7.0)
+        assert (texts(sheet) == [longest]) == (text_width(longest, BODY, bold=True) < 0.97 * 7.0)
+
+
+@pytest.mark.parametrize("width", [None, 3.3])
+@pytest.mark.parametrize("name", ["heads", "masking"])
+def test_no_blank_band_is_above_the_foot(name, width):
+    written = [
+        (text.get_position()[1], text.get_text()) for text in figure_of(record(name), Style(width=width)).page.texts
+    ]
+    key = max(y for y, text in written if text == "key")
+    assert 0.2 < min(y for y, _ in written if y > key) - key < 0.4
 
 
 @pytest.mark.parametrize("name", ["explanation", "evaluation"])
