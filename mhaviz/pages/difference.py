@@ -31,19 +31,22 @@ _MEANING = (
 
 @shown(Difference, PAGE_SUFFIXES)
 def difference_page(d: Difference) -> Page:
-    """Return the page: the heads that changed most, and B − A of every head of every map on one scale."""
+    """Return the page: the heads that changed most, and, if any has, B − A of every head of every map on one scale."""
     changes = [m.change for m in d.maps]
     of_head, several = _by_name(d), len({m.sentence for m in changes}) > 1
     ranked, whisker = _ranked(of_head), "from the least to the largest of the sentences"
     meaning = _MEANING + " and the sentences" * several
     where = f"the query → key whose {_name(d)} changes most" + ", of all sentences" * several
+    dots = change_dots(ranked, ranking_table(d), meaning, where, whisker)
+    title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))
+    if not _has_changed(d):
+        return Page(title, (dots,), d.source.footnote)
     blocks: tuple[Block, ...] = (
-        change_dots(ranked, ranking_table(d), meaning, where, whisker),
+        dots,
         *_layers_by_heads(d),
         Text((heading(d),), "heading"),
         *(_with_changes(d, block) for block in heads_blocks(changes, "", len({m.layer for m in changes}) > 1)),
     )
-    title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))
     return Page(title, blocks, d.source.footnote, partial(reading_text, changes))
 
 
