@@ -279,7 +279,9 @@ def _lay_out(
     height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells, has_numbers=bool(numbers))
     height, width = (min(max(side, 1 / dpi), space.cell or side) for side in (height, width))
     left = max(space.widest(texts[0], space.label_size(height)) + space.beside_name, space.left)
-    most = n_tiles if labelled else max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # with cells of one pixel
+    most = max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # with cells of one pixel
+    if labelled or space.larger > 1:  # on a page of a given width, cells share pixels
+        most = n_tiles
     tile = k_cells * width + GAP, q_cells * height + GAP + TILE_TITLE
     if space.columns is not None:
         columns = min(space.columns, n_tiles)

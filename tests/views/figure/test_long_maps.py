@@ -413,3 +413,9 @@ def test_numbers_stand_along_the_sides_of_a_single_large_map_alone():
     assert not areas(figure(long_map(heads=2)))
     assert len(areas(figure(long_map()))) == 1
     assert not areas(figure(long_map(reduction="max")))
+
+
+def test_eight_long_maps_are_a_slide():
+    sheet = figure(long_map(heads=8), style=Style(width=10.0))
+    assert len({tile.get_extent()[0] for tile in tiles(sheet)}) == 4
+    assert sheet.get_figheight() < 7
