@@ -214,6 +214,7 @@ class MosaicPart:
         if isinstance(self.block, Panels) and self.layout.title == 0:
             titles, n = [panel.title.rpartition(" ") for panel in self.panels], self.layout.columns
             across, down = [name for *_, name in titles[:n]], [name for name, *_ in titles[::n]]
+            down = down if self.layout.queries.room else []  # a neighbour has them
             write_sides(sheet, x, y, self.layout, across, down)
         if isinstance(self.block, Heads):
             self._write_numbers(sheet, self.block, x, y)
@@ -289,7 +290,7 @@ def decide_heads(
         names=(m.quantity.row, "key"),
     )
     is_alone, room = len(block.tiles) == 1, style.width or math.inf
-    table = measure_table(block.table, fonts, card=is_alone) if block.table else None
+    table = measure_table(block.table, fonts, is_alone, room - 2 * MARGIN) if block.table else None
     beside = is_alone and room >= _BESIDE_TABLE
     margins: tuple[Margin | None, Margin | None] = (None, None)
     if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and room >= _WIDE:

@@ -419,3 +419,9 @@ def test_eight_long_maps_are_a_slide():
     sheet = figure(long_map(heads=8), style=Style(width=10.0))
     assert len({tile.get_extent()[0] for tile in tiles(sheet)}) == 4
     assert sheet.get_figheight() < 7
+
+
+def test_the_numbers_of_a_head_fit_a_column_of_a_paper():
+    sheet = figure(long_map(summary=True, words=("seventy", "ninety")), style=Style(width=3.3))
+    assert "0 seventy (10.0%), 4,999 ninety (0.06%)" in texts(sheet)
+    assert not sheet.notices
