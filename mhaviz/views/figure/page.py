@@ -92,7 +92,7 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
         page = replace(page, footnote=style.footnote, remark="")
         if any(isinstance(block, Panels) for block in leaves(page.blocks)):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
-    page = with_plain(page).coloured(style.cmap, style.vmax, style.log)
+    page = with_plain(page, style.is_narrow).coloured(style.cmap, style.vmax, style.log)
     remark = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
     fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
     if style.is_narrow:
@@ -263,7 +263,7 @@ def _across(block: Block | None) -> int:
     """Return the number of matrices side by side."""
     if isinstance(block, Grid):
         return max(sum(map(_across, row)) for row in block.rows)
-    return block.across if isinstance(block, Panels) else 0
+    return (1 if block.are_patches else block.across) if isinstance(block, Panels) else 0
 
 
 _MUCH_LONGER = 3  # ratio of lengths beyond which cells of the same size would be too small for the shorter map

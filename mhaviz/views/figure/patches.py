@@ -14,11 +14,12 @@ _OF_PLAIN = 1 / 3  # share of the height for tiles without an image below others
 _LEAST, _MOST = 0.55, 4.2  # inches of the longer side of a tile
 _BETWEEN = 0.05  # inches between two tiles where they are in lines
 _BAR = 0.85  # inches of the colour bar with its numbers
-_MOST_PLAIN = 24  # most tiles that are drawn without the image, too
+_MOST_PLAIN, _MOST_ABREAST = 24, 6  # most tiles that are drawn without the image, too, and most of a line
 
 
-def with_plain(page: Page) -> Page:
-    """Return the page with the same tiles without the image below those over one, beside it where there is one."""
+def with_plain(page: Page, is_narrow: bool) -> Page:
+    """Return the page with the same tiles without the image below those over one, or beside lines of them, unless they
+    are many, and beside a single one."""
 
     def blocks() -> Iterator[Block]:
         for block in page.blocks:
@@ -26,10 +27,13 @@ def with_plain(page: Page) -> Page:
                 yield block
                 continue
             plain = replace(block, panels=tuple(replace(panel, image=None) for panel in block.panels))
-            if len(page.blocks) == len(block.panels) == 1:
+            in_lines = block.across < len(block.panels)
+            if len(block.panels) > _MOST_PLAIN or (in_lines and (is_narrow or block.across > _MOST_ABREAST)):
+                yield block
+            elif in_lines or len(page.blocks) == len(block.panels) == 1:
                 yield Grid(((block, plain),))
             else:
-                yield from [block, plain] if block.across == len(block.panels) <= _MOST_PLAIN else [block]
+                yield from (block, plain)
 
     return replace(page, blocks=tuple(blocks()))
 
