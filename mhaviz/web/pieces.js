@@ -1,7 +1,7 @@
 // Shared by the views of words, links and products: pieces of a text, and the strongest weights.
 
 import { pieceAt } from "./contents.js";
-import { isolated, make, rowOf, shortened } from "./dom.js";
+import { isolated, make, shortened } from "./dom.js";
 /** @import { PageMap, Side } from "./contents.js" */
 /** @import { Page } from "./main.js" */
 

@@ -33,7 +33,7 @@ def test_the_bundle_is_what_the_source_builds(tmp_path):
 
 
 @needs_tools
-def test_types_of_the_source_agree():
+def test_types_agree_and_the_linter_is_content():
     run("npm", "run", "check")
 
 
