@@ -47,14 +47,16 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
         )
         for head in d.ranking
     ]
-    panels = [(KIND_NAMES[kind.kind] if several else "", kind.layers, kind.divergence.mean) for kind in d.kinds]
+    panels = divergence_panels(
+        [(KIND_NAMES[kind.kind] if several else "", kind.layers, kind.divergence.mean) for kind in d.kinds]
+    )
     blocks: tuple[Block, ...] = (
         Text(tuple(kind_text(kind, _subtitle(kind)) for kind in d.kinds), "subtitle"),
         change_dots(heads, ranking_table(d), _MEANING, _BESIDE, WHISKER.format(d.replicates, "sentences")),
-        *divergence_panels(panels),
+        *panels,
         *([Text((left_out,), "quiet")] if left_out else []),
     )
-    reading = reading_text([kind.divergence.mean for kind in d.kinds])
+    reading = reading_text([kind.divergence.mean for kind in d.kinds]) if panels else ""
     return Page(lesson(d.source, first_text(heads), len(heads)), blocks, d.source.footnote, reading)
 
 

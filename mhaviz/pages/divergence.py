@@ -41,8 +41,11 @@ def change_dots(heads: Sequence[Dot], table: Table, meaning: str, where: str, wh
 
 
 def divergence_panels(kinds: Sequence[tuple[str, Sequence[int], NDArray[np.float64]]]) -> list[Panels]:
-    """Return a block for each kind, given as (title, layers, means of layers × heads), all on one scale."""
-    top = max((float(np.nanmax(means, initial=0.0)) for *_, means in kinds), default=0.0) or 1.0
+    """Return a block for each kind, given as (title, layers, means of layers × heads), all on one scale; empty where no
+    head differs."""
+    top = max((float(np.nanmax(means, initial=0.0)) for *_, means in kinds), default=0.0)
+    if not top:
+        return []
     scales = {_NAME: Scale(high=top, decimals=decimals_of(top), zeros=True)}
     return [layers_by_heads(title, layers, {_NAME: means}, scales, _NAME) for title, layers, means in kinds]
 

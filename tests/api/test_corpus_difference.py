@@ -12,6 +12,8 @@ from scipy.spatial.distance import jensenshannon
 import mhaviz
 from mhaviz.analyses import corpus_difference
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.pages.blocks import Panels
+from mhaviz.pages.corpus_difference import corpus_difference_page
 
 TEXTS = ["the cat sat on the mat", "a dog", "hello world. the dog ran!", "the cat"]
 
@@ -97,6 +99,13 @@ def test_limits(model_folder):
     assert sum(head["above"] for head in replace(strict, limits=replace(strict.limits, row=row)).ranking) == 2
     with pytest.raises(ArgumentError, match="expected bits from 0 to 1, got 2"):
         of_models(*models, fail_above_row=2)
+
+
+def test_where_no_head_differs_there_is_no_picture_to_read(model_folder):
+    bert = model_folder("bert")
+    page = corpus_difference_page(mhaviz.diff_models(bert, bert, TEXTS))
+    assert not any(isinstance(block, Panels) for block in page.blocks)
+    assert page.remark == ""
 
 
 def test_models_that_cannot_be_compared(model_folder):

@@ -205,7 +205,7 @@ def panels_lines(
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
     if block.are_numbers:
         ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in grid.panels[:shown])
-        yield Text(f"each on its own scale: {ranges}", DIM)
+        yield Text(f"{'each on its own scale' if shown > 1 else 'scale'}: {ranges}", DIM)
     if len(grid.panels) > shown:
         yield more_text(counted(len(grid.panels) - shown, "panel"))
     yield Text()
