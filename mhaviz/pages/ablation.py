@@ -1,7 +1,7 @@
 """Page of an ablation: the heads ranked by the effect of zeroing them, and each number as a panel of layers × heads."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,12 +12,9 @@ from mhaviz.pages.blocks import Block, Page, Panels, Text
 from mhaviz.pages.head_numbers import (
     Measure,
     Order,
+    Ranking,
     kind_text,
-    known_measures,
     layers_by_heads,
-    ranked_means,
-    ranked_measure,
-    ranking,
     reading_text,
 )
 from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
@@ -45,31 +42,29 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     scales = {name: _scale(ablation, name) for name in EFFECTS}
     meanings = {"change": _CHANGES[ablation.prediction], "loss": _LOSS}
     every = [Measure(name, meanings[name], decimals=scale.decimals) for name, scale in scales.items()]
-    measures, texts = known_measures(ablation.kinds, every), f"{one_text(ablation.probe)}s"
+    ranking = Ranking(ablation.kinds, order, every, ablation.replicates, f"{one_text(ablation.probe)}s")
     about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long), ablation.source.remark]))
     reading = reading_text([kind.change.mean for kind in ablation.kinds], "no such head, or not zeroed")
 
-    first = ranked_measure(ablation.kinds, order, every)
-
     def panels(kind: HeadEffects) -> Panels:
-        means = {measure.name: kind.number(measure.name).mean for measure in measures}
+        means = {measure.name: kind.number(measure.name).mean for measure in ranking.known}
         shown = order.column if order.column in means else EFFECTS[0]
         title = KIND_NAMES[kind.kind] if len(ablation.kinds) > 1 else ""
         return layers_by_heads(title, kind.layers, means, scales, shown)
 
     blocks: tuple[Block, ...] = (
         Text(tuple(kind_text(kind, _subtitle(ablation, kind)) for kind in ablation.kinds), "subtitle"),
-        ranking(ablation.kinds, order, every, "", ablation.replicates, texts),
+        ranking.plot(),
         *map(panels, ablation.kinds),
-        *(Text((f"{m.name}: {m.meaning}",), "quiet") for m in measures if m != first),
+        *(Text((f"{m.name}: {m.meaning}",), "quiet") for m in ranking.known if m != ranking.measure),
         *([Text(about, "quiet")] if about else []),
     )
-    return Page(_lesson(ablation, first, every), blocks, ablation.source.footnote, reading)
+    return Page(_lesson(ablation, ranking), blocks, ablation.source.footnote, reading)
 
 
-def _lesson(ablation: Ablation, measure: Measure, measures: Sequence[Measure]) -> str:
+def _lesson(ablation: Ablation, ranking: Ranking) -> str:
     """Return the title, "gpt2: without L5 H3 the next token changes most, by 0.12 bits"."""
-    effects = ranked_means(ablation.kinds, measure, measures)
+    effects, measure = ranking.means, ranking.measure
     model, what = ablation.source.model, "embedding" if ablation.prediction == "embedding" else "prediction"
     if not effects:
         return f"{model}: no head has a known effect"

@@ -10,6 +10,7 @@ from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
 _PARTS = ("projections", "scores, softmax, mix", "whole layer")
 _ATTENTION, _FREE, _PROJECTIONS, _WHOLE = range(4)  # numbers of colours and markers
+_TOKENS = PlotAxis("N, tokens", log=2)
 _COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 
 
@@ -70,7 +71,7 @@ def _operations(c: Complexity) -> Plot:
         *_parts(c, (c.flops("projections"), c.flops("attention"), c.flops())),
     )
     marks = [(c.equal_terms, c.d_model**3), (c.equal_operations, 16 * c.d_model**3)]
-    return Plot("operations, predicted", series, _tokens(c), PlotAxis(log=10, unit=readable_count), _marked(marks))
+    return Plot("operations, predicted", series, _TOKENS, PlotAxis(log=10, unit=readable_count), _marked(marks))
 
 
 def _times(c: Complexity) -> Plot:
@@ -91,7 +92,7 @@ def _times(c: Complexity) -> Plot:
     crossing = [] if c.equal_times is None or c.equal_seconds is None else [(c.equal_times, c.equal_seconds)]
     series = (*ideal, *_parts(c, measured))
     return Plot(
-        "time of one run, measured", series, _tokens(c), PlotAxis(log=10, unit=readable_seconds), _marked(crossing)
+        "time of one run, measured", series, _TOKENS, PlotAxis(log=10, unit=readable_seconds), _marked(crossing)
     )
 
 
@@ -108,11 +109,7 @@ def _sizes(c: Complexity) -> Plot:
         Series("Q, K, V, H, O", c.lengths, c.feature_bytes, _PROJECTIONS, _PROJECTIONS),
         Series("weights of all heads", xs, ys, _ATTENTION, _ATTENTION),
     )
-    return Plot("memory, predicted", series, _tokens(c), PlotAxis(log=2, unit=readable_bytes), _marked(known))
-
-
-def _tokens(c: Complexity) -> PlotAxis:
-    return PlotAxis("N, tokens", log=2)
+    return Plot("memory, predicted", series, _TOKENS, PlotAxis(log=2, unit=readable_bytes), _marked(known))
 
 
 def _parts(c: Complexity, values: Sequence[tuple[float | None, ...]]) -> list[Series]:

@@ -8,8 +8,7 @@ from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Page, Table, Text
 from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson, pair_text
-from mhaviz.pages.head_numbers import WHISKER, Measure, Order, kind_text, reading_text
-from mhaviz.pages.head_numbers import ranking_table as heads_table
+from mhaviz.pages.head_numbers import WHISKER, Measure, Order, Ranking, kind_text, reading_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, left_out_text
@@ -81,7 +80,7 @@ def limits_text(d: CorpusDifference) -> str:
 
 def ranking_table(d: CorpusDifference) -> Table:
     """Return the table of heads, those that differ most first, with the row that differs most."""
-    table = heads_table(d.kinds, _ORDER, [_BITS], "", d.replicates, "sentences")
+    table = Ranking(d.kinds, _ORDER, [_BITS], d.replicates, "sentences").table()
     has_limits = d.limits.are_given
     above = [Column("", str, "left")] * has_limits
     more = ((head["largest"], head, *(["above" * head["above"]] if has_limits else [])) for head in d.ranking)

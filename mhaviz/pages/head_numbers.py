@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,152 +112,143 @@ def known_measures(kinds: Sequence[HeadsOfKind], measures: Sequence[Measure]) ->
     return known or list(measures[:1])
 
 
-def ranked(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> list[Head]:
-    """Return all heads in this order, those without the number last."""
-    heads = [Head(kind, row, column) for kind in kinds for row, column in kind.heads()]
-    if order.column == IN_MODEL_ORDER:
-        return heads
-    sign = 1 if _low_first(order, measures) else -1
+@dataclass(frozen=True)
+class Ranking:
+    """Heads of a model, ranked by one of their numbers.
 
-    def place(head: Head) -> tuple[bool, float]:
-        number = head.spread(order.column)
-        return number is None, 0.0 if number is None else sign * number[0]
-
-    return sorted(heads, key=place)
-
-
-def _low_first(order: Order, measures: Sequence[Measure]) -> bool:
-    return next((m.low_first for m in measures if m.name == order.column), True)
-
-
-def ranking_heading(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> str:
-    """Return "heads by entropy, lowest first: 16 of 144"."""
-    heads = count_heads(kinds)
-    of = f": {order.most:,} of {heads:,}" if order.most is not None and order.most < heads else ""
-    if order.column == IN_MODEL_ORDER:
-        return f"heads in the order of the model, first layer first{of}"
-    if order.column not in {measure.name for measure in known_measures(kinds, measures)}:
-        return f"heads in the order of the model, as no head has a number for {order.column}{of}"
-    return f"heads by {order.column}, {'lowest' if _low_first(order, measures) else 'highest'} first{of}"
-
-
-def ranking_table(
-    kinds: Sequence[HeadsOfKind],
-    order: Order,
-    measures: Sequence[Measure],
-    weight: str,
-    replicates: int,
-    texts: str,
-) -> Table:
-    """Return the table of ranked heads. Its first number is the one that they are ranked by, with its interval; the
-    last rows are the numbers expected by chance.
-
-    Args:
+    Attributes:
         kinds: the heads.
-        order: their order.
+        order: their order, and how many of them are shown.
         measures: their numbers.
-        weight: replaces "{weight}" in the meanings.
         replicates: number of bootstrap replicates of the intervals.
         texts: what the means are over, "sentences".
+        weight: replaces "{weight}" in the meanings.
     """
-    first, *others = sorted(known_measures(kinds, measures), key=lambda measure: measure.name != order.column)
-    heads = ranked(kinds, order, measures)[: order.most]
-    has_interval = any(head.interval(first.name) for head in heads)
-    has_kind = len(kinds) > 1
 
-    def row(of: HeadsOfKind, name: str, pairs: Sequence[object], interval: object) -> list[object]:
-        return [*[of.kind] * has_kind, name, pairs[0], *[interval] * has_interval, *pairs[1:]]
+    kinds: Sequence[HeadsOfKind]
+    order: Order
+    measures: Sequence[Measure]
+    replicates: int
+    texts: str
+    weight: str = ""
 
-    rows = [row(h.of, h.name, [h.spread(m.name) for m in (first, *others)], h.interval(first.name)) for h in heads]
-    chances = {kind.kind: [_chance(kind, measure) for measure in (first, *others)] for kind in kinds}
-    rows += [row(kind, "chance", chances[kind.kind], "") for kind in kinds if any(chances[kind.kind])]
-    columns = (
-        *(Column(name, align="left", is_key=True) for name in ["kind"] * has_kind + ["head"]),
-        Column(first.name, first.spread),
-        *[Column("95 %", first.interval)] * has_interval,
-        *(Column(measure.name, measure.spread) for measure in others),
-    )
-    notes = [_CHANCE] * any(map(any, chances.values()))
-    if replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in kinds):
-        notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
-    notes.append(f"{first.name}: {first.described(weight)}")
-    notes += [f"95 %: of the means of {replicates:,} bootstrap replicates over {texts}"] * has_interval
-    if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
-        notes.append(f"±: standard deviation between {texts}")
-    heading = ranking_heading(kinds, order, measures)
-    return Table(columns, tuple(map(tuple, rows)), heading, notes="; ".join(notes))
+    @property
+    def known(self) -> list[Measure]:
+        """Measures of the table; see ``known_measures``."""
+        return known_measures(self.kinds, self.measures)
+
+    @property
+    def measure(self) -> Measure:
+        """Measure that the heads are ranked by; the first one if they are in the order of the model."""
+        known = self.known
+        return next((measure for measure in known if measure.name == self.order.column), known[0])
+
+    @cached_property
+    def heads(self) -> list[Head]:
+        """All heads in this order, those without the number last."""
+        heads = [Head(kind, row, column) for kind in self.kinds for row, column in kind.heads()]
+        if self.order.column == IN_MODEL_ORDER:
+            return heads
+        sign = 1 if self.measure.low_first else -1
+
+        def place(head: Head) -> tuple[bool, float]:
+            number = head.spread(self.order.column)
+            return number is None, 0.0 if number is None else sign * number[0]
+
+        return sorted(heads, key=place)
+
+    @property
+    def means(self) -> list[tuple[str, float]]:
+        """Name and mean of each head that has the number of ``measure``, ranked by it."""
+        name = self.measure.name
+        heads = replace(self, order=Order(name)).heads
+        return [(head.name_among(self.kinds), pair[0]) for head in heads if (pair := head.spread(name))]
+
+    @property
+    def heading(self) -> str:
+        """Heading of the table: "heads by entropy, lowest first: 16 of 144"."""
+        most, name = self.order.most, self.order.column
+        of = f": {most:,} of {len(self.heads):,}" if most is not None and most < len(self.heads) else ""
+        if name == IN_MODEL_ORDER:
+            return f"heads in the order of the model, first layer first{of}"
+        if name != self.measure.name:
+            return f"heads in the order of the model, as no head has a number for {name}{of}"
+        return f"heads by {name}, {'lowest' if self.measure.low_first else 'highest'} first{of}"
+
+    def table(self) -> Table:
+        """Return the table of ranked heads. Its first number is the one that they are ranked by, with its interval; the
+        last rows are the numbers expected by chance."""
+        first, texts = self.measure, self.texts
+        measures = [first, *(measure for measure in self.known if measure != first)]
+        heads = self.heads[: self.order.most]
+        has_interval = any(head.interval(first.name) for head in heads)
+        has_kind = len(self.kinds) > 1
+
+        def row(of: HeadsOfKind, name: str, pairs: Sequence[object], interval: object) -> list[object]:
+            return [*[of.kind] * has_kind, name, pairs[0], *[interval] * has_interval, *pairs[1:]]
+
+        rows = [row(h.of, h.name, [h.spread(m.name) for m in measures], h.interval(first.name)) for h in heads]
+        chances = {kind.kind: [_chance(kind, measure) for measure in measures] for kind in self.kinds}
+        rows += [row(kind, "chance", chances[kind.kind], "") for kind in self.kinds if any(chances[kind.kind])]
+        columns = (
+            *(Column(name, align="left", is_key=True) for name in ["kind"] * has_kind + ["head"]),
+            Column(first.name, first.spread),
+            *[Column("95 %", first.interval)] * has_interval,
+            *(Column(measure.name, measure.spread) for measure in measures[1:]),
+        )
+        notes = [_CHANCE] * any(map(any, chances.values()))
+        if self.replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in self.kinds):
+            notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
+        notes.append(f"{first.name}: {first.described(self.weight)}")
+        notes += [f"95 %: of the means of {self.replicates:,} bootstrap replicates over {texts}"] * has_interval
+        if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
+            notes.append(f"±: standard deviation between {texts}")
+        return Table(columns, tuple(map(tuple, rows)), self.heading, notes="; ".join(notes))
+
+    def plot(self) -> Dots | Table:
+        """Return the heads of the table as a dot plot of the number that ranks them; only the table if none has it."""
+        measure, dots = self.measure, []
+        for head in self.heads[: self.order.most]:
+            if pair := head.spread(measure.name):
+                chance = getattr(head.of.number(measure.name), "chance", None)
+                at = math.nan if chance is None else float(chance[head.row, head.column])
+                whisker = head.interval(measure.name) or (math.nan, math.nan)
+                dots.append(Dot(head.name_among(self.kinds), pair[0], *whisker, at))
+        notes = [f"whisker: {WHISKER.format(self.replicates, self.texts)}"]
+        notes = notes * any(not math.isnan(dot.low) for dot in dots)
+        notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
+        label = f"{measure.name}: {measure.described(self.weight)}"
+        return Dots(self.table(), tuple(dots), label, measure.text, "; ".join(notes)) if dots else self.table()
+
+    def lesson(self, model: str) -> str:
+        """Return the title, "minilm: 5 of 72 heads put most of their weight on the token before"."""
+        measure, weight, heads = self.measure, self.weight, self.means
+        if not heads:
+            return f"{model}: {counted(len(self.heads), 'head')}"
+        (name, first), means = heads[0], [mean for _, mean in heads]
+        n_most, n = sum(mean > _MOST_OF_IT for mean in means), len(means)
+        whole = weight.removeprefix("share of the ")
+        if measure.place and n_most > 1:
+            return f"{model}: {n_most:,} of {n:,} heads put most of their {whole} on {measure.place}"
+        if measure.place and n_most:
+            who = f"only {name} of {n:,} heads" if n > 1 else name
+            return f"{model}: {who} puts most of its {whole} on {measure.place}"
+        what = f"{weight} on {measure.place}" if measure.place else measure.name
+        unit = measure.unit.removeprefix(measure.name).replace(",", "") if measure.unit.startswith(measure.name) else ""
+        amount, end = f"{measure.text(first)}{unit}", "lowest" if measure.low_first else "highest"
+        if n == 1:
+            return f"{model}, {name}: {what} {amount}"
+        tied = sum(math.isclose(mean, first, rel_tol=_TIED) for mean in means)
+        if tied == n:
+            return f"{model}: all {n:,} heads have the same {what}: {amount}"
+        who = f"{tied:,} of {n:,} heads have" if tied > 1 else f"{name} of {n:,} heads has"
+        return f"{model}: {who} the {end} {what}: {amount}"
 
 
 def _chance(kind: HeadsOfKind, measure: Measure) -> tuple[float, float] | None:
     """Return the mean over the heads of what is expected by chance, which differs between layers with other keys."""
     chance = getattr(kind.number(measure.name), "chance", None)
     return None if chance is None or not np.isfinite(chance).any() else (float(np.nanmean(chance)), math.nan)
-
-
-def ranked_measure(kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure]) -> Measure:
-    """Return the measure that heads are ranked by; the first one if they are in the order of the model."""
-    known = known_measures(kinds, measures)
-    return next((measure for measure in known if measure.name == order.column), known[0])
-
-
-def ranking(
-    kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure], weight: str, replicates: int, texts: str
-) -> Dots | Table:
-    """Return the heads of ``ranking_table`` as a dot plot of the number that ranks them; only the table if none has
-    it."""
-    measure, dots = ranked_measure(kinds, order, measures), []
-    for head in ranked(kinds, order, measures)[: order.most]:
-        if pair := head.spread(measure.name):
-            chance = getattr(head.of.number(measure.name), "chance", None)
-            at = math.nan if chance is None else float(chance[head.row, head.column])
-            dots.append(
-                Dot(head.name_among(kinds), pair[0], *(head.interval(measure.name) or (math.nan, math.nan)), at)
-            )
-    notes = [f"whisker: {WHISKER.format(replicates, texts)}"] * any(not math.isnan(dot.low) for dot in dots)
-    notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
-    table, label = ranking_table(kinds, order, measures, weight, replicates, texts), measure.described(weight)
-    return Dots(table, tuple(dots), f"{measure.name}: {label}", measure.text, "; ".join(notes)) if dots else table
-
-
-def ranked_means(
-    kinds: Sequence[HeadsOfKind], measure: Measure, measures: Sequence[Measure]
-) -> list[tuple[str, float]]:
-    """Return the name and the mean of each head that has this number, ranked by it."""
-    heads = ranked(kinds, Order(measure.name), measures)
-    return [(head.name_among(kinds), pair[0]) for head in heads if (pair := head.spread(measure.name))]
-
-
-def ranking_lesson(
-    model: str, kinds: Sequence[HeadsOfKind], order: Order, measures: Sequence[Measure], weight: str
-) -> str:
-    """Return the title, "minilm: 5 of 72 heads put most of their weight on the token before"."""
-    measure = ranked_measure(kinds, order, measures)
-    heads = ranked_means(kinds, measure, measures)
-    if not heads:
-        return f"{model}: {counted(count_heads(kinds), 'head')}"
-    (name, first), means = heads[0], [mean for _, mean in heads]
-    n_most, n = sum(mean > _MOST_OF_IT for mean in means), len(means)
-    whole = weight.removeprefix("share of the ")
-    if measure.place and n_most > 1:
-        return f"{model}: {n_most:,} of {n:,} heads put most of their {whole} on {measure.place}"
-    if measure.place and n_most:
-        who = f"only {name} of {n:,} heads" if n > 1 else name
-        return f"{model}: {who} puts most of its {whole} on {measure.place}"
-    what = f"{weight} on {measure.place}" if measure.place else measure.name
-    unit = measure.unit.removeprefix(measure.name).replace(",", "") if measure.unit.startswith(measure.name) else ""
-    amount, end = f"{measure.text(first)}{unit}", "lowest" if measure.low_first else "highest"
-    if n == 1:
-        return f"{model}, {name}: {what} {amount}"
-    tied = sum(math.isclose(mean, first, rel_tol=_TIED) for mean in means)
-    if tied == n:
-        return f"{model}: all {n:,} heads have the same {what}: {amount}"
-    who = f"{tied:,} of {n:,} heads have" if tied > 1 else f"{name} of {n:,} heads has"
-    return f"{model}: {who} the {end} {what}: {amount}"
-
-
-def count_heads(kinds: Sequence[HeadsOfKind]) -> int:
-    """Return the number of heads of all kinds."""
-    return sum(1 for kind in kinds for _ in kind.heads())
 
 
 def kind_text(kind: HeadsOfKind, about: str) -> str:

@@ -8,12 +8,10 @@ from mhaviz.pages.blocks import Block, Page, Panels, Text
 from mhaviz.pages.head_numbers import (
     Measure,
     Order,
+    Ranking,
     kind_text,
     known_measures,
     layers_by_heads,
-    ranked_measure,
-    ranking,
-    ranking_lesson,
 )
 from mhaviz.pages.head_numbers import reading_text as panels_text
 from mhaviz.pages.panels import Scale
@@ -44,9 +42,9 @@ USUAL_ORDER = Order(MEASURES[0].name)
 @shown(HeadStatistics, HEAD_SUFFIXES)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
     """Return the page: the heads ranked by one statistic, and the means of all, each on its own scale."""
-    s, scales, weight = statistics, measure_scales(statistics), weight_text(statistics)
+    s, scales, texts = statistics, measure_scales(statistics), f"{one_text(statistics.probe, statistics.is_recorded)}s"
+    ranking = Ranking(s.kinds, order, MEASURES, s.replicates, texts, weight_text(s))
     notes = counts_text(s), *sink_texts(s), left_out_text(s.too_long), s.source.remark
-    texts = f"{one_text(s.probe, s.is_recorded)}s"
 
     def panels(kind: HeadAverages) -> Panels:
         known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
@@ -55,13 +53,12 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
 
     blocks: tuple[Block, ...] = (
         Text(tuple(title(s, kind) for kind in s.kinds), "subtitle"),
-        ranking(s.kinds, order, MEASURES, weight, s.replicates, texts),
+        ranking.plot(),
         *map(panels, s.kinds),
-        Text((_meanings(s, ranked_measure(s.kinds, order, MEASURES)),), "quiet"),
+        Text((_meanings(ranking),), "quiet"),
         Text(tuple(filter(None, notes)), "quiet"),
     )
-    lesson = ranking_lesson(s.source.model, s.kinds, order, MEASURES, weight)
-    return Page(lesson, blocks, s.source.footnote, reading_text(s))
+    return Page(ranking.lesson(s.source.model), blocks, s.source.footnote, reading_text(s))
 
 
 def weight_text(statistics: HeadStatistics) -> str:
@@ -78,15 +75,15 @@ def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
     return ends
 
 
-def _meanings(statistics: HeadStatistics, ranked: Measure) -> str:
+def _meanings(ranking: Ranking) -> str:
     """Return what the other statistics mean: "previous: weight on the token before, 0.07 by chance"."""
-    weight, texts = weight_text(statistics), []
-    for measure in (other for other in known_measures(statistics.kinds, MEASURES) if other != ranked):
-        chances = [kind.number(measure.name).chance for kind in statistics.kinds]
+    texts = []
+    for measure in (other for other in ranking.known if other != ranking.measure):
+        chances = [kind.number(measure.name).chance for kind in ranking.kinds]
         known = np.concatenate([chance[np.isfinite(chance)] for chance in chances])
         ends = dict.fromkeys(measure.text(float(end)) for end in (known.min(), known.max())) if known.size else ()
         by_chance = f", {' to '.join(ends)} by chance" if ends else ""
-        texts.append(f"{measure.name}: {measure.described(weight)}{by_chance}")
+        texts.append(f"{measure.name}: {measure.described(ranking.weight)}{by_chance}")
     return "; ".join(texts)
 
 

@@ -21,9 +21,9 @@ def implementations_page(c: ImplementationComparison) -> Page:
     """Return the page: plots with their numbers, and what the numbers and names mean."""
     keys = tuple(Key(one.name, _remark(c, i)) for i, one in enumerate(c.implementations))
     plots = (
-        _plot(c, "time of one run", _seconds, PlotAxis(log=10, unit=readable_seconds)),
+        _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds)),
         _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
-        _plot(c, "peak memory", _bytes, PlotAxis(log=2, unit=readable_bytes)),
+        _plot(c, "peak memory", lambda _, t: (t.peak_bytes, None), PlotAxis(log=2, unit=readable_bytes)),
     )
     blocks = Curves(plots, _numbers(c), keys=keys), Text(_meanings(c), "quiet")
     return Page(_lesson(c), blocks, c.source.footnote)
@@ -58,14 +58,6 @@ def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing
         line: Literal["dashed", "solid"] = "dashed" if i == _DASHED else "solid"
         series.append(Series(one.name, c.lengths, ys, i, i, band if any(band) else (), line))
     return Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y)
-
-
-def _seconds(_: int, timing: Timing) -> Point:
-    return timing.seconds, timing.quartiles
-
-
-def _bytes(_: int, timing: Timing) -> Point:
-    return timing.peak_bytes, None
 
 
 def _ratio(c: ImplementationComparison) -> Callable[[int, Timing], Point]:

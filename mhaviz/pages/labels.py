@@ -236,16 +236,15 @@ def round_positions(start: int, end: int, most: int) -> list[int]:
     return list(inside)
 
 
-def token_labels(tokens: Sequence[str], width: int, start: int = 0) -> list[str]:
+def token_labels(tokens: Sequence[str], width: int, start: int = 0, shown: Callable[[str], str] = visible) -> list[str]:
     """Return a label of at most ``width`` cells for each token, with its position where it occurs more than once.
 
-    ``start``: position of the first token.
+    ``start``: position of the first token; ``shown`` escapes a text.
     """
     labels = []
     for token, suffix in zip(tokens, position_suffixes(tokens, start), strict=True):
-        shown = visible(bare(token))
         room = width - len(suffix)
-        labels.append(cut(shown, room) + suffix if room > 0 else cut(suffix, width))
+        labels.append(cut(shown(bare(token)), room) + suffix if room > 0 else cut(suffix, width))
     return labels
 
 

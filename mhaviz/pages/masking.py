@@ -54,7 +54,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
         if one.kept is not None and one.dropped is not None:
             gone = one.dropped[i] & ~blank
             left = np.where(blank, np.float32(np.nan), one.kept[i])
-            panels.append(Panel("dropout(A)", left, weights, gone, marks=np.where(gone, CROSS, marks)))
+            panels.append(Panel("dropout(A)", left, weights, marks=np.where(gone, CROSS, marks)))
     rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
     across = len(panels) // len(m.heads)
     title = _sentence_title(m, number)
@@ -84,11 +84,6 @@ def _padded_axis(tokens: Tokens, length: int) -> Axis:
     return Axis(Tokens(texts, (*tokens.special, *range(n, length))))
 
 
-def _has_hidden(m: Masking) -> bool:
-    """Return whether the mask hides any key from a query, padding aside."""
-    return any(bool((one.hidden & ~one.padding).any()) for one in m.sentences)
-
-
 def _has_padding(m: Masking) -> bool:
     """Return whether any sentence is padded."""
     return any(one.is_padded for one in m.sentences)
@@ -96,7 +91,7 @@ def _has_padding(m: Masking) -> bool:
 
 def _hidden_text(m: Masking, mark: str) -> str:
     """Return how hidden cells look, or that nothing is hidden."""
-    if _has_hidden(m):
+    if any(bool((one.hidden & ~one.padding).any()) for one in m.sentences):
         return f"{mark}: hidden by the mask: −∞, no number, and no weight"
     return f"the mask hides nothing{' but padding' if _has_padding(m) else ''}"
 

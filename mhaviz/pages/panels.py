@@ -124,7 +124,6 @@ class Panel:
         title: text above it.
         values: the matrix, (rows, columns); NaN: hidden.
         scale: its colour scale.
-        hidden: cells whose numbers are not written, (rows, columns); None: none.
         marks: texts in place of numbers, "×" or a word, (rows, columns); "": the number is written.
         outlined: lines around some rows and columns.
         image: image below the cells, uint8, (height, width, 3), stretched to them; None: none.
@@ -134,7 +133,6 @@ class Panel:
     title: str
     values: NDArray[np.float32]
     scale: Scale
-    hidden: NDArray[np.bool_] | None = None
     marks: NDArray[np.str_] | None = None
     outlined: tuple[Outline, ...] = ()
     image: NDArray[np.uint8] | None = None
@@ -151,8 +149,6 @@ class Panel:
     def number(self, row: int, column: int) -> str:
         """Return the number in a cell as it is written; "" where it is not."""
         if self.mark(row, column):
-            return ""
-        if self.hidden is not None and self.hidden[row, column]:
             return ""
         if self.numbers == "none" or (self.numbers == "outlined" and not self._is_outlined(row, column)):
             return ""
@@ -208,7 +204,7 @@ def head_panels(
     panels: list[Panel] = []
     for title, weights in zip(titles, attention_map.weights, strict=True):
         values = weights if hidden is None else np.where(hidden, np.float32(np.nan), weights)
-        panel = Panel(title, values, scale, hidden)
+        panel = Panel(title, values, scale)
         panels.append(panel if cells is None else panel.pooled(*cells))
     return panels
 

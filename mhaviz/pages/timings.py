@@ -13,17 +13,14 @@ def time_text(timing: Timing) -> str:
 
 def skipped_text(name: str, lengths: Sequence[int], timings: Sequence[Timing]) -> str:
     """Return the lengths at which a measurement was skipped, and why; "" if it was not."""
-    reasons = [
-        f"N = {length:,} {timing.why_skipped}"
-        for length, timing in zip(lengths, timings, strict=True)
-        if timing.skipped
-    ]
-    return f"{name}, skipped: {'; '.join(reasons)}" if reasons else ""
+    reasons = "; ".join(f"N = {length:,} {why}" for length, why in _skipped(lengths, timings))
+    return f"{name}, skipped: {reasons}" if reasons else ""
 
 
 def skipped_from_text(lengths: Sequence[int], timings: Sequence[Timing]) -> str:
     """Return the first length at which a measurement was skipped, and why; "" if it was not."""
-    for length, timing in zip(lengths, timings, strict=True):
-        if timing.skipped:
-            return f"skipped from N = {length:,}, which {timing.why_skipped}"
-    return ""
+    return next((f"skipped from N = {length:,}, which {why}" for length, why in _skipped(lengths, timings)), "")
+
+
+def _skipped(lengths: Sequence[int], timings: Sequence[Timing]) -> list[tuple[int, str]]:
+    return [(length, timing.why_skipped) for length, timing in zip(lengths, timings, strict=True) if timing.skipped]

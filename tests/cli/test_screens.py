@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mhaviz.cli.shared.console import print_view
+from mhaviz.cli.shared.console import SCREENS, SCREENS_BESIDE_FILES, print_view
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.files.maps import read_maps
 from mhaviz.pages.head_numbers import Order
 from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal import heads
-from mhaviz.views.terminal.screen import SCREENS, SCREENS_BESIDE_FILES
 
 SCREEN = 40  # lines, of a pipe
 PICTURES, BESIDE_FILES = SCREENS * SCREEN, SCREENS_BESIDE_FILES * SCREEN

@@ -3,20 +3,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mhaviz.pages import head_numbers
 from mhaviz.pages.blocks import Dots, Text
-from mhaviz.pages.head_numbers import Order
+from mhaviz.pages.head_numbers import Order, Ranking
 from mhaviz.pages.head_statistics import MEASURES, counts_text, head_statistics_page
 from mhaviz.results.head_statistics import SHOWN, STATISTICS
 from mhaviz.results.result import Source
 
 
 def ranked(statistics, order):
-    return head_numbers.ranked(statistics.kinds, order, MEASURES)
+    return Ranking(statistics.kinds, order, MEASURES, 0, "").heads
 
 
 def ranking_heading(statistics, order):
-    return head_numbers.ranking_heading(statistics.kinds, order, MEASURES)
+    return Ranking(statistics.kinds, order, MEASURES, 0, "").heading
 
 
 def texts_of(statistics):

@@ -14,7 +14,8 @@ from mhaviz.processes import this_process
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-
+SCREENS, SCREENS_BESIDE_FILES = 3, 2  # most screens of a result's pictures, and of one that has been saved
+_LINES, _LEAST_LINES = 40, 10  # lines of a screen where output goes to a file or a pipe, and at least
 _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: room for a path; more than anybody reads
 
 
@@ -74,11 +75,11 @@ def _silence(stream: TextIO) -> None:
 def print_view(view: "RenderableType", screens: int | None = None) -> bool:
     """Print a view as wide as the terminal, unless it takes more than ``screens``. Return whether it was printed."""
     from mhaviz.views.terminal.safe_console import SafeConsole
-    from mhaviz.views.terminal.screen import SCREENS, screen_lines
 
     console = SafeConsole(width=shutil.get_terminal_size().columns)  # rich would take 80 for TERM=dumb
-    console.most_lines = SCREENS * screen_lines(console)
-    if screens is not None and not console.takes_at_most(screens * screen_lines(console), view):
+    screen = max(console.height, _LEAST_LINES) if console.file.isatty() else _LINES
+    console.most_lines = SCREENS * screen
+    if screens is not None and not console.takes_at_most(screens * screen, view):
         return False
     with printing():
         console.print(view)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.console import print_view, printing, progress, say
+from mhaviz.cli.shared.console import SCREENS_BESIDE_FILES, print_view, printing, progress, say
 from mhaviz.errors import MhavizError
 from mhaviz.pages.registry import FIGURE_SUFFIXES, RESULT_SUFFIXES
 from mhaviz.processes import this_process
@@ -104,14 +104,14 @@ class Delivery:
     def _show(self, view: "RenderableType") -> None:
         """Print a view; if it has been saved and takes more than a few screens, print it without its pictures."""
         from mhaviz.views.terminal.page import PageView
-        from mhaviz.views.terminal.screen import SCREENS_BESIDE_FILES as MOST
 
         if not self.paths:
             print_view(view)
-        elif not print_view(view, MOST):
+        elif not print_view(view, SCREENS_BESIDE_FILES):
             words = view.without_pictures() if isinstance(view, PageView) else None
             if words != view:
-                self.tell(f"pictures of more than {MOST} screens are not shown in the terminal; without -o they are")
+                most = f"more than {SCREENS_BESIDE_FILES} screens"
+                self.tell(f"pictures of {most} are not shown in the terminal; without -o they are")
             if words:
                 print_view(words)
 

@@ -16,12 +16,12 @@ from mhaviz.views.figure.sheet import ACCENT, BODY, FOOT_LINE, QUIET, SMALL, She
 WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
 BESIDE, BELOW = 0.3, 0.22  # inches between two boxes
 _KEY, _LANE = 0.32, 0.09  # inches: the legend above all boxes, and from one arrow beside the boxes to the next
-FILL = {"computed": "#e8eef7", "copy": "#fdf0d5", "view": "#ffffff"}
-DASHED = (0, (4, 2))
-MEMORY = {
-    "computed": "computed: new numbers",
-    "copy": "copy: the same numbers, moved",
-    "view": "view: the same numbers in place",
+_DASHED = (0, (4, 2))
+_KEYS: dict[str, "_Entry"] = {
+    "computed": ("#e8eef7", "-", "computed: new numbers"),
+    "copy": ("#fdf0d5", "-", "copy: the same numbers, moved"),
+    "view": ("#ffffff", "-", "view: the same numbers in place"),
+    "strided": ("#ffffff", _DASHED, "dashed: strided"),
 }
 
 
@@ -94,9 +94,8 @@ class FlowPart:
     @cached_property
     def _key(self) -> list[list[_Entry]]:
         """Lines of the legend, which says what fills and outlines of boxes mean."""
-        entries: list[_Entry] = [(FILL[memory], "-", MEMORY[memory]) for memory in FILL]
         lines: list[list[_Entry]] = [[]]
-        for entry in [*entries, (FILL["view"], DASHED, "dashed: strided")]:
+        for entry in _KEYS.values():
             if lines[-1] and sum(map(_entry_width, [*lines[-1], entry])) > self.room:
                 lines.append([])
             lines[-1].append(entry)
@@ -139,10 +138,10 @@ def _draw_box(sheet: Sheet, left: float, top: float, step: TraceStep, passed: bo
         WIDTH,
         HEIGHT,
         boxstyle=f"round,pad=0,rounding_size={HEIGHT / 10}",
-        facecolor=FILL[step.memory],
+        facecolor=_KEYS[step.memory][0],
         edgecolor=ACCENT if passed else QUIET,
         linewidth=1.4 if passed else 0.7,
-        linestyle="-" if step.contiguous else DASHED,
+        linestyle="-" if step.contiguous else _DASHED,
     )
     sheet.page.add_patch(box)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mhaviz.pages.labels import JOINED_EMOJI, bare, cut, escape, position_suffixes, visible
+from mhaviz.pages.labels import JOINED_EMOJI, escape, token_labels, visible
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
@@ -77,11 +77,7 @@ class Fonts:
 @lru_cache(maxsize=4)
 def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
     """Return ``Fonts.labels``, cached, as a layout needs the same labels for every number of columns that it tries."""
-    suffixes = position_suffixes(tokens, start=start)
-    return tuple(
-        cut(fonts.shown(bare(token)), fonts.label_cells - len(suffix)) + suffix
-        for token, suffix in zip(tokens, suffixes, strict=True)
-    )
+    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown))
 
 
 @cache

@@ -60,7 +60,7 @@ def is_overview(block: Heads, style: Style) -> bool:
     return several and len(block.tiles) > _FEW and style.columns is None and not style.numbers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OverviewPart(MosaicPart):
     """Small maps of all heads, laid out by ``layout``, and one head enlarged.
 
@@ -71,20 +71,15 @@ class OverviewPart(MosaicPart):
         note: lines that say why this head is enlarged.
     """
 
-    large: MosaicLayout | None = None
-    place: int = 0
-    is_beside: bool = True
-    note: tuple[str, ...] = ()
+    large: MosaicLayout
+    place: int
+    is_beside: bool
+    note: tuple[str, ...]
 
     @property
     def layouts(self) -> tuple[MosaicLayout, ...]:
         """Layouts of the small maps and of the large one."""
-        return self.layout, self._large
-
-    @property
-    def _large(self) -> MosaicLayout:
-        assert self.large is not None
-        return self.large
+        return self.layout, self.large
 
     @property
     def _small_height(self) -> float:
@@ -99,7 +94,7 @@ class OverviewPart(MosaicPart):
 
     @property
     def _mosaic_width(self) -> float:
-        return self._large_at[0] + self._large.width
+        return self._large_at[0] + self.large.width
 
     @property
     def width(self) -> float:
@@ -108,7 +103,7 @@ class OverviewPart(MosaicPart):
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
-        below = self._large_at[1] + self._large.height
+        below = self._large_at[1] + self.large.height
         return self.above(room) + max(self._small_height, below)
 
     def _bar_width(self, scale: Scale) -> float:
@@ -125,17 +120,17 @@ class OverviewPart(MosaicPart):
         frame = x + dx, y + _HEADER + dy, self.layout.tile_width, self.layout.tile_height
         sheet.frames([frame], ACCENT, _OUTLINE)
         left, top = x + self._large_at[0], y + self._large_at[1]
-        draw_mosaic(sheet, left, top, self._large, [self._enlarged(self.block)])
+        draw_mosaic(sheet, left, top, self.large, [self._enlarged(self.block)])
         for i, line in enumerate(self.note):
             middle = y + _HEADER + self.layout.height + _OVER_NOTE + FOOT_LINE * (i + 0.5)
             sheet.write(x, middle, line, SMALL, colour=QUIET)
-        self.draw_bars(sheet, x, top + self._large.tile(0)[1], self._large.tile_height)
+        self.draw_bars(sheet, x, top + self.large.tile(0)[1], self.large.tile_height)
 
     def _enlarged(self, block: Heads) -> Panel:
         row, column = divmod(self.place, self.layout.columns)
         m = block.maps[row].select((block.maps[row].heads[column],))
-        drawn = m if m.is_whole else pool_map(m, *self._large.cells)
-        (panel,) = head_panels(drawn, self.panels[0].scale, [block.tiles[self.place]], self._large.cells)
+        drawn = m if m.is_whole else pool_map(m, *self.large.cells)
+        (panel,) = head_panels(drawn, self.panels[0].scale, [block.tiles[self.place]], self.large.cells)
         return panel
 
     def _write_sides(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
