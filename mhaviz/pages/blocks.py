@@ -57,7 +57,7 @@ class Column:
 
     Attributes:
         heading: text above the column.
-        text: formats a value; None is always a dash, and "" stays empty.
+        text: formats a value; None is always a dash, and a text stays as it is.
         align: "left" for words, "right" for numbers.
         is_key: whether the column identifies the rows. A table that is too wide is split, and each part has it.
         bar: length of the longest bar in characters, for values that are shares from 0 to 1 and drawn as bars; 0: they
@@ -72,9 +72,9 @@ class Column:
 
     def write(self, value: object) -> str:
         """Return a value as text."""
-        if value is None or value == "":
-            return NOTHING if value is None else ""
-        return self.text(value)
+        if value is None:
+            return NOTHING
+        return value if isinstance(value, str) else self.text(value)
 
 
 @dataclass(frozen=True)

@@ -61,13 +61,13 @@ def embeddings_page(e: EmbeddedText) -> Page:
 def position_table_page(table: PositionTable) -> Page:
     """Return the page: the encodings of all positions, and the cosines of every two."""
     length, d_model = table.values.shape
-    positions = Axis.of(map(str, range(length)))
+    positions = Axis.numbered(length)
     title = "positional encoding: sines and cosines"
     equation = "PE[p, 2i] = sin(p / 10000^(2i/d_model)), PE[p, 2i+1] = cos(same)"
     panel = _panel(equation, table.values, replace(_UNIT, name="PE"))
     cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
     blocks: tuple[Block, ...] = (
-        Panels("", (panel,), positions, _feature_axis(panel), 1),
+        Panels("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1),
         cosines,
         Text(tuple(_turning_sentences(d_model))),
     )
@@ -90,7 +90,9 @@ def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -
     """Return a block of parts with equally many features, each on its scale."""
     scales = _scales(e.parts)
     panels = tuple(_panel(part.equation, part.values, scales[part.symbol]) for part in parts)
-    return Panels(title, panels, Axis(e.tokens), _feature_axis(panels[0]), len(panels), ids=e.tokens.ids)
+    return Panels(
+        title, panels, Axis(e.tokens), Axis.numbered(panels[0].values.shape[1]), len(panels), ids=e.tokens.ids
+    )
 
 
 def _panel(equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
@@ -98,10 +100,6 @@ def _panel(equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
     length, n_features = values.shape
     some = f"first {_MOST_FEATURES} of " if n_features > _MOST_FEATURES else ""
     return Panel(f"{equation}   ({length:,}, {some}{n_features:,})", values[:, :_MOST_FEATURES], scale)
-
-
-def _feature_axis(panel: Panel) -> Axis:
-    return Axis.of(map(str, range(panel.values.shape[1])))
 
 
 def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Block, Column, Drawn, Grid, Page, Panels, Table, Text
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import Outline, Panel, Scale
+from mhaviz.pages.panels import Outline, Panel, Scale, without
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.attention import head_name
@@ -25,30 +25,19 @@ def explanation_page(e: Explanation) -> Page:
     contribution of each value to the output."""
     keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
     rest = [key for key in others(e, largest) if e.visible[key]]
-    sums = [e.contributions[rest].sum(axis=0)] if rest else []
-    parts, names = np.stack([*e.contributions[largest], *sums, e.output]), [f"{len(rest)} more"] * len(sums)
+    sums, more = ([e.contributions[rest].sum(axis=0)], [f"{len(rest)} more"]) if rest else ([], [])
+    parts, names = np.stack([*e.contributions[largest], *sums, e.output]), [*_labels(e, largest), *more, "= output"]
     total = Outline(range(len(parts) - 1, len(parts)), range(e.d_key), "fine")
-    products = np.where(e.visible[:, None], e.products, np.float32(np.nan))[keys]
+    products = without(e.products, ~e.visible[:, None])[keys]
+    of_keys = _strips("q ∘ k", products, _labels(e, keys))
     blocks: tuple[Block, ...] = (
         Text((heading(e),), "heading"),
         Text((scores_heading(e),), "heading"),
-        Grid(
-            (
-                (_strips("q", e.query[None], ["q"]), None),
-                (_strips("q ∘ k", products, _labels(e, keys)), scores_table(e, keys)),
-            )
-        ),
+        Grid(((_strips("q", e.query[None], ["q"]), None), (of_keys, scores_table(e, keys)))),
         *([Text((rest_text(e, left),))] if (left := others(e, keys)) else []),
         Text((strongest_text(e), "")),
         Text(("output: the values v times their weights a, the largest contributions first",), "heading"),
-        Grid(
-            (
-                (
-                    _strips("a v", parts, [*_labels(e, largest), *names, "= output"], total),
-                    contributions_table(e, largest),
-                ),
-            )
-        ),
+        Grid(((_strips("a v", parts, names, total), contributions_table(e, largest, rest, parts)),)),
     )
 
     def reading(drawn: Drawn) -> str:
@@ -62,7 +51,7 @@ def explanation_page(e: Explanation) -> Page:
 def _strips(name: str, values: NDArray[np.float32], labels: Sequence[str], *outlined: Outline) -> Panels:
     """Return a block of one matrix whose columns are features."""
     panel = Panel(name, values, Scale.around_zero(values, name), outlined=outlined)
-    return Panels("", (panel,), Axis.of(labels), Axis.of(map(str, range(values.shape[1]))), 1)
+    return Panels("", (panel,), Axis.of(labels), Axis.numbered(values.shape[1]), 1)
 
 
 def _labels(e: Explanation, keys: Sequence[int]) -> list[str]:
@@ -138,7 +127,7 @@ def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
         Column("#", is_key=True),
         Column("key", lambda key: quoted(e.keys[key], _QUOTED), "left", is_key=True),
         Column("q·k", number_text),
-        Column(rule_text(e), lambda score: score if isinstance(score, str) else number_text(score)),
+        Column(rule_text(e), number_text),
         Column("weight", "{:.2f}".format),
         Column("", align="left", bar=_BAR),
         Column("strongest features", lambda key: features_text(e, key), "left"),
@@ -150,29 +139,28 @@ def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
     return Table(columns, tuple(rows))
 
 
-def contributions_table(e: Explanation, keys: Sequence[int]) -> Table:
-    """Return the table of what these keys contribute to the output, and of the total."""
+def contributions_table(e: Explanation, keys: Sequence[int], rest: Sequence[int], parts: NDArray[np.float32]) -> Table:
+    """Return the table of what these keys contribute to the output, and of the total.
 
-    def name(key: int | str) -> str:
-        return key if isinstance(key, str) else quoted(e.keys[key], _QUOTED)
-
+    ``rest``: the other keys; ``parts``: contribution of each key, of the rest together if there is any, and the output.
+    """
     columns = (
         Column("#", is_key=True),
-        Column("value of", name, "left", is_key=True),
+        Column("value of", lambda key: quoted(e.keys[key], _QUOTED), "left", is_key=True),
         Column("weight", "{:.2f}".format),
         Column("‖v‖", number_text),
         Column("‖a v‖", number_text),
         Column("share of all ‖a v‖", "{:.0%}".format),
         Column("", align="left", bar=_BAR),
     )
-    norms = lengths_of(e.value)
+    norms, sizes = lengths_of(e.value), lengths_of(parts)
     rows: list[tuple[object, ...]] = [
         (key, key, e.weights[key], norms[key], e.sizes[key], e.shares[key], float(e.shares[key])) for key in keys
     ]
-    if rest := [key for key in others(e, keys) if e.visible[key]]:
-        size, share = float(lengths_of(e.contributions[rest].sum(axis=0))), float(e.shares[rest].sum())
-        rows.append(("", f"{len(rest)} more", e.weights[rest].sum(), "", size, share, share))
-    rows.append(("", "= output", e.weights.sum(), "", float(lengths_of(e.output)), "", 0.0))
+    if rest:
+        share = float(e.shares[rest].sum())
+        rows.append(("", f"{len(rest)} more", e.weights[rest].sum(), "", sizes[-2], share, share))
+    rows.append(("", "= output", e.weights.sum(), "", sizes[-1], "", 0.0))
     return Table(columns, tuple(rows))
 
 

@@ -269,7 +269,7 @@ def layers_by_heads(
     """
     names = sorted(numbers, key=lambda name: name != first)
     panels = tuple(Panel(name, numbers[name].astype(np.float32), scales[name]) for name in names)
-    rows, columns = Axis.of(map(str, layers)), Axis.of(map(str, range(panels[0].values.shape[1])))
+    rows, columns = Axis.of(map(str, layers)), Axis.numbered(panels[0].values.shape[1])
     return Panels(title, panels, rows, columns, len(panels), _SIDES)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import Drawn, Page, Panels, Text, Title
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale
+from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale, without
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import AttentionMap, head_name
@@ -45,7 +45,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
     for i, head in enumerate(m.heads):
         blank = one.hidden[i] | one.padding
         marks = np.where(one.padding, PAD, "")
-        masked, weighed = (np.where(blank, np.float32(np.nan), values[i]) for values in (one.scores, one.weights))
+        masked, weighed = (without(values[i], blank) for values in (one.scores, one.weights))
         panels += [
             Panel(f"{head_name(m.layer, head)}: S = Q Kᵀ {m.rule}".rstrip(), one.scores[i], scores),
             Panel("S masked, hidden = −∞", masked, scores, marks=marks),
@@ -53,8 +53,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
         ]
         if one.kept is not None and one.dropped is not None:
             gone = one.dropped[i] & ~blank
-            left = np.where(blank, np.float32(np.nan), one.kept[i])
-            panels.append(Panel("dropout(A)", left, weights, marks=np.where(gone, CROSS, marks)))
+            panels.append(Panel("dropout(A)", without(one.kept[i], blank), weights, marks=np.where(gone, CROSS, marks)))
     rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
     across = len(panels) // len(m.heads)
     title = _sentence_title(m, number)

@@ -11,7 +11,7 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of_scale
+from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of_scale, without
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.pages.words import attention_title
@@ -114,7 +114,7 @@ def _wholes(m: LayerMatrices, matrices: Sequence[Matrix], scales: _Scales) -> tu
 
     return tuple(
         tuple(
-            _panels([_whole(m, matrix, scales) for matrix in alike], Axis(rows), _numbered(columns))
+            _panels([_whole(m, matrix, scales) for matrix in alike], Axis(rows), Axis.numbered(columns))
             for columns, alike in groupby(several, width)
         )
         for rows, several in groupby(matrices, tokens)
@@ -139,8 +139,8 @@ def _whole(m: LayerMatrices, matrix: Matrix, scales: _Scales) -> Panel:
 def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
     """Return the grid of one head: the example in numbers, S between Q and Kᵀ, and H between A and V."""
     queries, keys = Axis(m.queries), Axis(m.keys)
-    of_key, of_value = _numbered(head.key.shape[1]), _numbered(head.value.shape[1])
-    seen = np.where(np.isnan(head.scores), np.float32(np.nan), head.weights)
+    of_key, of_value = Axis.numbered(head.key.shape[1]), Axis.numbered(head.value.shape[1])
+    seen = without(head.weights, np.isnan(head.scores))
 
     def panel(name: str, equation: str, values: NDArray[np.float32], scale: Scale, *example: str) -> Panel:
         rows, columns = map(range, values.shape)
@@ -169,10 +169,6 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
 
 def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis) -> Panels:
     return Panels("", tuple(panels), rows, columns, len(panels))
-
-
-def _numbered(features: int) -> Axis:
-    return Axis.of(map(str, range(features)))
 
 
 def _only(position: int) -> range:

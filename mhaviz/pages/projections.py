@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Page, Panels, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
+from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, without
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import head_name
@@ -33,7 +32,7 @@ Pair = tuple[str, str] | None
 def projections_page(c: ProjectionComparison) -> Page:
     """Return the page: scores, weights and outputs of the four stages side by side, then the heads and their
     divergence."""
-    tokens, heads = Axis.of(c.tokens), Axis.of(map(str, range(len(c.heads))))
+    tokens, heads = Axis.of(c.tokens), Axis.numbered(len(c.heads))
     scores, weights = _score_scale(c), Scale(name=WEIGHT)
     drawn = [stage.outputs[:, :_MOST_FEATURES] for stage in c.stages]
     outputs = Scale.around_zero(np.stack(drawn), "output")
@@ -45,14 +44,14 @@ def projections_page(c: ProjectionComparison) -> Page:
         for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
     maps += [
-        Panel(f"{i} A = softmax(S)", _without(s.weights, hidden), weights, outlined=outlined, numbers="none")
+        Panel(f"{i} A = softmax(S)", without(s.weights, hidden), weights, outlined=outlined, numbers="none")
         for i, s in enumerate(c.stages, 1)
     ]
     some = f", features 0–{_MOST_FEATURES - 1} of {c.d_model}" if c.d_model > _MOST_FEATURES else ""
     results = [Panel(f"{i} O{some}", values, outputs) for i, values in enumerate(drawn, 1)]
-    features = Axis.of(map(str, range(drawn[0].shape[1])))
+    features = Axis.numbered(drawn[0].shape[1])
     of_heads = tuple(
-        Panel(head_name(0, i), _without(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
+        Panel(head_name(0, i), without(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
     )
     title = attention_title("self", Tokens(c.tokens), Tokens(c.tokens), f", {c.source.model}")
     divergence = Panel(
@@ -75,11 +74,6 @@ def projections_page(c: ProjectionComparison) -> Page:
         return "; ".join(filter(None, [READING, *dict.fromkeys(drawn.pooled), marked]))
 
     return Page(_lesson(c), tuple(blocks), c.source.footnote, reading)
-
-
-def _without(weights: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return the weights with NaN where a query does not attend to itself."""
-    return np.where(hidden, np.float32(np.nan), weights)
 
 
 def _score_scale(c: ProjectionComparison) -> Scale:

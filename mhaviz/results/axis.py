@@ -59,6 +59,11 @@ class Axis(ShortRepr):
         """Create an axis with one cell for each of these tokens, none of them special."""
         return cls(Tokens(tuple(texts)))
 
+    @classmethod
+    def numbered(cls, length: int) -> "Axis":
+        """Create an axis whose tokens are numbers from 0, such as features or heads."""
+        return cls.of(map(str, range(length)))
+
     def __len__(self) -> int:
         """Number of cells."""
         return len(self.edges) - 1
