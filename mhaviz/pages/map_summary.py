@@ -11,7 +11,7 @@ from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 _MOST = 32  # rows of the table
 
 
-def summary_table(heads: Sequence[str], summary: MapSummary, name: str = WEIGHT.name) -> Table:
+def summary_table(heads: Sequence[str], summary: MapSummary, name: str) -> Table:
     """Return the table of all heads; ``heads``: their names; ``name``: name of the map's quantity."""
     columns = (
         Column("head", align="left", is_key=True),

@@ -1,7 +1,7 @@
 """Scales and colours of numbers, for figures, the terminal and the page for the browser alike."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,12 @@ _LEAST_RANGE = 4.0  # high end / low end of a logarithmic scale at least, so tha
 
 
 def scales_of(style: "Style", maps: Sequence[AttentionMap], drawn: Sequence[AttentionMap]) -> dict[str, Scale]:
-    """Return the scale of each ``scale_group`` of maps; ``drawn``: the maps, pooled to the cells of the picture."""
+    """Return the scale of each ``scale_group`` of maps; ``drawn``: the maps, pooled to the cells of the picture.
+
+    Raises ArgumentError if ``vmax`` is above 1 and one of the maps is of weights.
+    """
+    if any(m.quantity.is_distribution for m in maps):
+        style.require_vmax()
     groups: dict[str, list[AttentionMap]] = {}
     for m, shown in zip(maps, drawn, strict=True):
         groups.setdefault(scale_group(m), []).append(shown)
@@ -39,22 +44,14 @@ def scales_of(style: "Style", maps: Sequence[AttentionMap], drawn: Sequence[Atte
     }
 
 
-def change_scale(style: "Style", maps: Iterable[AttentionMap]) -> Scale:
-    """Return the scale that maps of changes share, with 0 in its middle, and the decimals that the largest needs.
-
-    Raises ArgumentError if ``vmax`` is above 1 and one of the maps is of weights.
-    """
-    maps = _checked(style, maps)
+def change_scale(style: "Style", maps: Sequence[AttentionMap]) -> Scale:
+    """Return the scale that maps of changes share, with 0 in its middle, and the decimals that the largest needs."""
     largest = style.vmax or max(map(_largest_change, maps)) or 1.0
     return Scale(style.diverging, -largest, largest, decimals_of(largest), signed=True)
 
 
-def weight_scale(style: "Style", maps: Iterable[AttentionMap]) -> Scale:
-    """Return the scale that all these maps share.
-
-    Raises ArgumentError if ``vmax`` is above 1 and one of the maps is of weights.
-    """
-    maps = _checked(style, maps)
+def weight_scale(style: "Style", maps: Sequence[AttentionMap]) -> Scale:
+    """Return the scale that all these maps share."""
     if not style.log:
         return Scale(style.cmap, 0.0, style.vmax if style.vmax is not None else darkest_from(maps))
     largest = (style.vmax if style.vmax is not None else max(map(_largest, maps))) or 1.0
@@ -66,13 +63,6 @@ def weight_scale(style: "Style", maps: Iterable[AttentionMap]) -> Scale:
         largest = min(middle * math.sqrt(_LEAST_RANGE), most) if style.vmax is None else largest
         low = largest / _LEAST_RANGE
     return Scale(style.cmap, low, largest, log=True)
-
-
-def _checked(style: "Style", maps: Iterable[AttentionMap]) -> tuple[AttentionMap, ...]:
-    several = tuple(maps)
-    if any(m.quantity.is_distribution for m in several):
-        style.require_vmax()
-    return several
 
 
 def _largest(attention_map: AttentionMap) -> float:
@@ -107,21 +97,14 @@ def _palest(maps: Sequence[AttentionMap]) -> float:
 
 @cache
 def palette(name: str) -> NDArray[np.uint8]:
-    """Return the 256 colours of a colormap, (256, 3): "ink", "film", or one of matplotlib's.
-
-    Raises:
-        ArgumentError: there is no such colormap; the message suggests similar names.
-    """
+    """Return the 256 colours of a colormap, (256, 3): "ink", "film", or one of matplotlib's."""
     if name == INK:
         return ink()
     if name == FILM:
         return np.round(np.linspace((255, 255, 255), _FILM, 256)).astype(np.uint8)
     import matplotlib
-    from matplotlib.colors import Colormap
 
-    check_colormap(name)
-    colormap: Colormap = matplotlib.colormaps[name]
-    return np.round(colormap(np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8)
+    return np.round(matplotlib.colormaps[name](np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8)
 
 
 def check_colormap(name: str) -> None:

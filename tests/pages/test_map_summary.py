@@ -30,7 +30,7 @@ def window():
 
 
 def table(m):
-    return summary_table(tile_titles(m), m.summary)
+    return summary_table(tile_titles(m), m.summary, m.quantity.name)
 
 
 def test_rows_name_tokens_by_their_position_in_the_whole_input(window):

@@ -14,6 +14,7 @@ from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import CROSS, Panel
 from mhaviz.results.axis import Axis, cell_edges
+from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import (
     ACCENT,
@@ -198,10 +199,6 @@ class Space:
         """Inches for the name of a side."""
         return NAME if any(self.names) else 0.0
 
-    def label_size(self, pitch: float) -> float:
-        """Return the font size of labels that are ``pitch`` inches apart."""
-        return label_size(pitch, self.least_label)
-
     def widest(self, labels: Sequence[str], size: float) -> float:
         """Return the room for the widest of these labels, in inches."""
         return max(text_width(label, size, self.fonts.families) for label in labels) + BESIDE_LABEL
@@ -278,7 +275,7 @@ def _lay_out(
     ]
     height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells, has_numbers=bool(numbers))
     height, width = (min(max(side, 1 / dpi), space.cell or side) for side in (height, width))
-    left = max(space.widest(texts[0], space.label_size(height)) + space.beside_name, space.left)
+    left = max(space.widest(texts[0], label_size(height, space.least_label)) + space.beside_name, space.left)
     most = max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # with cells of one pixel
     if labelled or space.larger > 1:  # on a page of a given width, cells share pixels
         most = n_tiles
@@ -291,7 +288,7 @@ def _lay_out(
         columns = choose_columns(n_tiles, *tile, space.page, most)
     rows = -(-n_tiles // columns)
     beside = (space.width - left + GAP) / columns - GAP
-    below = (space.height - space.widest(texts[1], space.label_size(width))) / rows - TILE_TITLE - GAP
+    below = (space.height - space.widest(texts[1], label_size(width, space.least_label))) / rows - TILE_TITLE - GAP
     scale = min(
         space.larger,
         max(beside, space.least_tile) / (k_cells * width),
@@ -301,7 +298,8 @@ def _lay_out(
     height, width = (max(math.floor(min(side * scale, most_side) * dpi + 1e-6), 1) / dpi for side in (height, width))
 
     pitches = [n * cell / len(axis.tokens) for axis, n, cell in zip(sides, cells, (height, width), strict=True)]
-    size = space.label_size(min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0))
+    pitch = min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0)
+    size = label_size(pitch, space.least_label)
     down = _marks(sides[0], q_cells, height, size, space.fonts, upright=True)
     across = _marks(sides[1], k_cells, width, size, space.fonts, upright=False)
     value_size = number_size(width, height, text_length)
@@ -376,7 +374,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
         box = left, top, layout.tile_width, layout.tile_height
         if panel.image is None:
-            image = sheet.cells(*box, pooled.values, panel.scale)
+            image = sheet.image(*box, pooled.values, panel.scale, Cells)
         else:
             pixels = (round(inches * sheet.pixels) for inches in (layout.tile_height, layout.tile_width))
             image = sheet.image(*box, over_image(pooled, *pixels))

@@ -31,7 +31,7 @@ from mhaviz.errors import parameter
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
-from mhaviz.views.figure.artists import Cells, Numbers
+from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
 from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.outline import outline
@@ -226,7 +226,7 @@ class Sheet(Figure):
         for i, line in enumerate(lines):
             self.write(MARGIN, MARGIN + 0.1 + i * TITLE_LINE, line, BODY, bold=True)
 
-    def foot(self, footnote: str, remark: str = "") -> None:
+    def foot(self, footnote: str, remark: str) -> None:
         """Write the footnote at the bottom, and a remark beside it or, where there is no room, above it."""
         for i, (left, right) in enumerate(reversed(_foot_lines(self.width, footnote, remark, self.fonts))):
             y = self.height - MARGIN - i * FOOT_LINE
@@ -235,21 +235,19 @@ class Sheet(Figure):
                 self.write(self.width - MARGIN, y, right, SMALL, colour=QUIET, vertical="bottom", align="right")
 
     def image(
-        self, x: float, y: float, width: float, height: float, values: NDArray[Any], scale: Scale | None = None
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        values: NDArray[Any],
+        scale: Scale | None = None,
+        kind: type[AxesImage] = AxesImage,
     ) -> AxesImage:
-        """Draw numbers in the colours of a scale, or pixels, (rows, columns, 3), in a rectangle; NaN is white."""
-        return self._image(AxesImage, (x, y, width, height), values, scale)
+        """Draw numbers in the colours of a scale, or pixels, (rows, columns, 3), in a rectangle; NaN is white.
 
-    def cells(
-        self, x: float, y: float, width: float, height: float, values: NDArray[np.float32], scale: Scale
-    ) -> AxesImage:
-        """Draw numbers as cells in the colours of a scale, which are shapes in SVG and PDF."""
-        return self._image(Cells, (x, y, width, height), values, scale)
-
-    def _image(
-        self, kind: type[AxesImage], box: tuple[float, float, float, float], values: NDArray[Any], scale: Scale | None
-    ) -> AxesImage:
-        x, y, width, height = box
+        ``kind``: ``Cells`` are shapes in SVG and PDF.
+        """
         colours = {"interpolation_stage": "rgba"} if scale is None else mapped(scale)
         extent = x, x + width, y + height, y
         image = kind(self.page, interpolation="nearest", origin="upper", extent=extent, **colours)
@@ -292,7 +290,7 @@ class Sheet(Figure):
         """Fill the polygon with these corners, (points, 2)."""
         self.page.add_collection(PolyCollection([points], facecolors=_AREA, linewidths=0), autolim=False)
 
-    def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str = QUIET) -> None:
+    def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str) -> None:
         """Draw thin straight lines, (x, y, x, y), which end exactly at these points."""
         lines = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in ends]
         marks = LineCollection(lines, colors=colour, linewidths=_FRAME * self.zoom, capstyle="butt")

@@ -75,14 +75,9 @@ class Abilities:
         return cls(None if without else colours.get(console.color_system), lines)
 
     @property
-    def colour(self) -> bool:
-        """Whether numbers are shown as colours."""
-        return self.colours is not None
-
-    @property
     def blocks(self) -> Literal["half-blocks", "lines"]:
         """Kind of the smallest cells: two rows a line, or one."""
-        return "half-blocks" if self.colour else "lines"
+        return "half-blocks" if self.colours else "lines"
 
 
 @dataclass(frozen=True)
@@ -184,7 +179,7 @@ class HeatGrid:
         label_width = self._with_names(min(_longest(self.queries, width), max(width // 4, 4)))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
-        least += not abilities.colour  # a ramp character stands in for the colour
+        least += not abilities.colours  # a ramp character stands in for the colour
         title = self._longest_title(room - GAP)
         fitting = self._abreast(room // (max(k_length * least, title) + GAP))
         if not fitting:

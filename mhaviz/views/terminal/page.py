@@ -40,7 +40,7 @@ class PageView:
         page = self.page.coloured(self.style.cmap, self.style.vmax, self.style.log)
         abilities = Abilities.of(console, options)
         used, left_out = 0, 0
-        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colour else None)
+        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colours else None)
         remark = harmless(page.remark if isinstance(page.remark, str) else page.remark(drawn))
         if isinstance(page.title, Title):
             yield Line(title_text(page.title, options.max_width), BOLD, no_wrap=True)
