@@ -6,7 +6,7 @@ own.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mhaviz.errors import ArgumentError, parameter
@@ -171,31 +171,19 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Key:
-    """Entry of a legend that several plots share.
-
-    Attributes:
-        name: name of the ``Series`` in each plot.
-        remark: explanation beside it.
-    """
-
-    name: str
-    remark: str = ""
-
-
-@dataclass(frozen=True)
 class Curves:
     """Plots side by side.
 
     Attributes:
         plots: the plots.
         table: the same numbers for a medium without curves.
-        keys: legend that all plots share. Series that are not in it are in a legend below their plot.
+        keys: legend that all plots share: names of ``Series``, each with a remark. Series that are not in it are in a
+            legend below their plot.
     """
 
     plots: tuple[Plot, ...]
     table: Table
-    keys: tuple[Key, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

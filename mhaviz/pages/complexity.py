@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
 from mhaviz.results.complexity import Complexity
@@ -19,7 +19,7 @@ def complexity_page(c: Complexity) -> Page:
     """Return the page: the formulas; operations, times and bytes against the length; and what follows from them."""
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
     skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
-    keys = tuple(Key(name, skipped_from_text(c.lengths, timings[name])) for name in _PARTS)
+    keys = {name: skipped_from_text(c.lengths, timings[name]) for name in _PARTS}
     rate = f"{readable_count(_best_rate(c))}FLOP/s" if _best_rate(c) else ""
     notes = [
         "proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Key, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
 from mhaviz.results.implementations import Implementation, ImplementationComparison
@@ -19,7 +19,7 @@ Point = tuple[float | None, tuple[float, float] | None]
 @shown(ImplementationComparison)
 def implementations_page(c: ImplementationComparison) -> Page:
     """Return the page: plots with their numbers, and what the numbers and names mean."""
-    keys = tuple(Key(one.name, _remark(c, i)) for i, one in enumerate(c.implementations))
+    keys = {one.name: _remark(c, i) for i, one in enumerate(c.implementations)}
     plots = (
         _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds)),
         _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),

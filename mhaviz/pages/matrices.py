@@ -1,7 +1,6 @@
 """Page of the matrices of one layer: X, Q, K, V, then S, A and H of each head, their concatenation, and O."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 
 import numpy as np
@@ -40,7 +39,7 @@ _MANY = 100.0  # numbers from here on have no decimals, from a tenth of it one
 def matrices_page(m: LayerMatrices) -> Page:
     """Return the page: X, Q, K and V; for each head S between Q and Kᵀ, and H between A and V; the concatenation of
     all H; and O."""
-    scales = _Scales.of(m)
+    scales = _scales(m)
     heads = [_head(m, head, scales) for head in m.heads]
     blocks = (
         Text((marked_text(m),), "subtitle"),
@@ -62,38 +61,21 @@ def matrices_page(m: LayerMatrices) -> Page:
     return Page(title, blocks, m.source.footnote, reading)
 
 
-@dataclass(frozen=True)
-class _Scales:
-    """Scales of the matrices. V and H, a weighted mean of rows of V, share one."""
+def _scales(m: LayerMatrices) -> dict[str, Scale]:
+    """Return the scale of each matrix by its name; V and H, a weighted mean of rows of V, share one.
 
-    inputs: Scale
-    projected: Scale
-    scores: Scale
-    weights: Scale
-    values: Scale
-    output: Scale
-
-    @classmethod
-    def of(cls, m: LayerMatrices) -> "_Scales":
-        """Return the scales of a layer; all but that of weights have 0 in the middle."""
-        weights = np.stack([head.weights for head in m.heads])
-        return cls(
-            _around_zero("X", [x.values for x in (m.input, m.memory) if x is not None]),
-            _around_zero("Q, K", [m.query.values, m.key.values]),
-            _around_zero("S", [head.scores for head in m.heads]),
-            Scale(
-                high=darkest_from([AttentionMap(weights, Axis(m.queries), Axis(m.keys), m.kind)]),
-                zeros=True,
-                name=WEIGHT,
-            ),
-            _around_zero("V, H", [m.value.values, m.joined.values]),
-            _around_zero("O", [m.output.values] if m.output else []),
-        )
-
-    def of_whole(self, matrix: Matrix) -> Scale:
-        """Return the scale of a matrix of the whole layer."""
-        by_name = {"Q": self.projected, "K": self.projected, "V": self.values, "concat": self.values, "O": self.output}
-        return by_name.get(matrix.name, self.inputs)
+    All but that of weights have 0 in the middle.
+    """
+    inputs = [x for x in (m.input, m.memory) if x is not None]
+    weights = AttentionMap(np.stack([head.weights for head in m.heads]), Axis(m.queries), Axis(m.keys), m.kind)
+    return {
+        **dict.fromkeys([x.name for x in inputs], _around_zero("X", [x.values for x in inputs])),
+        **dict.fromkeys(("Q", "K", "Kᵀ"), _around_zero("Q, K", [m.query.values, m.key.values])),
+        "S": _around_zero("S", [head.scores for head in m.heads]),
+        "A": Scale(high=darkest_from([weights]), zeros=True, name=WEIGHT),
+        **dict.fromkeys(("V", "H", "concat"), _around_zero("V, H", [m.value.values, m.joined.values])),
+        "O": _around_zero("O", [m.output.values] if m.output else []),
+    }
 
 
 def _around_zero(name: str, several: Sequence[NDArray[np.float32]]) -> Scale:
@@ -103,7 +85,9 @@ def _around_zero(name: str, several: Sequence[NDArray[np.float32]]) -> Scale:
     return Scale(DIVERGING, -end, end, decimals, zeros=True, name=name)
 
 
-def _wholes(m: LayerMatrices, matrices: Sequence[Matrix], scales: _Scales) -> tuple[tuple[Panels, ...], ...]:
+def _wholes(
+    m: LayerMatrices, matrices: Sequence[Matrix], scales: Mapping[str, Scale]
+) -> tuple[tuple[Panels, ...], ...]:
     """Return rows of blocks of whole matrices: a row for each side's tokens, a block for each number of columns."""
 
     def tokens(matrix: Matrix) -> Tokens:
@@ -121,7 +105,7 @@ def _wholes(m: LayerMatrices, matrices: Sequence[Matrix], scales: _Scales) -> tu
     )
 
 
-def _whole(m: LayerMatrices, matrix: Matrix, scales: _Scales) -> Panel:
+def _whole(m: LayerMatrices, matrix: Matrix, scales: Mapping[str, Scale]) -> Panel:
     """Return the panel of a whole matrix, with lines between heads and outlines around the rows of the example."""
     rows, columns = matrix.values.shape
     n_heads = {"Q": m.n_heads, "K": m.n_key_heads, "V": m.n_key_heads, "concat": m.n_heads}.get(matrix.name, 1)
@@ -133,30 +117,31 @@ def _whole(m: LayerMatrices, matrix: Matrix, scales: _Scales) -> Panel:
     if matrix.name in _OF_KEYS or matrix is m.memory or (matrix is m.input and m.kind != "cross"):
         outlined.append(Outline(_only(m.key_position), range(columns), "blue"))
     title = titled(matrix.name, matrix.equation, matrix.values)
-    return Panel(title, matrix.values, scales.of_whole(matrix), outlined=tuple(outlined))
+    return Panel(title, matrix.values, scales[matrix.name], outlined=tuple(outlined))
 
 
-def _head(m: LayerMatrices, head: HeadMatrices, scales: _Scales) -> Grid:
+def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> Grid:
     """Return the grid of one head: the example in numbers, S between Q and Kᵀ, and H between A and V."""
     queries, keys = Axis(m.queries), Axis(m.keys)
     of_key, of_value = Axis.numbered(head.key.shape[1]), Axis.numbered(head.value.shape[1])
     seen = without(head.weights, np.isnan(head.scores))
 
-    def panel(name: str, equation: str, values: NDArray[np.float32], scale: Scale, *example: str) -> Panel:
+    def panel(name: str, equation: str, values: NDArray[np.float32], *example: str) -> Panel:
         rows, columns = map(range, values.shape)
         marks = {
             "query": Outline(_only(m.position), columns, "orange"),
             "key": Outline(_only(m.key_position), columns, "blue"),
             "key column": Outline(rows, _only(m.key_position), "blue"),
         }
-        return Panel(titled(name, equation, values), values, scale, outlined=tuple(marks[one] for one in example))
+        outlined = tuple(marks[one] for one in example)
+        return Panel(titled(name, equation, values), values, scales[name], outlined=outlined)
 
-    Q = panel("Q", "", head.query, scales.projected, "query")
-    K = panel("Kᵀ", "", head.key.T, scales.projected, "key column")
-    V = panel("V", "", head.value, scales.values, "key")
-    S = panel("S", scores_equation(m), head.scores, scales.scores, "query", "key column")
-    A = panel("A", "softmax(S)", seen, scales.weights, "query", "key column")
-    H = panel("H", "A V", head.output, scales.values, "query")
+    Q = panel("Q", "", head.query, "query")
+    K = panel("Kᵀ", "", head.key.T, "key column")
+    V = panel("V", "", head.value, "key")
+    S = panel("S", scores_equation(m), head.scores, "query", "key column")
+    A = panel("A", "softmax(S)", seen, "query", "key column")
+    H = panel("H", "A V", head.output, "query")
     products = Grid(
         (
             (None, _panels([K], of_key, keys), _panels([V], keys, of_value)),

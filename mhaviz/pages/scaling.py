@@ -7,7 +7,7 @@ from operator import attrgetter
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import Column, Curves, Key, Page, Panels, Plot, PlotAxis, Series, Table, Title
+from mhaviz.pages.blocks import Column, Curves, Page, Panels, Plot, PlotAxis, Series, Table, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale, without
 from mhaviz.pages.registry import shown
@@ -76,7 +76,7 @@ def sweep_page(sweep: ScalingSweep) -> Page:
 
     draws = f"{sweep.draws} draws"
     length = counted(len(sweep.tokens), "token")
-    blocks = (Curves(tuple(plots), _numbers(sweep), tuple(map(Key, (unscaled, scaled, theory)))),)
+    blocks = (Curves(tuple(plots), _numbers(sweep), dict.fromkeys((unscaled, scaled, theory), "")),)
     first, last = (f"{sweep.unscaled[i].saturated:.0%}" for i in (0, -1))
     grows = sweep.unscaled[-1].saturated > sweep.unscaled[0].saturated and first != last
     of_rows = f"{first} of rows at d_key {sweep.d_keys[0]:,}, {last} at {sweep.d_keys[-1]:,}"

@@ -70,29 +70,29 @@ class CurvesPart:
 
     def _keys(self, room: float) -> list[list[str]]:
         """Return the remark of each key as lines that fit beside the longest name."""
-        return [wrap(key.remark, room - self._beside, SMALL) for key in self.curves.keys]
+        return [wrap(remark, room - self._beside, SMALL) for remark in self.curves.keys.values()]
 
     @property
     def _beside(self) -> float:
-        return _SAMPLE + max(text_width(key.name, SMALL) for key in self.curves.keys) * DRAWN_WIDER + 2 * _BESIDE_TICK
+        return _SAMPLE + max(text_width(name, SMALL) for name in self.curves.keys) * DRAWN_WIDER + 2 * _BESIDE_TICK
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
-        lines = sum(map(len, self._keys(room))) if self.curves.keys else 0
+        lines = sum(map(len, self._keys(room)))
         return self.plots_bottom + (_OVER_KEYS + FOOT_LINE * lines) * bool(lines)
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the plots with the top left corner at (x, y), in a width of ``room`` inches."""
         plots, keys = self.curves.plots, self.curves.keys
         for (left, top), plot in zip(self.places, plots, strict=True):
-            draw_plot(sheet, (x + left, y + top, *self.size), plot, {key.name for key in keys})
+            draw_plot(sheet, (x + left, y + top, *self.size), plot, keys)
         y += self.plots_bottom + _OVER_KEYS + FOOT_LINE / 2
-        for key, lines in zip(keys, self._keys(room) if keys else (), strict=True):
-            like = next(one for plot in plots for one in plot.series if one.name == key.name)
+        for name, lines in zip(keys, self._keys(room), strict=True):
+            like = next(one for plot in plots for one in plot.series if one.name == name)
             colour = _colour(like.colour)
             sheet.page.plot([x, x + 0.25], [y, y], color=colour, linestyle=_LINES[like.line])
             sheet.page.plot([x + 0.125], [y], marker=_marker(like), color=colour, markersize=3.5 * sheet.zoom)
-            sheet.write(x + _SAMPLE, y, key.name, SMALL, colour=colour)
+            sheet.write(x + _SAMPLE, y, name, SMALL, colour=colour)
             for text in lines:
                 sheet.write(x + self._beside, y, text, SMALL)
                 y += FOOT_LINE
@@ -104,8 +104,7 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
     Below each is a legend of the series that are not in the shared one.
     """
     room = (style.width or PAGE_WIDTH) - 2 * MARGIN
-    keys = {key.name for key in curves.keys}
-    named = max(len({one.name for one in plot.series if one.name} - keys) for plot in curves.plots)
+    named = max(len({one.name for one in plot.series if one.name}.difference(curves.keys)) for plot in curves.plots)
     has_units = any(plot.y.unit for plot in curves.plots)
     left, beside, below = (0.6, 0.75, 0.42) if has_units else (0.4, 0.65, 0.51)
     n_plots, last = len(curves.plots), max(max(one.xs, default=1.0) for plot in curves.plots for one in plot.series)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mhaviz.errors import counted
 from mhaviz.pages.attention import scale_group
-from mhaviz.pages.blocks import Heads, Panels
+from mhaviz.pages.blocks import Heads, Panels, Title
 from mhaviz.pages.labels import cut, title_text, visible
 from mhaviz.pages.panels import Panel, Scale, values_beyond
 from mhaviz.pages.pooling import pool_map
@@ -180,24 +180,23 @@ class HeadsView:
             yield ScaleBar(scale, self._remark, beyond, next(filter(None, blanks), ""))
 
 
+def title_lines(title: Title | str, width: int) -> list[Text]:
+    """Return the line of a title; none of ""."""
+    if isinstance(title, str):
+        return [Text(title, BOLD)] * bool(title)
+    return [Text(title_text(title, width), BOLD, no_wrap=True)]
+
+
 def panels_lines(
-    block: Panels,
-    bars: Mapping[Scale, tuple[bool, bool]],
-    n_blocks: int,
-    console: Console,
-    options: ConsoleOptions,
+    block: Panels, grid: HeatGrid, bars: Mapping[Scale, tuple[bool, bool]], n_blocks: int, width: int
 ) -> Iterator[RenderableType]:
     """Yield a block of panels and its colour bars. If some may be left out, as many are shown as a screen has room for.
 
-    ``n_blocks``: number of blocks that share this room.
+    ``grid``: see ``panels_grid``; ``n_blocks``: number of blocks that share this room.
     """
-    grid = panels_grid(block, console, options)
     layout = grid.layout
     assert layout is not None
-    if isinstance(block.title, str):
-        yield from (Text(text, BOLD) for text in [block.title] if text)
-    else:
-        yield Text(title_text(block.title, options.max_width), BOLD, no_wrap=True)
+    yield from title_lines(block.title, width)
     shown = len(grid.panels)
     if leaves_out(block):
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
@@ -221,18 +220,17 @@ def leaves_out(block: Panels) -> bool:
     return block.are_numbers or block.are_patches
 
 
-def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> HeatGrid:
+def panels_grid(block: Panels, abilities: Abilities, width: int) -> HeatGrid:
     """Return the grid of all panels, pooled where none may be left out and a screen has no room for all."""
     queries, tokens = block.rows, block.rows.tokens
     if block.ids:
         texts = tuple(f"{id} {text}" for id, text in zip(block.ids, tokens.texts, strict=True))
         queries = replace(queries, tokens=replace(tokens, texts=texts))
     grid = HeatGrid(block.panels, queries, block.columns, not leaves_out(block), None, block.across, block.names)
-    abilities = Abilities.of(console, options)
-    layout = grid.decide(options.max_width, abilities)
+    layout = grid.decide(width, abilities)
     if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers
         grid = replace(grid, with_values=False)
-        layout = grid.decide(options.max_width, abilities)
+        layout = grid.decide(width, abilities)
     if leaves_out(block) or layout.cells == "values" or layout.height(len(block.panels)) <= _ALL_LINES:
         return replace(grid, layout=layout)
     together = 2 if layout.cells == "half-blocks" else 1
@@ -240,5 +238,5 @@ def panels_grid(block: Panels, console: Console, options: ConsoleOptions) -> Hea
     rows, columns = even_cells(len(block.rows), min(most, len(block.rows))), layout.columns
     if block.rows.are_same(block.columns):  # squares stay squares
         columns = min(columns, even_cells(len(block.columns), max(2 * rows // together, 1)))
-    width = max(layout.label_width, len(str(block.rows.end)))
-    return replace(grid, layout=replace(layout, rows=rows, columns=columns, label_width=width, labels="positions"))
+    labels = max(layout.label_width, len(str(block.rows.end)))
+    return replace(grid, layout=replace(layout, rows=rows, columns=columns, label_width=labels, labels="positions"))

@@ -15,14 +15,13 @@ from mhaviz.pages.blocks import (
     Panels,
     Table,
     Text,
-    Title,
     leaves,
 )
-from mhaviz.pages.labels import harmless, title_text, visible
+from mhaviz.pages.labels import harmless, visible
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
-from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines
+from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines, title_lines
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
@@ -42,10 +41,7 @@ class PageView:
         used, left_out = 0, 0
         drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colours else None)
         remark = harmless(page.remark if isinstance(page.remark, str) else page.remark(drawn))
-        if isinstance(page.title, Title):
-            yield Line(title_text(page.title, options.max_width), BOLD, no_wrap=True)
-        elif page.title:
-            yield Line(page.title, BOLD)
+        yield from title_lines(page.title, options.max_width)
         blocks = page.blocks
         of_heads = [block for block in blocks if isinstance(block, Heads)]
         heads = HeadsView(of_heads, remark, self.style, console, options) if of_heads else None
@@ -65,9 +61,10 @@ class PageView:
                     yield from heads.lines()
                     yield from [Line()] * bool(waiting)
             elif isinstance(block, Panels):
-                used += panels_grid(block, console, options).height(options.max_width, abilities)
+                grid = panels_grid(block, abilities, options.max_width)
+                used += grid.height(options.max_width, abilities)
                 alike = [one for one in leaves(blocks) if isinstance(one, Panels) and leaves_out(one)]
-                yield from panels_lines(block, page.bars(block), len(alike), console, options)
+                yield from panels_lines(block, grid, page.bars(block), len(alike), options.max_width)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:
