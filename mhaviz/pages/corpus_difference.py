@@ -65,7 +65,7 @@ def _subtitle(kind: KindDivergence) -> str:
     return f"divergence of two models over {texts}, {tokens}"
 
 
-def limits_text(d: CorpusDifference) -> str:
+def _limits_text(d: CorpusDifference) -> str:
     """Return "3 of 144 heads above a mean of 0.1 bits"; "" without limits."""
     limits, parts = d.limits, []
     if limits.mean is not None:
@@ -96,7 +96,7 @@ def ranking_table(d: CorpusDifference) -> Table:
 
 def _heading(d: CorpusDifference) -> str:
     differs = any(head["largest"] > 0 for head in d.ranking)
-    return "; ".join(filter(None, ["the heads that differ most" if differs else "no weight differs", limits_text(d)]))
+    return "; ".join(filter(None, ["the heads that differ most" if differs else "no weight differs", _limits_text(d)]))
 
 
 def _where(head: Mapping[str, Any]) -> str:

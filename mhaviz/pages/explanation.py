@@ -23,21 +23,21 @@ MOST_KEYS = 16  # of a longer sentence, the keys with the largest weights are sh
 def explanation_page(e: Explanation) -> Page:
     """Return the page: the query's features and their products with those of keys, scores and weights, then the
     contribution of each value to the output."""
-    keys, largest = e.heaviest(MOST_KEYS), largest_contributions(e)
-    rest = [key for key in others(e, largest) if e.visible[key]]
+    keys, largest = e.heaviest(MOST_KEYS), _largest_contributions(e)
+    rest = [key for key in _others(e, largest) if e.visible[key]]
     sums, more = ([e.contributions[rest].sum(axis=0)], [f"{len(rest)} more"]) if rest else ([], [])
     parts, names = np.stack([*e.contributions[largest], *sums, e.output]), [*_labels(e, largest), *more, "= output"]
     total = Outline(range(len(parts) - 1, len(parts)), range(e.d_key), "fine")
     products = without(e.products, ~e.visible[:, None])[keys]
     of_keys = _strips("q ∘ k", products, _labels(e, keys))
     blocks: tuple[Block, ...] = (
-        Text((heading(e),), "heading"),
-        Text((scores_heading(e),), "heading"),
-        Grid(((_strips("q", e.query[None], ["q"]), None), (of_keys, scores_table(e, keys)))),
-        *([Text((rest_text(e, left),))] if (left := others(e, keys)) else []),
-        Text((strongest_text(e), "")),
+        Text((_heading(e),), "heading"),
+        Text((_scores_heading(e),), "heading"),
+        Grid(((_strips("q", e.query[None], ["q"]), None), (of_keys, _scores_table(e, keys)))),
+        *([Text((_rest_text(e, left),))] if (left := _others(e, keys)) else []),
+        Text((_strongest_text(e), "")),
         Text(("output: the values v times their weights a, the largest contributions first",), "heading"),
-        Grid(((_strips("a v", parts, names, total), contributions_table(e, largest, rest, parts)),)),
+        Grid(((_strips("a v", parts, names, total), _contributions_table(e, largest, rest, parts)),)),
     )
 
     def reading(drawn: Drawn) -> str:
@@ -65,7 +65,7 @@ def number_text(value: float, form: str = "z.2f") -> str:
     return f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}"
 
 
-def heading(e: Explanation) -> str:
+def _heading(e: Explanation) -> str:
     """Return the heading of the page: the head and the query, and what it looks at most."""
     query = f"{head_name(e.layer, e.head)}: “{quoted(e.token, _QUOTED)}” at position {e.position}"
     if not e.visible.any():
@@ -76,14 +76,14 @@ def heading(e: Explanation) -> str:
     return f"{query} looks most at {what}, {e.weights.max():.2f}{each}"
 
 
-def scores_heading(e: Explanation) -> str:
+def _scores_heading(e: Explanation) -> str:
     """Return the heading of the scores."""
     rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"
     features = f"{e.d_key} products of features" if e.d_key > 1 else "one product of features"
     return f"scores: q·k, the sum of {features}; {rule}; softmax"
 
 
-def strongest_text(e: Explanation) -> str:
+def _strongest_text(e: Explanation) -> str:
     """Name the features that count most in the score of the key with the largest weight."""
     if not e.visible.any():
         return "Every key is hidden: the weights and the output are zeros."
@@ -97,31 +97,31 @@ def strongest_text(e: Explanation) -> str:
     )
 
 
-def features_text(e: Explanation, key: int) -> str:
+def _features_text(e: Explanation, key: int) -> str:
     """Return "17 +2.1, 3 +1.9, 40 -1.2": the strongest features of a key and their products."""
     features = e.strongest_features(key)
     return ", ".join(f"{feature} {number_text(e.products[key, feature], '+z.1f')}" for feature in features)
 
 
-def largest_contributions(e: Explanation) -> list[int]:
+def _largest_contributions(e: Explanation) -> list[int]:
     """Return the positions of the visible keys that contribute most to the output, the largest first."""
     order: list[int] = np.argsort(-e.sizes, kind="stable").tolist()
     return [key for key in order if e.visible[key]][:MOST_KEYS]
 
 
-def others(e: Explanation, shown_keys: Sequence[int]) -> list[int]:
+def _others(e: Explanation, shown_keys: Sequence[int]) -> list[int]:
     """Return the positions of the keys that are not shown."""
     return sorted(set(range(len(e.keys))) - set(shown_keys))
 
 
-def rest_text(e: Explanation, rest: Sequence[int]) -> str:
+def _rest_text(e: Explanation, rest: Sequence[int]) -> str:
     """Return "and 288 more, together 0.12": the total weight of the keys that are not shown."""
     hidden = len(rest) - int(e.visible[list(rest)].sum())
     text = f"and {len(rest)} more, together {e.weights[list(rest)].sum():.2f}"
     return text if not hidden else f"{text}, {hidden} of them hidden"
 
 
-def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
+def _scores_table(e: Explanation, keys: Sequence[int]) -> Table:
     """Return the table of these keys with their scores, weights and strongest features."""
     columns = (
         Column("#", is_key=True),
@@ -130,7 +130,7 @@ def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
         Column(rule_text(e), number_text),
         Column("weight", "{:.2f}".format),
         Column("", align="left", bar=_BAR),
-        Column("strongest features", lambda key: features_text(e, key), "left"),
+        Column("strongest features", lambda key: _features_text(e, key), "left"),
     )
     rows = []
     for key in keys:
@@ -139,7 +139,7 @@ def scores_table(e: Explanation, keys: Sequence[int]) -> Table:
     return Table(columns, tuple(rows))
 
 
-def contributions_table(e: Explanation, keys: Sequence[int], rest: Sequence[int], parts: NDArray[np.float32]) -> Table:
+def _contributions_table(e: Explanation, keys: Sequence[int], rest: Sequence[int], parts: NDArray[np.float32]) -> Table:
     """Return the table of what these keys contribute to the output, and of the total.
 
     ``rest``: the other keys; ``parts``: contribution of each key, of the rest together if there is any, and the output.
@@ -153,7 +153,7 @@ def contributions_table(e: Explanation, keys: Sequence[int], rest: Sequence[int]
         Column("share of all ‖a v‖", "{:.0%}".format),
         Column("", align="left", bar=_BAR),
     )
-    norms, sizes = lengths_of(e.value), lengths_of(parts)
+    norms, sizes = _lengths_of(e.value), _lengths_of(parts)
     rows: list[tuple[object, ...]] = [
         (key, key, e.weights[key], norms[key], e.sizes[key], e.shares[key], float(e.shares[key])) for key in keys
     ]
@@ -164,6 +164,6 @@ def contributions_table(e: Explanation, keys: Sequence[int], rest: Sequence[int]
     return Table(columns, tuple(rows))
 
 
-def lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+def _lengths_of(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return ‖v‖ of each row, computed in float64, as squares of numbers from 1e19 on overflow float32."""
     return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=-1))

@@ -12,8 +12,8 @@ from mhaviz.pages.head_numbers import (
     kind_text,
     known_measures,
     layers_by_heads,
+    reading_text,
 )
-from mhaviz.pages.head_numbers import reading_text as panels_text
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import HEAD_SUFFIXES, shown
 from mhaviz.pages.words import left_out_text, one_text, texts_of
@@ -44,7 +44,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     """Return the page: the heads ranked by one statistic, and the means of all, each on its own scale."""
     s, scales, texts = statistics, measure_scales(statistics), f"{one_text(statistics.probe, statistics.is_recorded)}s"
     ranking = Ranking(s.kinds, order, MEASURES, s.replicates, texts, weight_text(s))
-    notes = counts_text(s), *sink_texts(s), left_out_text(s.too_long), s.source.remark
+    notes = counts_text(s), *_sink_texts(s), left_out_text(s.too_long), s.source.remark
 
     def panels(kind: HeadAverages) -> Panels:
         known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
@@ -58,7 +58,7 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         Text((_meanings(ranking),), "quiet"),
         Text(tuple(filter(None, notes)), "quiet"),
     )
-    return Page(ranking.lesson(s.source.model), blocks, s.source.footnote, reading_text(s))
+    return Page(ranking.lesson(s.source.model), blocks, s.source.footnote, _reading_text(s))
 
 
 def weight_text(statistics: HeadStatistics) -> str:
@@ -87,7 +87,7 @@ def _meanings(ranking: Ranking) -> str:
     return "; ".join(texts)
 
 
-def sink_texts(statistics: HeadStatistics) -> list[str]:
+def _sink_texts(statistics: HeadStatistics) -> list[str]:
     """Return the sink rate of all heads, for each kind of attention where it is known."""
     several = len(statistics.kinds) > 1
     return [
@@ -113,9 +113,9 @@ def _subtitle(statistics: HeadStatistics, kind: HeadAverages) -> str:
     return f"means over {texts}, {tokens}"
 
 
-def reading_text(statistics: HeadStatistics) -> str:
+def _reading_text(statistics: HeadStatistics) -> str:
     """Return how to read the pictures."""
-    text = panels_text([kind.entropy.mean for kind in statistics.kinds])
+    text = reading_text([kind.entropy.mean for kind in statistics.kinds])
     if not statistics.are_of_norms:
         return text
     return f"{text}; in place of weights, shares of each query's {NORM.name}s; {NORM.remark}"

@@ -44,7 +44,7 @@ def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale) -> Pan
     panels = []
     for m in maps:
         of_query = () if m.patch is None else (_around(*m.patch),)
-        for name, values in zip(head_names(over, m), over.numbers(m), strict=True):
+        for name, values in zip(_head_names(over, m), over.numbers(m), strict=True):
             panels.append(Panel(name, values, scale, outlined=of_query, image=over.image))
     height, width = maps[0].grid
     rows = Axis(Tokens(tuple(map(str, range(height))), grid=(height, 1)))
@@ -73,7 +73,7 @@ def _title(over: ImageAttention) -> Title:
     return Title(head + layer + f", {quoted(module or '', _NAME)}" * bool(module), (), short)
 
 
-def head_names(over: ImageAttention, m: ImageMap) -> list[str]:
+def _head_names(over: ImageAttention, m: ImageMap) -> list[str]:
     """Return "L3 H5" for each head, "pass 100 L3 H5" where there are several inputs, "L3" where there are no heads."""
     inputs = _input_text(m) if len(set(map(_input_text, over.maps))) > 1 else ""
     names = [f"L{m.layer}"] if over.quantity.of_all_heads else [head_name(m.layer, head) for head in m.heads]
@@ -87,7 +87,7 @@ def _input_text(m: ImageMap) -> str:
     return ", ".join(filter(None, [of_pass, of_batch]))
 
 
-def special_text(over: ImageAttention) -> str:
+def _special_text(over: ImageAttention) -> str:
     """Return the names of the tokens that are not patches, "token 0 and 4 tokens more"; "" if there are none."""
     texts = list(dict.fromkeys(text for m in over.maps for text in m.special_texts))
     named = [quoted(text, _NAME) or "a special token" for text in texts[:_FEW]]
@@ -104,7 +104,7 @@ def _remark(over: ImageAttention, drawn: Drawn) -> str:
         parts.append(f"uniform: {n_keys} of the weight to each key; clear: no more than that")
     if any(m.patch for m in over.maps) and drawn.outlines:
         parts.append("outlined: the query")
-    if special := special_text(over):
+    if special := _special_text(over):
         shares = np.concatenate([m.special for m in over.maps])
         ends = dict.fromkeys(f"{end:.2g}" for end in (shares.min(), shares.max()))
         parts.append(f"{' to '.join(ends)} {'of the weight ' * (over.quantity.name == WEIGHT)}goes to {special}")

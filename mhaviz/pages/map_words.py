@@ -34,7 +34,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
             parts.append("what goes to no key goes to the head's sink")
     elif all(m.quantity.has_row_sums for m in maps):
         parts.append(sums_text(maps))
-    parts.append(special_text(maps))
+    parts.append(_special_text(maps))
     parts += dict.fromkeys(m.quantity.remark for m in maps)
     parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))
@@ -47,7 +47,7 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
     """
     maps = [m for m in maps if m.to_special is None]
     sums = [m.row_sums.ravel() for m in maps if not m.sink]
-    others = sums_of_rows(np.concatenate(sums)) if sums else ""
+    others = _sums_of_rows(np.concatenate(sums)) if sums else ""
     if len(sums) == len(maps):
         return others
     where = " of layers with sinks" if others else ""
@@ -55,7 +55,7 @@ def sums_text(maps: Sequence[AttentionMap]) -> str:
     return "; ".join(filter(None, [others, to_sinks]))
 
 
-def sums_of_rows(sums: NDArray[np.float64]) -> str:
+def _sums_of_rows(sums: NDArray[np.float64]) -> str:
     """Return "a row sums to 1", or the range of these sums of rows."""
     sums = sums[np.isfinite(sums)]  # the sum is NaN where a weight is missing
     others = sums[sums != 0]
@@ -68,7 +68,7 @@ def sums_of_rows(sums: NDArray[np.float64]) -> str:
     return text + f", but {zeros:,} of {len(sums):,} to 0" * bool(zeros)
 
 
-def special_text(maps: Sequence[AttentionMap]) -> str:
+def _special_text(maps: Sequence[AttentionMap]) -> str:
     """Return "0.42 of a row goes to special tokens, on average"; "" where special tokens are drawn."""
     shares = [m.to_special for m in maps if m.to_special is not None]
     return f"{np.concatenate(shares).mean():.2g} of a row goes to special tokens, on average" if shares else ""
@@ -175,7 +175,7 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
     which = [layers, f"pass {m.pass_number}" if with_pass and m.pass_number is not None else ""]
     if m.is_recorded and m.sentence is not None:  # its tokens are often positions, the same in all examples
         which.append(f"example {m.sentence}")
-    about = "".join(f", {one}" for one in which if one) + part_text(m)
+    about = "".join(f", {one}" for one in which if one) + _part_text(m)
     named = f", {harmless(model)}{about}" if model else about
     prefix = m.quantity.title_prefix
     if m.quantity.row != "query":
@@ -186,7 +186,7 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
     return attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix, about)  # the footnote has the model
 
 
-def part_text(attention_map: AttentionMap) -> str:
+def _part_text(attention_map: AttentionMap) -> str:
     """Return which part of a map is shown, and with which reduction; "" if it is all of it."""
     m = attention_map
     if m.is_whole:
@@ -196,8 +196,8 @@ def part_text(attention_map: AttentionMap) -> str:
         runs = runs[1:] if m.columns.start else []
     if (m.rows.start, m.rows.end) == (m.columns.start, m.columns.end) and m.kind in OF_ONE_TEXT:
         runs = [(("token", "tokens"), m.rows)]
-    told = [axis.start == 0 and axis.tokens.are_positions for _, axis in runs]  # the title gives their number
-    where = "" if all(told) else "".join(f", {_run(*names, axis)}" for names, axis in runs)
+    are_counted = [axis.start == 0 and axis.tokens.are_positions for _, axis in runs]  # the title gives their number
+    where = "" if all(are_counted) else "".join(f", {_run(*names, axis)}" for names, axis in runs)
     by = {"mass": "", "max": f", largest {m.quantity.name}s"}[m.quantity.reduction]
     return by + where
 

@@ -42,7 +42,7 @@ def matrices_page(m: LayerMatrices) -> Page:
     scales = _scales(m)
     heads = [_head(m, head, scales) for head in m.heads]
     blocks = (
-        Text((marked_text(m),), "subtitle"),
+        Text((_marked_text(m),), "subtitle"),
         Text((PROJECT,), "heading"),
         Grid(_wholes(m, m.projected, scales)),
         Text((PRODUCTS,), "heading"),
@@ -50,10 +50,10 @@ def matrices_page(m: LayerMatrices) -> Page:
         Text((JOIN,), "heading"),
         Grid(_wholes(m, [m.joined, *filter(None, [m.output])], scales)),
     )
-    about = others_text(m), left_out_text(m), m.source.remark
+    about = _others_text(m), _left_out_text(m), m.source.remark
 
     def reading(drawn: Drawn) -> str:
-        marks = _OUTLINED * drawn.outlines, hidden_text(m, drawn.hidden)
+        marks = _OUTLINED * drawn.outlines, _hidden_text(m, drawn.hidden)
         return "; ".join(filter(None, [_READING, *dict.fromkeys(drawn.pooled), *marks, *about]))
 
     layer = "" if m.layer is None else f", layer {m.layer}"
@@ -116,7 +116,7 @@ def _whole(m: LayerMatrices, matrix: Matrix, scales: Mapping[str, Scale]) -> Pan
         outlined.append(Outline(_only(m.position), range(columns), "orange"))
     if matrix.name in _OF_KEYS or matrix is m.memory or (matrix is m.input and m.kind != "cross"):
         outlined.append(Outline(_only(m.key_position), range(columns), "blue"))
-    title = titled(matrix.name, matrix.equation, matrix.values)
+    title = _titled(matrix.name, matrix.equation, matrix.values)
     return Panel(title, matrix.values, scales[matrix.name], outlined=tuple(outlined))
 
 
@@ -134,12 +134,12 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> 
             "key column": Outline(rows, _only(m.key_position), "blue"),
         }
         outlined = tuple(marks[one] for one in example)
-        return Panel(titled(name, equation, values), values, scales[name], outlined=outlined)
+        return Panel(_titled(name, equation, values), values, scales[name], outlined=outlined)
 
     Q = panel("Q", "", head.query, "query")
     K = panel("Kᵀ", "", head.key.T, "key column")
     V = panel("V", "", head.value, "key")
-    S = panel("S", scores_equation(m), head.scores, "query", "key column")
+    S = panel("S", _scores_equation(m), head.scores, "query", "key column")
     A = panel("A", "softmax(S)", seen, "query", "key column")
     H = panel("H", "A V", head.output, "query")
     products = Grid(
@@ -148,8 +148,8 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> 
             (_panels([Q], queries, of_key), _panels([S, A], queries, keys), _panels([H], queries, of_value)),
         )
     )
-    example = Text((score_text(m, head), output_text(m, head)))
-    return Grid(((Text((head_title(m, head),), "heading"),), (example,), (products,)))
+    example = Text((_score_text(m, head), _output_text(m, head)))
+    return Grid(((Text((_head_title(m, head),), "heading"),), (example,), (products,)))
 
 
 def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis) -> Panels:
@@ -160,19 +160,19 @@ def _only(position: int) -> range:
     return range(position, position + 1)
 
 
-def titled(name: str, equation: str, values: NDArray[np.float32]) -> str:
+def _titled(name: str, equation: str, values: NDArray[np.float32]) -> str:
     """Return "Q = X Wq (6 × 8)"."""
     rows, columns = values.shape
     return f"{name} = {equation} ({rows} × {columns})" if equation else f"{name} ({rows} × {columns})"
 
 
-def scores_equation(m: LayerMatrices) -> str:
+def _scores_equation(m: LayerMatrices) -> str:
     """Return "Q Kᵀ / √2"."""
     joint = " " if m.rule.startswith(("/", "·")) or not m.rule else ", "
     return f"Q Kᵀ{joint}{m.rule}".rstrip()
 
 
-def head_title(m: LayerMatrices, head: HeadMatrices) -> str:
+def _head_title(m: LayerMatrices, head: HeadMatrices) -> str:
     """Return "L0 H3: columns 6 to 7 of Q, K, V and concat", with its key head if several heads share it."""
     shared = f", with the keys and values of key head {head.key_head}" if m.n_key_heads < m.n_heads else ""
     return f"{head_name(m.layer, head.head)}{shared}: {_columns_text(m, head)}"
@@ -193,7 +193,7 @@ def _run(head: int, width: int) -> str:
     return f"{head * width} to {(head + 1) * width - 1}" if width > 1 else f"{head}"
 
 
-def marked_text(m: LayerMatrices) -> str:
+def _marked_text(m: LayerMatrices) -> str:
     """Return which query and which key are the example."""
     query, key = quoted(m.queries.texts[m.position], _QUOTED), quoted(m.keys.texts[m.key_position], _QUOTED)
     return (
@@ -202,7 +202,7 @@ def marked_text(m: LayerMatrices) -> str:
     )
 
 
-def score_text(m: LayerMatrices, head: HeadMatrices) -> str:
+def _score_text(m: LayerMatrices, head: HeadMatrices) -> str:
     """Return how the cell of the example in S is computed: products of features, written out where they are few."""
     i, j = m.position, m.key_position
     score, q, k = float(head.scores[i, j]), head.query[i], head.key[j]
@@ -219,7 +219,7 @@ def score_text(m: LayerMatrices, head: HeadMatrices) -> str:
     return f"{text}; {m.rule} = {number_text(score)}"
 
 
-def output_text(m: LayerMatrices, head: HeadMatrices) -> str:
+def _output_text(m: LayerMatrices, head: HeadMatrices) -> str:
     """Return how the row of the example in H is computed: values times weights, of many keys the largest weights."""
     weights = head.weights[m.position]
     seen = np.flatnonzero(np.isfinite(head.scores[m.position]))
@@ -234,18 +234,18 @@ def output_text(m: LayerMatrices, head: HeadMatrices) -> str:
     return f"H: h(“{query}”) = {' + '.join(terms) or '0, as every key is hidden'}{numbers}"
 
 
-def left_out_text(m: LayerMatrices) -> str:
+def _left_out_text(m: LayerMatrices) -> str:
     """Return which matrices are left out, and why; "" if none is."""
     names = [name for name, matrix in (("X", m.input), ("O", m.output)) if matrix is None]
     return f"{' and '.join(names)} left out: {m.left_out}" if names else ""
 
 
-def hidden_text(m: LayerMatrices, mark: str) -> str:
+def _hidden_text(m: LayerMatrices, mark: str) -> str:
     """Return how hidden cells look; "" if no key is hidden."""
     return f"{mark}: hidden keys" if any(np.isnan(head.scores).any() for head in m.heads) else ""
 
 
-def others_text(m: LayerMatrices) -> str:
+def _others_text(m: LayerMatrices) -> str:
     """Return the number of heads whose S, A and H are shown, if they are not all; otherwise ""."""
     n_others = m.n_heads - len(m.heads)
     return f"S, A and H of {len(m.heads)} of {m.n_heads} heads" if n_others else ""

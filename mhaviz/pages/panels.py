@@ -153,14 +153,10 @@ class Panel:
 
     def number(self, row: int, column: int) -> str:
         """Return the number in a cell as it is written; "" where it is not."""
-        if self.mark(row, column):
-            return ""
-        if self.numbers == "none" or (self.numbers == "outlined" and not self._is_outlined(row, column)):
+        is_outlined = any(row in one.rows and column in one.columns for one in self.outlined)
+        if self.mark(row, column) or self.numbers == "none" or (self.numbers == "outlined" and not is_outlined):
             return ""
         return self.scale.text(float(self.values[row, column]))
-
-    def _is_outlined(self, row: int, column: int) -> bool:
-        return any(row in one.rows and column in one.columns for one in self.outlined)
 
     def outlined_numbers(self) -> list[str]:
         """Return the numbers in the cells inside outlines as they are written."""

@@ -28,7 +28,7 @@ def trace_page(trace: ShapeTrace) -> Page:
         blocks.append(Text(numbers_remark(trace), "quiet"))
     if followed is not None:
         first, *rest = following_text(followed, trace)
-        blocks += [Text((first,), "heading"), visits_table(followed), Text(tuple(rest))]
+        blocks += [Text((first,), "heading"), _visits_table(followed), Text(tuple(rest))]
     return Page(_lesson(trace), tuple(blocks), trace.source.footnote)
 
 
@@ -56,7 +56,7 @@ def steps_table(trace: ShapeTrace) -> Table:
             step.equation,
             step.shape,
             step.axes,
-            memory_text(step),
+            f"{step.memory}, {'contiguous' if step.contiguous else 'strided'}",
             step.parameters or "",
             step.flops or "",
             step.bytes or "",
@@ -135,7 +135,7 @@ def _number(value: float) -> str:
     return "−∞" if value == -np.inf else number_text(value)
 
 
-def visits_table(followed: FollowedElement) -> Table:
+def _visits_table(followed: FollowedElement) -> Table:
     """Return the table of the followed element's place in each step."""
     columns = (
         Column("step", align="left", is_key=True),
@@ -145,11 +145,6 @@ def visits_table(followed: FollowedElement) -> Table:
     )
     rows = [(v.step, v.coordinates, v.offset, "same" if v.same_number else "new") for v in followed.visits]
     return Table(columns, tuple(rows))
-
-
-def memory_text(step: TraceStep) -> str:
-    """Return "view, strided"."""
-    return f"{step.memory}, {'contiguous' if step.contiguous else 'strided'}"
 
 
 def shape_text(sizes: Sequence[int]) -> str:
