@@ -66,7 +66,9 @@ def test_the_scale_of_norms_may_end_above_1(mhaviz, tmp_path):
     assert " 30 rows are queries" in plain(shown.out)
     assert " 30 rows are queries" in plain(mhaviz("show", path, "--vmax", "30").out)
     assert mhaviz("show", path, "--vmax", "30", "--scale", "log", "-o", str(tmp_path / "a.png")).status == 0
-    assert " 30 " in plain(mhaviz("diff", path, path, "--vmax", "30").out)
+    other = str(tmp_path / "other.json")
+    assert mhaviz("heatmap", "a b c", "--show", "norms", "--seed", "1", "-q", "-o", other).status == 0
+    assert " 30 " in plain(mhaviz("diff", path, other, "--vmax", "30").out)
     endless = mhaviz("heatmap", "a", "--show", "norms", "--vmax", "inf")
     assert (endless.status, endless.err) == (
         2,
@@ -76,9 +78,10 @@ def test_the_scale_of_norms_may_end_above_1(mhaviz, tmp_path):
 
 @pytest.mark.parametrize("command", ["show", "diff"])
 def test_the_scale_of_weights_may_not(mhaviz, tmp_path, command):
-    path = str(tmp_path / "weights.json")
-    assert mhaviz("heatmap", "a b c", "-q", "-o", path).status == 0
-    refused = mhaviz(command, path, *[path] * (command == "diff"), "--vmax", "2", "-o", str(tmp_path / "a.png"))
+    paths = [str(tmp_path / f"weights-{seed}.json") for seed in range(1 + (command == "diff"))]
+    for seed, path in enumerate(paths):
+        assert mhaviz("heatmap", "a b c", "--seed", str(seed), "-q", "-o", path).status == 0
+    refused = mhaviz(command, *paths, "--vmax", "2", "-o", str(tmp_path / "a.png"))
     assert refused.status == 2
     assert "--vmax: expected a weight from 1e-30 to 1, or auto, got 2.0" in refused.err
     assert not (tmp_path / "a.png").exists()
