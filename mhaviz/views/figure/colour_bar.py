@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 
@@ -34,21 +33,13 @@ def draw_upright(sheet: Sheet, x: float, y: float, cells: float, scale: Scale, b
     bar = sheet.image(x, y, width, height, gradient, scale)
     bar.set_label(f"scale of {scale.name}")
     sheet.frames([(x, y, width, height)])
-    for place, vertical, text in _upright_labels(scale, height, beyond):
-        sheet.write(x + width + 0.05, y + place * height, text, SMALL, vertical=vertical)
-    sheet.write(x, y - 0.04, scale.name, SMALL, vertical="bottom", colour=QUIET)
-
-
-def _upright_labels(
-    scale: Scale, height: float, beyond: tuple[bool, bool]
-) -> list[tuple[float, Literal["top", "center", "bottom"], str]]:
-    """Return the numbers beside a bar of this height: place from the top, 0 to 1, vertical alignment, and text."""
     low, high = _end_texts(scale, beyond)
-    return [
-        (0, "top", high),
-        *((1 - share, "center", f"{scale.value(share):.3g}") for share in _between(scale, height)),
-        (1, "bottom", low),
-    ]
+    right = x + width + 0.05
+    sheet.write(right, y, high, SMALL, vertical="top")
+    for share in _between(scale, height):
+        sheet.write(right, y + (1 - share) * height, f"{scale.value(share):.3g}", SMALL)
+    sheet.write(right, y + height, low, SMALL, vertical="bottom")
+    sheet.write(x, y - 0.04, scale.name, SMALL, vertical="bottom", colour=QUIET)
 
 
 def _between(scale: Scale, height: float) -> list[float]:

@@ -1,6 +1,6 @@
 """Matrices as grids of coloured cells, as many side by side as the terminal has room for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -222,14 +222,8 @@ class HeatGrid:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
         layout = self.decide(options.max_width, abilities)
-        header, labels = self._header(layout), list(self._row_labels(layout))
-        for first in range(0, len(self.panels), layout.per_line):
-            if first:
-                yield Segment.line()
-            panels = self.panels[first : first + layout.per_line]
-            for line in _lines(panels, layout, abilities, header, labels, self.names):
-                yield from line
-                yield Segment.line()
+        for line in self._lines(layout, abilities):
+            yield from (*line, Segment.line())
         for text in self._legend_lines(options.max_width, layout):
             yield from (Segment(text, DIM), Segment.line())
 
@@ -240,6 +234,25 @@ class HeatGrid:
 
     def _legend_lines(self, width: int, layout: GridLayout) -> list[str]:
         return [line for words in self._explanations(layout) for line in wrapped(*words, width)]
+
+    def _lines(self, layout: GridLayout, abilities: Abilities) -> Iterator[list[Segment]]:
+        """Yield the lines of all panels, those side by side together."""
+        ends = [name and name + arrow for name, arrow in zip(self.names, _ARROWS, strict=True)]
+        corner = [Segment(end.rjust(layout.label_width) + " ", DIM) for end in ends]
+        width, labels = layout.panel_width, list(self._row_labels(layout))
+        header = list(Segment.simplify(_filled(self._header(layout), width, DIM)))
+        for first in range(0, len(self.panels), layout.per_line):
+            panels = self.panels[first : first + layout.per_line]
+            if first:
+                yield []
+            titles = (set_cell_size(cut(visible(panel.title), width), width) for panel in panels)
+            yield [corner[0], *_beside([Segment(title, BOLD)] for title in titles)]
+            yield [corner[1], *_beside([header] * len(panels))]
+            pooled = (panel.pooled(layout.rows, layout.columns) for panel in panels)
+            shown = [Cells(panel, layout.cells, layout.cell_width, abilities.colours) for panel in pooled]
+            for label, rows in labels:
+                left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
+                yield [left, *label, Segment(" "), *_beside(_filled(cells.line(rows), width) for cells in shown)]
 
     def _header(self, layout: GridLayout) -> list[Segment]:
         """Return the labels above the columns of a panel: dim, or, where there are special tokens, only these dim."""
@@ -382,40 +395,19 @@ def _round_labels(edges: NDArray[np.int64], most: int) -> Iterator[tuple[int, st
         yield int(np.searchsorted(edges, position, side="right")) - 1, f"{position:,}"
 
 
-def _lines(
-    panels: Sequence[Panel],
-    layout: GridLayout,
-    abilities: Abilities,
-    header: list[Segment],
-    labels: Sequence[RowLabel],
-    names: tuple[str, str],
-) -> Iterator[list[Segment]]:
-    ends = [name and name + arrow for name, arrow in zip(names, _ARROWS, strict=True)]
-    corner = [Segment(end.rjust(layout.label_width) + " ", DIM) for end in ends]
+def _beside(parts: Iterable[Sequence[Segment]]) -> list[Segment]:
+    """Return parts of a line with gaps between them, without blanks at its end."""
+    line: list[Segment] = []
+    for i, part in enumerate(parts):
+        line += [Segment(" " * GAP)] * (i > 0) + list(part)
+    while line and not line[-1].style and not line[-1].text.strip():
+        line.pop()
+    return line
 
-    def beside(parts: Sequence[Sequence[Segment]]) -> list[Segment]:
-        line: list[Segment] = []
-        for i, part in enumerate(parts):
-            line += [Segment(" " * GAP)] * (i > 0) + list(part)
-        while line and not line[-1].style and not line[-1].text.strip():
-            line.pop()  # no blanks at the end of a line
-        return line
 
-    width = layout.panel_width
-    titles = [[Segment(set_cell_size(cut(visible(p.title), width), width), BOLD)] for p in panels]
-    yield [corner[0], *beside(titles)]
-    rest = Segment(" " * (layout.panel_width - Segment.get_line_length(header)), DIM)
-    yield [corner[1], *beside([list(Segment.simplify([*header, rest]))] * len(panels))]
-
-    pooled = (panel.pooled(layout.rows, layout.columns) for panel in panels)
-    shown = [Cells(panel, layout.cells, layout.cell_width, abilities.colours) for panel in pooled]
-    for label, rows in labels:
-        left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
-        parts = []
-        for cells in shown:
-            part = list(cells.line(rows))
-            parts.append([*part, Segment(" " * (layout.panel_width - Segment.get_line_length(part)))])
-        yield [left, *label, Segment(" "), *beside(parts)]
+def _filled(line: list[Segment], width: int, style: RichStyle | None = None) -> list[Segment]:
+    """Return a line with blanks up to this width."""
+    return [*line, Segment(" " * (width - Segment.get_line_length(line)), style)]
 
 
 def wrapped(words: Sequence[str], blank: str, width: int) -> Iterator[str]:
