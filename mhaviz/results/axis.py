@@ -109,11 +109,11 @@ class Axis(ShortRepr):
     def places(self, query: int | str) -> list[int]:
         """Return the positions of a token, given by its text or by its position, 3 or "#3".
 
-        The exact text is looked up first, then the text without blanks at its ends, then without case and punctuation
-        at its ends. Digits are a position only if no token has that text.
+        The text is looked up without blanks at its ends, with which many tokenizers begin a word, then without case and
+        punctuation at its ends, too. Digits are a position only if no token has that text.
         """
         if isinstance(query, str):
-            for form in (str, str.strip, _normalised):
+            for form in (str.strip, _normalised):
                 name = form(query)
                 if places := [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == name]:
                     return places

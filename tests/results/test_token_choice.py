@@ -71,6 +71,7 @@ def test_no_such_token(text, message):
     [
         ("dog", "there are #0 'the', #1 'cat', #2 's', #3 'mat', #4 '', #5 'the'"),
         ("The", "'The' occurs 2 times; give a position: #0, #5"),
+        ("the", "'the' occurs 2 times; give a position: #0, #5"),
         ("catt", "try 'cat'"),
     ],
 )

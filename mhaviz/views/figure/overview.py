@@ -184,7 +184,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
         large = enlarged(large.tile_width - beyond)
     if m.rows.cells is None:
         small = replace(small, pooled=_pooled(lengths, cells, large))
-    note = _CHANGED if m.quantity.is_signed else _PEAKED
+    why = wrap(_CHANGED if m.quantity.is_signed else _PEAKED, (small.width if is_beside else room) / DRAWN_WIDER, SMALL)
     return OverviewPart(
         block,
         block.title,
@@ -194,7 +194,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
         place=most_peaked(block.maps),
         is_beside=is_beside,
         is_narrow=style.is_narrow,
-        note=tuple(wrap(note, (small.width if is_beside else room) / DRAWN_WIDER, SMALL)),
+        note=tuple(why) if style.footnote is None else (),
     )
 
 

@@ -329,7 +329,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     lines = len(title_lines(title, width, fonts)) - 1
     places, bottom = _place(parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
-    height = bottom + (foot + MARGIN if foot else 0.0)
+    height = bottom + (foot if foot else -_UNDER) + MARGIN
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
 
 

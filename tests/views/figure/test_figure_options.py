@@ -82,6 +82,12 @@ def test_without_a_footnote_there_is_no_small_print():
     assert bare.height < whole.height
 
 
+def test_without_a_footnote_the_names_of_the_keys_are_whole():
+    stream = io.BytesIO()
+    heatmap_figure(attention_of(3, 1), Style(width=3.3, footnote="")).save(stream, "png")
+    assert (np.asarray(Image.open(stream).convert("L"))[-4:] == 255).all()
+
+
 def numbers_in(sheet):
     return sum(
         len(outlines.get_offsets())
