@@ -8,7 +8,9 @@ from mhaviz.analyses.corpus_difference import DifferenceStudy, require_same_atte
 from mhaviz.analyses.difference import compare, joined_source
 from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.loaded import LoadedModel, load
+from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.corpus import Corpus, Texts
+from mhaviz.errors import ArgumentError
 from mhaviz.inputs.tokens import Kind, Sentence
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
@@ -61,12 +63,15 @@ def diff_models(
         0.0
     """
     limits = Limits(fail_above, fail_above_row)
-    first, second = (
-        (one if isinstance(one, LoadedModel) else load(one, on_notice=on_notice))
-        .corpus_model(layer, kind)
-        .speaking(source_language, target_language)
-        for one in (before, after)
-    )
+
+    def reading(name: str, one: LoadedModel | str | Path) -> CorpusModel:
+        loaded = one if isinstance(one, LoadedModel) else load(one, on_notice=on_notice)
+        try:
+            return loaded.corpus_model(layer, kind).speaking(source_language, target_language)
+        except ArgumentError as error:
+            raise ArgumentError(f"{name}: {error}") from error
+
+    first, second = reading("A", before), reading("B", after)
     require_same_attentions(first, second)
     source = source_of(first.describe(), second.describe())
     corpus, shown = Corpus.of(texts), list[Sentence]()

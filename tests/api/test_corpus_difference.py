@@ -128,7 +128,7 @@ def test_models_that_cannot_be_compared(model_folder):
         of_models(before, of_two_heads, tokenizer)
     with pytest.raises(MhavizError, match=r"sentence \d, '.*' has \d+ tokens in the first and \d+ in the second"):
         mhaviz.diff_models(mhaviz.load(before, tokenizer), other_tokens, TEXTS)
-    with pytest.raises(ArgumentError, match="expected a transformers model"):
+    with pytest.raises(ArgumentError, match="A: expected a transformers model"):
         mhaviz.diff_models("random", bert, TEXTS)
     with pytest.raises(ArgumentError, match="expected at least one sentence, got none"):
         mhaviz.diff_models(bert, bert, [])
