@@ -20,12 +20,12 @@ def complexity_page(c: Complexity) -> Page:
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
     skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
     keys = {name: skipped_from_text(c.lengths, timings[name]) for name in _PARTS}
-    rate = f"{readable_count(_best_rate(c))}FLOP/s" if _best_rate(c) else ""
+    rate = _best_rate(c)
     notes = [
         "proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured",
         *filter(None, skipped),
         f"parameters: {readable_bytes(c.parameter_bytes)}",
-        *([f"the whole layer does up to {rate}"] if rate else []),
+        *([f"the whole layer does up to {readable_count(rate)}FLOP/s"] if rate else []),
     ]
     blocks = (
         _terms(c),

@@ -47,7 +47,8 @@ def embeddings_page(e: EmbeddedText) -> Page:
         title = f"the same in {n_features:,} features" if blocks else title
         blocks.append(_features(title, tuple(parts), e))
     cosines = tuple(Panel(f"of {part.symbol}", part.cosines, _UNIT) for part in shown)
-    blocks.append(_alike("similarity of every two tokens: the cosine of their rows", cosines, Axis(e.tokens)))
+    title, tokens = "similarity of every two tokens: the cosine of their rows", Axis(e.tokens)
+    blocks.append(Panels(title, cosines, tokens, tokens, len(cosines)))
     blocks.append(Text(tuple(_sentences(e))))
     return Page(
         "",
@@ -65,10 +66,10 @@ def position_table_page(table: PositionTable) -> Page:
     title = "positional encoding: sines and cosines"
     equation = "PE[p, 2i] = sin(p / 10000^(2i/d_model)), PE[p, 2i+1] = cos(same)"
     panel = _panel(equation, table.values, replace(_UNIT, name="PE"))
-    cosines = _alike("", (Panel("cosine of every two rows", table.cosines, _UNIT),), positions)
+    cosines = Panel("cosine of every two rows", table.cosines, _UNIT)
     blocks: tuple[Block, ...] = (
         Panels("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1),
-        cosines,
+        Panels("", (cosines,), positions, positions, 1),
         Text(tuple(_turning_sentences(d_model))),
     )
     return Page(title, blocks, table.source.footnote, lambda drawn: _reading("positions", drawn))
@@ -100,10 +101,6 @@ def _panel(equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
     length, n_features = values.shape
     some = f"first {_MOST_FEATURES} of " if n_features > _MOST_FEATURES else ""
     return Panel(f"{equation}   ({length:,}, {some}{n_features:,})", values[:, :_MOST_FEATURES], scale)
-
-
-def _alike(title: str, panels: tuple[Panel, ...], tokens: Axis) -> Panels:
-    return Panels(title, panels, tokens, tokens, len(panels))
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:

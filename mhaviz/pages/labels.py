@@ -3,7 +3,8 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -228,12 +229,10 @@ def round_positions(start: int, end: int, most: int) -> list[int]:
 
     They are multiples of 1, 2 or 5 times a power of ten, without the first and the last position.
     """
-    step = 1
-    while most < 1 or len(inside := range((start // step + 1) * step, end - 1, step)) > most:
-        if most < 1:
-            return []
-        step = step * 5 // 2 if str(step).startswith("2") else step * 2
-    return list(inside)
+    if most < 1:
+        return []
+    inside = (range((start // step + 1) * step, end - 1, step) for step in _steps())
+    return list(next(positions for positions in inside if len(positions) <= most))
 
 
 def token_labels(tokens: Sequence[str], width: int, start: int = 0, shown: Callable[[str], str] = visible) -> list[str]:
@@ -250,7 +249,10 @@ def token_labels(tokens: Sequence[str], width: int, start: int = 0, shown: Calla
 
 def every(n_labels: int, n_fitting: int) -> int:
     """Return the step between labels, 1, 2, 5, 10, 20, 50, …, if ``n_fitting`` of ``n_labels`` have room."""
-    step = 1
-    while n_labels > max(n_fitting, 1) * step:
-        step = step * 5 // 2 if str(step).startswith("2") else step * 2
-    return step
+    return next(step for step in _steps() if n_labels <= max(n_fitting, 1) * step)
+
+
+def _steps() -> Iterator[int]:
+    """Yield 1, 2, 5, 10, 20, 50, …"""
+    for power in count():
+        yield from (10**power, 2 * 10**power, 5 * 10**power)

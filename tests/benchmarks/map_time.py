@@ -32,6 +32,7 @@ from mhaviz.pages.blocks import Curves, Page, Plot, PlotAxis, Series, Table
 from mhaviz.results.axis import cell_edges
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.figure.page import draw_page
+from mhaviz.views.style import Style
 
 HEADS, D_KEY, CELLS = 8, 64, 512
 LENGTHS = (16, 64, 256, 512, 700, 1000, *(1024 * 2**i for i in range(8)))
@@ -118,7 +119,7 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
     footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
     page = Page("all the attention of a long input", (Curves(tuple(plots), Table((), ()), 2),), footnote)
     with path.open("wb") as stream:
-        draw_page(page).save(stream, path.suffix[1:])
+        draw_page(page, Style()).save(stream, path.suffix[1:])
 
 
 def is_drawn(length: int) -> bool:

@@ -168,9 +168,9 @@ def said(block):
 
 
 def test_a_page_without_blocks_has_its_title_and_footnote():
-    assert texts(draw_page(Page("nothing yet", (), "made by hand"))) == ["nothing yet", "made by hand"]
+    assert texts(draw_page(Page("nothing yet", (), "made by hand"), Style())) == ["nothing yet", "made by hand"]
 
 
 def test_a_page_that_is_too_long_for_a_picture():
     with pytest.raises(ArgumentError, match=r"got at least 140 × 3\d,\d{3}; save it as data"):
-        draw_page(Page("a book", (Text(("a line",) * 10_000),), "made by hand"))
+        draw_page(Page("a book", (Text(("a line",) * 10_000),), "made by hand"), Style())

@@ -51,7 +51,6 @@ from mhaviz.views.figure.sheet import (
     TITLE,
     TITLE_LINE,
     Sheet,
-    fewer_pixels_notice,
     foot_height,
     foot_width,
     most_dpi,
@@ -73,14 +72,13 @@ _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below th
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
 
-def draw_page(page: Page, style: Style | None = None) -> Sheet:
+def draw_page(page: Page, style: Style) -> Sheet:
     """Draw a page.
 
     Raises:
         ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn, or
             numbers are asked for where there are no heads.
     """
-    style = style or Style()
     if style.numbers is not None and not any(isinstance(block, Heads) for block in leaves(page.blocks)):
         raise ArgumentError(f"{parameter('numbers')}: expected a picture of maps, got another one; leave it out")
     zoom, crop = (style.font_size or BODY) / BODY, 0.0
@@ -118,7 +116,8 @@ def draw_page(page: Page, style: Style | None = None) -> Sheet:
             f"sentences, or choose by {parameter('layer')} and {parameter('head')}; a .html file has all on one page"
         )
     if style.dpi < asked:
-        sheet.notices.append(fewer_pixels_notice(style.dpi / zoom, asked / zoom))
+        fewer = f"{style.dpi / zoom:.0f} dpi instead of {asked / zoom:.0f}"
+        sheet.notices.append(f"drawn at {fewer}: a picture has {PAGE_LIMIT}")
     if plan.title:
         sheet.page_title(plan.title)
     for part, x, y, room in plan.places:

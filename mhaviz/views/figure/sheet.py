@@ -380,11 +380,6 @@ def mapped(scale: Scale) -> dict[str, Any]:
     return {"cmap": _listed_colormap(scale.colormap), "norm": norm}
 
 
-def fewer_pixels_notice(dpi: float, asked: float) -> str:
-    """Return the notice of a picture that is drawn with fewer pixels than asked for."""
-    return f"drawn at {dpi:.0f} dpi instead of {asked:.0f}: a picture has {PAGE_LIMIT}"
-
-
 def most_dpi(width: float, height: float) -> int:
     """Return the most pixels an inch that a page of this size may have."""
     return int(min(MOST_PIXELS / max(width, height), math.sqrt(MOST_AREA / (width * height))))

@@ -1,6 +1,6 @@
 """A page in the terminal, which lists numbers where figures have curves."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style as RichStyle
@@ -33,7 +33,7 @@ class PageView:
     """A page as a renderable: title, blocks and footnote from top to bottom."""
 
     page: Page
-    style: Style = field(default_factory=Style)
+    style: Style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         page = self.page.coloured(self.style.cmap, self.style.vmax, self.style.log)

@@ -95,7 +95,7 @@ def dotted(sheet):
 def test_dots_below_0_have_the_whole_width():
     dots = tuple(Dot(f"L0 H{i}", value, value - 0.001) for i, value in enumerate((-0.002, -0.003, -0.01)))
     table = Table((Column("head"),), ())
-    sheet = draw_page(Page("", (Dots(table, dots, "", "{:.3f}".format),), ""))
+    sheet = draw_page(Page("", (Dots(table, dots, "", "{:.3f}".format),), ""), Style())
     (marks,) = dotted(sheet)[ACCENT]
     first, *_, last = marks.get_xdata()
     assert first - last > sheet.width / 2
@@ -124,7 +124,7 @@ def test_dots_stand_where_the_ticks_say(random_heads):
 def test_the_last_row_has_no_hole(random_heads, n_panels, across):
     page = head_statistics_page(random_heads(6, 12))
     panels = next(block for block in page.blocks if isinstance(block, Panels))
-    sheet = draw_page(replace(page, blocks=(replace(panels, panels=panels.panels[:n_panels]),)))
+    sheet = draw_page(replace(page, blocks=(replace(panels, panels=panels.panels[:n_panels]),)), Style())
     tops = [round(image.get_extent()[3], 3) for image in tiles(sheet)]
     assert {tops.count(top) for top in tops} == {across}
 
