@@ -7,14 +7,12 @@ import numpy as np
 
 from mhaviz.errors import counted
 from mhaviz.inputs.probes import RandomRepeats
-from mhaviz.inputs.tokens import KIND_NAMES
-from mhaviz.pages.blocks import Block, Page, Panels, Text
+from mhaviz.pages.blocks import Block, Page, Text
 from mhaviz.pages.head_numbers import (
     Measure,
     Order,
     Ranking,
     kind_text,
-    layers_by_heads,
     reading_text,
 )
 from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
@@ -46,17 +44,11 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long), ablation.source.remark]))
     reading = reading_text([kind.change.mean for kind in ablation.kinds], "no such head, or not zeroed")
 
-    def panels(kind: HeadEffects) -> Panels:
-        means = {measure.name: kind.number(measure.name).mean for measure in ranking.known}
-        shown = order.column if order.column in means else EFFECTS[0]
-        title = KIND_NAMES[kind.kind] if len(ablation.kinds) > 1 else ""
-        return layers_by_heads(title, kind.layers, means, scales, shown)
-
     blocks: tuple[Block, ...] = (
         Text(tuple(kind_text(kind, _subtitle(ablation, kind)) for kind in ablation.kinds), "subtitle"),
         ranking.plot(),
-        *map(panels, ablation.kinds),
-        *(Text((f"{m.name}: {m.meaning}",), "quiet") for m in ranking.known if m != ranking.measure),
+        *ranking.panels(scales),
+        *(Text((f"{m.name}: {m.meaning}",), "quiet") for m in ranking.others),
         *([Text(about, "quiet")] if about else []),
     )
     return Page(_lesson(ablation, ranking), blocks, ablation.source.footnote, reading)

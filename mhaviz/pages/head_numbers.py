@@ -1,7 +1,7 @@
 """Numbers of heads on a page: panels of layers × heads, and the heads ranked as dots and in a table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -143,6 +143,11 @@ class Ranking:
         known = self.known
         return next((measure for measure in known if measure.name == self.order.column), known[0])
 
+    @property
+    def others(self) -> list[Measure]:
+        """Measures of the table without ``measure``."""
+        return [measure for measure in self.known if measure != self.measure]
+
     @cached_property
     def heads(self) -> list[Head]:
         """All heads in this order, those without the number last."""
@@ -179,7 +184,7 @@ class Ranking:
         """Return the table of ranked heads. Its first number is the one that they are ranked by, with its interval; the
         last rows are the numbers expected by chance."""
         first, texts = self.measure, self.texts
-        measures = [first, *(measure for measure in self.known if measure != first)]
+        measures = [first, *self.others]
         heads = self.heads[: self.order.most]
         has_interval = any(head.interval(first.name) for head in heads)
         has_kind = len(self.kinds) > 1
@@ -219,6 +224,13 @@ class Ranking:
         notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
         label = f"{measure.name}: {measure.described(self.weight)}"
         return Dots(self.table(), tuple(dots), label, measure.text, "; ".join(notes)) if dots else self.table()
+
+    def panels(self, scales: Mapping[str, Scale]) -> Iterator[Panels]:
+        """Yield a block for each kind of attention, with a panel of layers × heads for each number that it has."""
+        for kind in self.kinds:
+            means = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], self.measures)}
+            title = KIND_NAMES[kind.kind] if len(self.kinds) > 1 else ""
+            yield layers_by_heads(title, kind.layers, means, scales, self.order.column)
 
     def lesson(self, model: str) -> str:
         """Return the title, "minilm: 5 of 72 heads put most of their weight on the token before"."""

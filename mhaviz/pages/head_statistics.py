@@ -3,15 +3,14 @@
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
-from mhaviz.pages.blocks import Block, Page, Panels, Text
+from mhaviz.inputs.tokens import OF_ONE_TEXT
+from mhaviz.pages.blocks import Block, Page, Text
 from mhaviz.pages.head_numbers import (
     Measure,
     Order,
     Ranking,
     kind_text,
     known_measures,
-    layers_by_heads,
     reading_text,
 )
 from mhaviz.pages.panels import Scale
@@ -46,15 +45,10 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
     ranking = Ranking(s.kinds, order, MEASURES, s.replicates, texts, weight_text(s))
     notes = counts_text(s), *_sink_texts(s), left_out_text(s.too_long), s.source.remark
 
-    def panels(kind: HeadAverages) -> Panels:
-        known = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], MEASURES)}
-        title = KIND_NAMES[kind.kind] if len(s.kinds) > 1 else ""
-        return layers_by_heads(title, kind.layers, known, scales, order.column)
-
     blocks: tuple[Block, ...] = (
         Text(tuple(title(s, kind) for kind in s.kinds), "subtitle"),
         ranking.plot(),
-        *map(panels, s.kinds),
+        *ranking.panels(scales),
         Text((_meanings(ranking),), "quiet"),
         Text(tuple(filter(None, notes)), "quiet"),
     )
@@ -78,7 +72,7 @@ def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
 def _meanings(ranking: Ranking) -> str:
     """Return what the other statistics mean: "previous: weight on the token before, 0.07 by chance"."""
     texts = []
-    for measure in (other for other in ranking.known if other != ranking.measure):
+    for measure in ranking.others:
         chances = [kind.number(measure.name).chance for kind in ranking.kinds]
         known = np.concatenate([chance[np.isfinite(chance)] for chance in chances])
         ends = dict.fromkeys(measure.text(float(end)) for end in (known.min(), known.max())) if known.size else ()
