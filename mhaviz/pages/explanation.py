@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Block, Column, Drawn, Grid, Page, Panels, Table, Text
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import Outline, Panel, Scale, without
+from mhaviz.pages.panels import Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.attention import head_name
@@ -28,7 +28,7 @@ def explanation_page(e: Explanation) -> Page:
     sums, more = ([e.contributions[rest].sum(axis=0)], [f"{len(rest)} more"]) if rest else ([], [])
     parts, names = np.stack([*e.contributions[largest], *sums, e.output]), [*_labels(e, largest), *more, "= output"]
     total = Outline(range(len(parts) - 1, len(parts)), range(e.d_key), "fine")
-    products = without(e.products, ~e.visible[:, None])[keys]
+    products = blanked(e.products, ~e.visible[:, None])[keys]
     of_keys = _strips("q ∘ k", products, _labels(e, keys))
     blocks: tuple[Block, ...] = (
         Text((_heading(e),), "heading"),

@@ -132,16 +132,15 @@ class Ranking:
     texts: str
     weight: str = ""
 
-    @property
+    @cached_property
     def known(self) -> list[Measure]:
         """Measures of the table; see ``known_measures``."""
         return known_measures(self.kinds, self.measures)
 
-    @property
+    @cached_property
     def measure(self) -> Measure:
-        """Measure that the heads are ranked by; the first one if they are in the order of the model."""
-        known = self.known
-        return next((measure for measure in known if measure.name == self.order.column), known[0])
+        """Measure that the heads are ranked by; the first one if no head has it, or they are in the model's order."""
+        return next((measure for measure in self.known if measure.name == self.order.column), self.known[0])
 
     @property
     def others(self) -> list[Measure]:

@@ -5,7 +5,7 @@ import numpy as np
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import Drawn, Page, Panels, Text, Title
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale, without
+from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import AttentionMap, head_name
@@ -21,9 +21,9 @@ def masking_page(m: Masking) -> Page:
     """Return the page: scores, masked scores, weights and weights after dropout of each sentence, on shared scales."""
     layer = f", {m.source.model}" + ("" if m.layer is None else f", layer {m.layer}")
     dropout = "" if m.dropout is None else f", dropout with p = {m.dropout:g}"
-    hidden = [one.hidden[:, : len(one.queries)] for one in m.sentences]
-    hides = f"hides {sum(int(one.sum()) for one in hidden):,} of {sum(one.size for one in hidden):,} scores"
-    title = f"{KIND_NAMES[m.kind]}{layer}: the mask {hides} from the softmax{dropout}"
+    n_scores = sum(int((~one.padding).sum()) for one in m.sentences) * len(m.heads)
+    hides = f"hides {n:,} of {n_scores:,} scores from the softmax" if (n := _count_hidden(m)) else "hides nothing"
+    title = f"{KIND_NAMES[m.kind]}{layer}: the mask {hides}{dropout}"
     largest = max(float(np.nanmax(np.abs(one.scores))) for one in m.sentences) or 1.0
     scores = Scale(DIVERGING, -largest, largest, 1 if largest >= 10 else 2, zeros=True, name="score")
     texts = ((one, one.weights[:, : len(one.queries), : len(one.keys)]) for one in m.sentences)
@@ -45,7 +45,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
     for i, head in enumerate(m.heads):
         blank = one.hidden[i] | one.padding
         marks = np.where(one.padding, PAD, "")
-        masked, weighed = (without(values[i], blank) for values in (one.scores, one.weights))
+        masked, weighed = (blanked(values[i], blank) for values in (one.scores, one.weights))
         panels += [
             Panel(f"{head_name(m.layer, head)}: S = Q Kᵀ {m.rule}".rstrip(), one.scores[i], scores),
             Panel("S masked, hidden = −∞", masked, scores, marks=marks),
@@ -53,7 +53,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
         ]
         if one.kept is not None and one.dropped is not None:
             gone = one.dropped[i] & ~blank
-            panels.append(Panel("dropout(A)", without(one.kept[i], blank), weights, marks=np.where(gone, CROSS, marks)))
+            panels.append(Panel("dropout(A)", blanked(one.kept[i], blank), weights, marks=np.where(gone, CROSS, marks)))
     rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
     across = len(panels) // len(m.heads)
     title = _sentence_title(m, number)
@@ -88,9 +88,14 @@ def _has_padding(m: Masking) -> bool:
     return any(one.is_padded for one in m.sentences)
 
 
+def _count_hidden(m: Masking) -> int:
+    """Return the number of scores that the mask hides, padding aside."""
+    return sum(int((one.hidden & ~one.padding).sum()) for one in m.sentences)
+
+
 def _hidden_text(m: Masking, mark: str) -> str:
     """Return how hidden cells look, or that nothing is hidden."""
-    if any(bool((one.hidden & ~one.padding).any()) for one in m.sentences):
+    if _count_hidden(m):
         return f"{mark}: hidden by the mask: −∞, no number, and no weight"
     return f"the mask hides nothing{' but padding' if _has_padding(m) else ''}"
 

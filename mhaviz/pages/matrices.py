@@ -10,7 +10,7 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, end_of_scale, without
+from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, blanked, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.pages.words import attention_title
@@ -124,7 +124,7 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> 
     """Return the grid of one head: the example in numbers, S between Q and Kᵀ, and H between A and V."""
     queries, keys = Axis(m.queries), Axis(m.keys)
     of_key, of_value = Axis.numbered(head.key.shape[1]), Axis.numbered(head.value.shape[1])
-    seen = without(head.weights, np.isnan(head.scores))
+    seen = blanked(head.weights, np.isnan(head.scores))
 
     def panel(name: str, equation: str, values: NDArray[np.float32], *example: str) -> Panel:
         rows, columns = map(range, values.shape)

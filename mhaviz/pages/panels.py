@@ -108,7 +108,7 @@ class Scale:
         return f"+{text}" if self.signed and float(text) > 0 else text
 
 
-def without(values: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
+def blanked(values: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Return the values with NaN in the hidden cells."""
     return np.where(hidden, np.float32(np.nan), values)
 
@@ -204,7 +204,7 @@ def head_panels(
     titles = tile_titles(attention_map) if titles is None else titles
     panels: list[Panel] = []
     for title, weights in zip(titles, attention_map.weights, strict=True):
-        values = weights if hidden is None else without(weights, hidden)
+        values = weights if hidden is None else blanked(weights, hidden)
         panel = Panel(title, values, scale)
         panels.append(panel if cells is None else panel.pooled(*cells))
     return panels

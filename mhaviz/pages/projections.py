@@ -8,7 +8,7 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Page, Panels, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, without
+from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import head_name
@@ -44,14 +44,14 @@ def projections_page(c: ProjectionComparison) -> Page:
         for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
     maps += [
-        Panel(f"{i} A = softmax(S)", without(s.weights, hidden), weights, outlined=outlined, numbers="none")
+        Panel(f"{i} A = softmax(S)", blanked(s.weights, hidden), weights, outlined=outlined, numbers="none")
         for i, s in enumerate(c.stages, 1)
     ]
     some = f", features 0–{_MOST_FEATURES - 1} of {c.d_model}" if c.d_model > _MOST_FEATURES else ""
     results = [Panel(f"{i} O{some}", values, outputs) for i, values in enumerate(drawn, 1)]
     features = Axis.numbered(drawn[0].shape[1])
     of_heads = tuple(
-        Panel(head_name(0, i), without(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
+        Panel(head_name(0, i), blanked(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
     )
     title = attention_title("self", Tokens(c.tokens), Tokens(c.tokens), f", {c.source.model}")
     divergence = Panel(

@@ -9,7 +9,7 @@ import numpy as np
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import Column, Curves, Page, Panels, Plot, PlotAxis, Series, Table, Title
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import WEIGHT, Panel, Scale, without
+from mhaviz.pages.panels import WEIGHT, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.attention import head_name
@@ -136,7 +136,7 @@ def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | T
         for name, numbers in (("q·k", c.unscaled), (scaled, c.scaled)):
             panels += [
                 Panel(f"{head_name(c.layer, head)}: {name}", numbers.scores[i], scores),
-                Panel(f"softmax({name})", without(numbers.weights[i], hidden), weights),
+                Panel(f"softmax({name})", blanked(numbers.weights[i], hidden), weights),
             ]
         across = 4
         if len(c.heads) == 1:  # scores over weights

@@ -109,11 +109,13 @@ class Axis(ShortRepr):
     def places(self, query: int | str) -> list[int]:
         """Return the positions of a token, given by its text or by its position, 3 or "#3".
 
-        The text is looked up without blanks at its ends, with which many tokenizers begin a word, then without case and
-        punctuation at its ends, too. Digits are a position only if no token has that text.
+        Many tokenizers begin a word with a blank, so that a text without one is looked up without blanks at the ends of
+        tokens, then without case and punctuation at their ends; a text with one is looked up as it is first. Digits are
+        a position only if no token has that text.
         """
         if isinstance(query, str):
-            for form in (str.strip, _normalised):
+            forms = (str.strip, _normalised) if query == query.strip() else (str, str.strip, _normalised)
+            for form in forms:
                 name = form(query)
                 if places := [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == name]:
                     return places

@@ -81,6 +81,11 @@ def test_tokens_that_begin_with_a_blank_are_listed_without_it(text, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(("text", "position"), [(" the", 5), (" ", 4), (" cat", 1), (" s", 2)])
+def test_a_blank_that_is_given_counts(text, position):
+    assert choose_token(text, ("the", " cat", "s", " mat", " ", " the")) == position
+
+
 def test_a_long_sentence_is_not_listed_whole():
     with pytest.raises(ArgumentError, match=r"#7 'w7', …$"):
         choose_token(None, [f"w{i}" for i in range(300)])

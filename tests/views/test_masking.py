@@ -51,6 +51,14 @@ def test_each_matrix_shows_its_numbers():
     assert len({image.get_clim() for image in (*images(sheet, "A "), *images(sheet, "dropout"))}) == 1
 
 
+@pytest.mark.parametrize(("heads", "causal", "hides"), [
+    ((0,), True, "hides 18 of 45 scores from the softmax"), ((0, 1), True, "hides 36 of 90 scores from the softmax"),
+    ((0,), False, "hides nothing"),
+])  # fmt: skip
+def test_the_title_counts_what_the_mask_hides_padding_aside(heads, causal, hides):
+    assert figure_of(made(heads=heads, causal=causal)).heading.endswith(f"the mask {hides}, dropout with p = 0.3")
+
+
 def test_a_cross_for_each_weight_that_is_dropped():
     m = made()
     sheet = figure_of(m)

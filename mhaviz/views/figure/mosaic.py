@@ -447,9 +447,12 @@ def choose_columns(n_tiles: int, width: float, height: float, page: float, most:
 
 
 def _narrow_columns(n_tiles: int, cells: int, shape: float, room: float, height: float) -> int:
-    """Return the most columns that fit into a column of a paper with a label for each of ``cells``. Where that leaves
-    one, or more rows than fit into ``height``: the fewest full ones within half of it, or those of thumbnails.
-    ``shape``: height / width of a tile."""
+    """Return the number of tiles side by side in a column of a paper.
+
+    It is the most that have room for a label for each of ``cells``. If that is one, or its rows are higher than
+    ``height``, it is the least that leaves no row half full and is at most half as high; if there is none, the most
+    that fit. ``shape``: height / width of a tile.
+    """
     labelled, most = (max(int((room + GAP) / (least + GAP)), 1) for least in (max(cells * LEAST_PITCH, THUMB), THUMB))
 
     def high(columns: int) -> float:

@@ -406,15 +406,14 @@ def _mosaics(parts: Sequence[Part]) -> list[MosaicPart]:
 
 
 def _labels_text(parts: Sequence[Part]) -> str:
-    """Return which tokens have labels, "every 2nd token has a label"; "" if all have."""
-    steps = {
-        round(side.pitch / side.length * len(axis.tokens))
+    """Return that tokens or heads are without their labels; "" if none is."""
+    lacks = any(
+        1 < len(side.marks) < len(axis.tokens)
         for part in _mosaics(parts)
         for axis, side in ((part.rows, part.layouts[-1].queries), (part.columns, part.layouts[-1].keys))
-        if len(side.marks) > 1 and has_labels(axis) and axis.tokens.grid is None
-    }
-    named = " or ".join(f"{step}nd" if step == 2 else f"{step}th" for step in sorted(steps - {1}))
-    return f"every {named} token has a label" if named else ""
+        if has_labels(axis) and axis.tokens.grid is None
+    )
+    return "some labels are left out for want of room" * lacks
 
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:

@@ -18,8 +18,8 @@ _MOST_PLAIN, _MOST_ABREAST = 24, 6  # most tiles that are drawn without the imag
 
 
 def with_plain(page: Page, is_narrow: bool) -> Page:
-    """Return the page with the same tiles without the image below those over one, or beside lines of them, unless they
-    are many, and beside a single one."""
+    """Return the page with tiles over an image drawn twice: over it, and without it. The others stand below; beside a
+    single tile, and beside lines of tiles. Where there are too many tiles, there are no others."""
 
     def blocks() -> Iterator[Block]:
         for block in page.blocks:

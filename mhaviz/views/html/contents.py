@@ -274,7 +274,7 @@ def _needs_codes(m: AttentionMap) -> bool:
     kept = m.queries_and_keys
     if kept is None:
         return False
-    return not m.is_whole or prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
+    return m.is_pooled or prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
 
 
 def _precision(kept: QueriesAndKeys) -> float:

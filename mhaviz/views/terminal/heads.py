@@ -78,7 +78,7 @@ class HeadsView:
         groups = {scale_group(m) for m in every}
         self.share_scale = len(groups) == 1 and all(m.is_whole and m.summary is None for m in every)
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
-        maps, drawn = ([m for one in self._chosen for m in getattr(one, name)] for name in ("maps", "drawn"))
+        maps, drawn = [m for one in self._chosen for m in one.maps], [m for one in self._chosen for m in one.drawn]
         self._scales = scales_of(style, maps, drawn)
 
     def _choose(self, blocks: Sequence[Heads]) -> None:
@@ -176,6 +176,7 @@ class HeadsView:
             yield more_text(" and ".join(left))
             yield Text()
         if self.share_scale:
+            (scale,) = self._scales.values()
             beyond = values_beyond(every, scale, with_below=scale.log or scale.signed)
             yield ScaleBar(scale, self._remark, beyond, next(filter(None, blanks), ""))
 
@@ -200,13 +201,14 @@ def panels_lines(
     shown = len(grid.panels)
     if leaves_out(block):
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
-    yield replace(grid, panels=grid.panels[:shown])
+    panels = grid.panels[:shown]
+    yield replace(grid, panels=panels)
     yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
     if block.are_numbers:
-        ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in grid.panels[:shown])
-        yield Text(f"{'each on its own scale' if shown > 1 else 'scale'}: {ranges}", DIM)
-    if len(grid.panels) > shown:
-        yield more_text(counted(len(grid.panels) - shown, "panel"))
+        ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in panels)
+        yield Text(f"{'each on its own scale' if len(panels) > 1 else 'scale'}: {ranges}", DIM)
+    if left := len(grid.panels) - len(panels):
+        yield more_text(counted(left, "panel"))
     yield Text()
 
 

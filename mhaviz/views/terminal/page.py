@@ -81,6 +81,8 @@ class PageView:
         """Return the page with its tables and texts alone; None if it has only texts."""
         blocks = self.page.blocks
         words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels))]
+        while words and isinstance(last := words[-1], Text) and last.style == "heading":  # of pictures
+            words.pop()
         if all(isinstance(block, Text) for block in words):
             return None
         return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words), remark=""))

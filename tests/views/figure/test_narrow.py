@@ -106,10 +106,8 @@ def test_heads_without_all_labels_are_as_large_as_half_a_column_allows(n_heads, 
     assert len({left for left, *_ in tiles}) == columns
     if n_heads % columns == 0:
         assert max(tile[2] for tile in tiles) - min(tile[3] for tile in tiles) < 4.2
-    found = re.search(
-        r"every (\d+)th token has a label", " ".join(texts(sheet)[::-1])
-    )  # lines of the foot, the last first
-    assert len({text for text in texts(sheet) if re.fullmatch(r"word\S+", text)}) == 100 / int(found[1])
+    assert 1 < len({text for text in texts(sheet) if re.fullmatch(r"word\S+", text)}) < 100
+    assert "some labels are left out" in " ".join(texts(sheet)[::-1])  # lines of the foot, the last first
 
 
 def test_a_title_has_a_line_for_its_words_before_they_are_cut():

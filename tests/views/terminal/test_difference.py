@@ -79,7 +79,9 @@ def test_the_bar_of_several_layers_is_below_their_heads(show, random_map):
     sides = [tuple(random_map(2, layer=layer, seed=seed + layer) for layer in range(2)) for seed in (0, 5)]
     d = compare(*(Attention(Source("s"), side) for side in sides))
     largest = max(np.abs(m.change.weights).max() for m in d.maps)
-    (bar,) = (line for line in show(difference_view(d), 100).splitlines() if "   rows are" in line)
+    shown = show(difference_view(d), 100)
+    assert "\nscale: mean divergence, bits 0–" in shown
+    (bar,) = (line for line in shown.splitlines() if "   rows are" in line)
     assert bar.startswith(f"-{largest:.4g} ")
 
 
