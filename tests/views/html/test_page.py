@@ -201,7 +201,7 @@ def test_of_two_texts_the_query_that_is_shown_is_marked(opened, tmp_path):
 
 def test_both_columns_of_a_long_text_begin_at_one_height(opened, tmp_path):
     path, _ = repeated_words(tmp_path)
-    page = opened(path, "#view=text&textLayout=lines").ready()
+    page = opened(path, "#view=text&textLayout=lines&query=3").ready()
     page.until("document.querySelectorAll('.as-lines .word').length === 600")
     tops = [page.box(f".text.{role} .word")["y"] for role in ("query", "key")]
     assert tops[0] == tops[1] > page.box(".pager")["y"]
