@@ -14,7 +14,7 @@ from mhaviz.errors import MhavizError, counted, parameter
 from mhaviz.pages.map_words import cells_texts
 from mhaviz.results.quantity import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
-from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
+from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
 
 _COPIES = 3  # copies of the weights: of the layer, the result and the picture
 _MANY_CELLS = 2**26  # 256 MiB of weights, more than pictures have pixels for
@@ -108,9 +108,9 @@ def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: b
             rows, columns = of_map.cells
             is_pooled = (rows, columns) != (q1 - q0, k1 - k0)
             n_heads *= 2 if is_pooled and pooling.reduce == "both" else 1
-        prefers = keeps and prefers_codes(size.d_key, size.k_length)
-        numbers = 0 if prefers and not is_pooled else n_heads * rows * columns
-        maps.append(MapBytes(n_heads, numbers, size.bytes_of_codes if keeps else 0, prefers or (keeps and is_pooled)))
+        needed = keeps and needs_codes(is_pooled, size.d_key, size.k_length)
+        numbers = 0 if needed and not is_pooled else n_heads * rows * columns
+        maps.append(MapBytes(n_heads, numbers, size.bytes_of_codes if keeps else 0, needed))
     return PageSize.of(maps)
 
 

@@ -381,6 +381,10 @@ class Page:
     footnote: str
     remark: str | Callable[[Drawn], str] = ""
 
+    def reading(self, drawn: Drawn) -> str:
+        """Return the remark on pictures that are drawn so."""
+        return self.remark if isinstance(self.remark, str) else self.remark(drawn)
+
     @property
     def _panels(self) -> list[Panels]:
         return [block for block in leaves(self.blocks) if isinstance(block, Panels)]

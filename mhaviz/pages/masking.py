@@ -21,8 +21,8 @@ def masking_page(m: Masking) -> Page:
     """Return the page: scores, masked scores, weights and weights after dropout of each sentence, on shared scales."""
     layer = f", {m.source.model}" + ("" if m.layer is None else f", layer {m.layer}")
     dropout = "" if m.dropout is None else f", dropout with p = {m.dropout:g}"
-    n_scores = sum(int((~one.padding).sum()) for one in m.sentences) * len(m.heads)
-    hides = f"hides {n:,} of {n_scores:,} scores from the softmax" if (n := _count_hidden(m)) else "hides nothing"
+    n_hidden, n_scores = _count_hidden(m), _count_scores(m)
+    hides = f"hides {n_hidden:,} of {n_scores:,} scores from the softmax" if n_hidden else "hides nothing"
     title = f"{KIND_NAMES[m.kind]}{layer}: the mask {hides}{dropout}"
     largest = max(float(np.nanmax(np.abs(one.scores))) for one in m.sentences) or 1.0
     scores = Scale(DIVERGING, -largest, largest, 1 if largest >= 10 else 2, zeros=True, name="score")
@@ -88,6 +88,11 @@ def _has_padding(m: Masking) -> bool:
     return any(one.is_padded for one in m.sentences)
 
 
+def _count_scores(m: Masking) -> int:
+    """Return the number of scores of all heads, padding aside."""
+    return sum(int((~one.padding).sum()) for one in m.sentences) * len(m.heads)
+
+
 def _count_hidden(m: Masking) -> int:
     """Return the number of scores that the mask hides, padding aside."""
     return sum(int((one.hidden & ~one.padding).sum()) for one in m.sentences)
@@ -103,7 +108,7 @@ def _hidden_text(m: Masking, mark: str) -> str:
 def _dropped_words(m: Masking) -> str:
     """Return the number of weights that are dropped, and what happens to the others."""
     assert m.dropout is not None, "called only with dropout"
-    seen = sum(int((~one.hidden & ~one.padding).sum()) for one in m.sentences)
+    seen = _count_scores(m) - _count_hidden(m)
     dropped = sum(
         int((one.dropped & ~one.hidden & ~one.padding).sum()) for one in m.sentences if one.dropped is not None
     )

@@ -91,7 +91,7 @@ def draw_page(page: Page, style: Style) -> Sheet:
         if any(isinstance(block, Panels) for block in leaves(page.blocks)):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
     page = with_plain(page, style.is_narrow).coloured(style.cmap, style.vmax, style.log)
-    remark = page.remark if isinstance(page.remark, str) else page.remark(Drawn())
+    remark = page.reading(Drawn())
     fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
     if style.is_narrow:
         fonts = replace(fonts, label_cells=NARROW_CELLS)
@@ -302,8 +302,8 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     title, parts = _titled(page.title, _decide_parts(page, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
     parts = _abreast(parts, style)
-    remark = page.remark if isinstance(page.remark, str) else page.remark(_drawn(parts, style))
-    remark = "; ".join(filter(None, [remark, _labels_text(parts) if style.footnote is None else ""]))
+    labels = _labels_text(parts) if style.footnote is None else ""
+    remark = "; ".join(filter(None, [page.reading(_drawn(parts, style)), labels]))
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     has_pictures = any(isinstance(part, (MosaicPart, GridPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
@@ -328,7 +328,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     lines = len(title_lines(title, width, fonts)) - 1
     places, bottom = _place(parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
-    height = bottom + (foot if foot else -_UNDER) + MARGIN
+    height = bottom + (foot or -_UNDER) + MARGIN
     return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
 
 
@@ -390,7 +390,7 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
 
 
 def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
-    """Place parts from ``top`` downwards, as wide as ``edge`` allows; return their places and the end of the last."""
+    """Place parts from ``top`` downwards, as wide as ``edge`` allows; return their places and where a foot begins."""
     y, room = top, edge - MARGIN
     places: list[Place] = []
     for part in parts:

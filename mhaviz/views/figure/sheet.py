@@ -195,8 +195,8 @@ class Sheet(Figure):
         size = self.title_size
         if text_width(longest, size, families, bold=True) > room + _HAIR:  # smaller letters before shorter text
             room *= 0.97  # they are drawn wider than measured
-            sizes = (size for size in np.arange(size, BODY, -0.25) if text_width(longest, size, families, True) <= room)
-            size = next(sizes, BODY)
+            smaller = (one for one in np.arange(size, BODY, -0.25) if text_width(longest, one, families, True) <= room)
+            size = next(smaller, BODY)
 
         def fitted(shorten: Callable[[int], str]) -> str:
             return fit(shorten, _LONGEST_LINE, room, size, families, bold=True)

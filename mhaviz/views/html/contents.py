@@ -47,7 +47,7 @@ from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map
-from mhaviz.views.html.size import MapBytes, PageSize, prefers_codes
+from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
 from mhaviz.views.scale import palette, scales_of
 from mhaviz.views.style import Style
@@ -266,15 +266,9 @@ def _bytes_of_call(kept: QueriesAndKeys) -> int:
 
 
 def _needs_codes(m: AttentionMap) -> bool:
-    """Return whether the browser computes weights of a map from queries and keys.
-
-    It does between the single tokens of a pooled map, whose cells are in the page; and all weights of other maps where
-    queries and keys are smaller.
-    """
+    """Return whether a map has queries and keys, from which the browser computes weights; see ``needs_codes``."""
     kept = m.queries_and_keys
-    if kept is None:
-        return False
-    return m.is_pooled or prefers_codes(kept.query.codes.shape[2], kept.key.codes.shape[1])
+    return kept is not None and needs_codes(m.is_pooled, kept.query.codes.shape[2], kept.key.codes.shape[1])
 
 
 def _precision(kept: QueriesAndKeys) -> float:
@@ -484,7 +478,7 @@ def _page_of(attention: Attention) -> Page:
 def _words(page: Page, source: Source) -> dict[str, str]:
     """Return how to read the maps, and where they come from."""
     cells = tuple(m.cells for block in page.blocks if isinstance(block, Heads) for m in block.maps)
-    reading = page.remark if isinstance(page.remark, str) else page.remark(Drawn(cells))
+    reading = page.reading(Drawn(cells))
     return {"reading": harmless(reading), "footnote": harmless(source.footnote)}
 
 

@@ -51,6 +51,15 @@ def prefers_codes(d_key: int, k_length: int) -> bool:
     return 4 * d_key < k_length
 
 
+def needs_codes(is_pooled: bool, d_key: int, k_length: int) -> bool:
+    """Return whether the browser computes weights from the queries and keys of a map that has them.
+
+    It does between the single tokens of a pooled map, whose cells are in the page; and all weights of other maps where
+    queries and keys are smaller.
+    """
+    return is_pooled or prefers_codes(d_key, k_length)
+
+
 @dataclass(frozen=True)
 class PageSize:
     """Size of a page, and the resolution of its numbers.

@@ -40,7 +40,7 @@ class PageView:
         abilities = Abilities.of(console, options)
         used, left_out = 0, 0
         drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colours else None)
-        remark = harmless(page.remark if isinstance(page.remark, str) else page.remark(drawn))
+        remark = harmless(page.reading(drawn))
         yield from title_lines(page.title, options.max_width)
         blocks = page.blocks
         of_heads = [block for block in blocks if isinstance(block, Heads)]
