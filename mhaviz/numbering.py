@@ -35,6 +35,23 @@ def require_numbers(what: str, wanted: Numbers, there: Sequence[int], owner: str
     return numbers
 
 
+def listed_runs(what: str, numbers: Sequence[int]) -> str:
+    """Return words such as "token 5", "tokens 5 to 7" or "tokens 0, 5 to 7 and 2 more"; ``numbers`` are in order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown, beyond = runs[:_MOST_RUNS], sum(last - first + 1 for first, last in runs[_MOST_RUNS:])
+    texts = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in shown]
+    several = f"{what[:-1]}ies" if what.endswith("y") and not what.endswith("ey") else f"{what}s"
+    return f"{what if len(numbers) == 1 else several} {', '.join(texts)}" + f" and {beyond:,} more" * bool(beyond)
+
+
+_MOST_RUNS = 5
+
+
 def listed_numbers(what: str, there: Sequence[int]) -> str:
     """Return words such as "heads 0 to 7", "head 0 only" or "layers 1, 3 and 5"."""
     if len(there) == 1:

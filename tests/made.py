@@ -44,6 +44,11 @@ def made_map(
     )
 
 
+def hiding(m):
+    """The map without weight where its kind and its window hide keys."""
+    return m if m.beyond is None else replace(m, weights=np.where(m.beyond, np.float32(0), m.weights))
+
+
 def remade(m, **changes):
     """The map with some of what ``made_map`` takes changed."""
     whole = {"reduction": "mass"} if m.is_whole else {"reduction": m.quantity.reduction}

@@ -321,7 +321,7 @@ def _seen_keys(call: AttentionCall | AttentionWeights) -> Tensor | None:
 
     If only weights are known, and not the mask, these are the keys to which some head gives weight.
     """
-    visible = call.visible()
+    visible = call.weighed()
     if visible is None or visible.shape[1] == 1:
         return visible
     if isinstance(call, AttentionWeights):

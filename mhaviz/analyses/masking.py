@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.call import AttentionCall, hides
 from mhaviz.attention.model import Inputs, Model, SiteCall, require_heads
 from mhaviz.devices import float_array
 from mhaviz.errors import ArgumentError, parameter
@@ -86,7 +86,7 @@ def _unhidden(call: AttentionCall) -> AttentionCall:
     """
     mask = call.mask
     if mask is not None and mask.dtype != torch.bool:
-        hides = mask <= torch.finfo(mask.dtype).min / 2
-        has_bias = bool((mask[~hides] != 0).any())
-        return replace(call, causal=False, mask=mask.masked_fill(hides, torch.nan if has_bias else 0.0))
+        hidden = hides(mask)
+        has_bias = bool((mask[~hidden] != 0).any())
+        return replace(call, causal=False, mask=mask.masked_fill(hidden, torch.nan if has_bias else 0.0))
     return replace(call, causal=False, mask=None)

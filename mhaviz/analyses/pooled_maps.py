@@ -264,16 +264,15 @@ def _row_means(numbers: NDArray[np.float32], counts: NDArray[np.bool_], edges: N
 
 
 def _keys_seen(seen: SiteCall, queries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of keys that each of these queries sees."""
-    _, _, q_length, k_length = seen.call.shape
-    position, end = queries, np.full(queries.shape, k_length)
-    if seen.site.kind == "masked":
-        position = queries + k_length - q_length
-        end = np.clip(position + 1, 0, k_length)
-    if seen.reach is None:
-        return end
-    first, end = np.maximum(position - seen.reach, 0), np.minimum(end, position + seen.reach + 1)
-    return np.asarray(np.maximum(end - first, 0))
+    """Return the number of keys that each of these queries can weigh, in some head."""
+    call, (_, _, q_length, k_length) = seen.call, seen.call.shape
+    if isinstance(call, AttentionCall) and call.mask is not None:
+        weighed = call.weighed()
+        assert weighed is not None
+        counts: NDArray[np.int64] = weighed[0].any(dim=0).sum(dim=-1).expand(q_length).cpu().numpy()
+        return counts[queries]
+    is_causal = call.causal if isinstance(call, AttentionCall) else seen.site.kind == "masked"
+    return np.clip(queries + k_length - q_length + 1, 0, k_length) if is_causal else np.full(queries.shape, k_length)
 
 
 def _sinks(received: NDArray[np.float32], tokens: tuple[str, ...]) -> tuple[Sink, ...]:

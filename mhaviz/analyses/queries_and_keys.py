@@ -18,11 +18,12 @@ _AT_ONCE = 2**19  # weights; so few that freeing them does not leave gaps in mem
 def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
     """Return the queries and keys of one sentence, in the fewest bits that keep the weights within ``PRECISE``.
 
-    None if the model only gives weights, if its bias has no compact form, or if scores are so large that even 32 bits
-    are not precise enough.
+    None if the model only gives weights, if its bias has no compact form, if finite numbers hide all keys from a query,
+    so that its weights depend on how scores were rounded, or if scores are so large that even 32 bits are not precise
+    enough.
     """
     call = seen.call
-    if not isinstance(call, AttentionCall):
+    if not isinstance(call, AttentionCall) or call.weighs_hidden:
         return None
     bias, is_kept = _compact_bias(call, seen.reach)
     if not is_kept:

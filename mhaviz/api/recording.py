@@ -23,7 +23,7 @@ from mhaviz.attention.model import OnAttention, Site, SiteCall, show
 from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
-from mhaviz.numbering import Numbers, listed_numbers
+from mhaviz.numbering import Numbers, listed_numbers, listed_runs
 from mhaviz.observe.axes import Part
 from mhaviz.observe.caches import crops_followed, may_crop
 from mhaviz.observe.handlers import VisitorError, one_line, unseen
@@ -145,6 +145,7 @@ class Recording(ContextDecorator):
         self._heads: dict[int, tuple[int, ...]] = {}  # by the number of the attention
         self._device = "cpu"
         self._remarks: dict[str, None] = {}
+        self._masked: dict[str, list[str]] = {}  # what masks did to some tokens: names of the attentions
         self._left_out = 0
         self._told: set[str] = set()
         self._entered, self._lock = threading.local(), threading.RLock()  # threads wait for one another
@@ -188,6 +189,9 @@ class Recording(ContextDecorator):
                 f"kept {kept} of up to {self._left_out:,} along the batch axis; {parameter('examples')} chooses others"
             )
             lines += [f"there was no example {one:,}: the axis had {self._left_out:,} at most" for one in beyond[:1]]
+        lines += [f"{_listed_names(names)}: {what}" for what, names in list(self._masked.items())[:_MOST_NOTED]]
+        if (others := len(self._masked) - _MOST_NOTED) > 0:
+            lines.append(f"masks leave out tokens of other examples, or do not hide some, in {others:,} more ways")
         most = self._most_passes
         if most and (late := self._options.passes.beyond(most - 1)):
             lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")
@@ -556,7 +560,7 @@ class Recording(ContextDecorator):
         seen_of: Callable[[Sequence[int], ObservedCall], SiteCall],
         name: str,
     ) -> None:
-        batch_size, _, q_length, k_length = observed.call.shape
+        batch_size = observed.call.shape[0]
         wanted = range(batch_size) if self._options.examples is None else self._options.examples
         there = [place for place in wanted if place < batch_size]
         if len(there) < batch_size:
@@ -568,23 +572,39 @@ class Recording(ContextDecorator):
                 f"{name} and what came later is left out: the maps have filled the memory that they may take"
             )
             return
+        weighing = _weighing_hidden(observed, there, site.first_query)
         for place in there:
             output = None if observed.output is None else observed.output[place : place + 1]
             one = seen_of([place], ObservedCall(example(observed.call, place), output))
             try:
                 grows = site.kind in OF_ONE_TEXT
                 self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
-                if one.padding is not None and not bool(one.padding.keys.all()):
-                    # In other kinds, hidden keys may be those of a cache that is not full yet, or later ones.
-                    is_own = site.kind in OF_ONE_TEXT and q_length == k_length
-                    what = "tokens that masks hide from all queries are left out, as padding"
-                    self._remarks[what if is_own else "keys that no query may see are left out"] = None
+                self._note_mask(name, one, weighing[place], f"of example {place}, " if batch_size > 1 else "")
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._watch.miss(f"{name}{of}: {error}")
                 continue
             if not self._options.passes.keeps(site.pass_number - 1):  # it was the last pass until now
                 self._maps.forget(site.number, site.pass_number - 1, place)
+
+    def _note_mask(self, name: str, seen: SiteCall, weighing: Sequence[int], example: str) -> None:
+        """Note which tokens of an example are left out because of a mask, and which queries have weight despite it."""
+        if seen.padding is not None and not bool(seen.padding.keys.all()):
+            left_out = (~seen.padding.keys[0]).nonzero().flatten().tolist()
+            # In other kinds, hidden keys may be those of a cache that is not full yet, or later ones.
+            if seen.site.kind in OF_ONE_TEXT and seen.call.shape[2] == seen.call.shape[3]:
+                self._remarks["tokens that masks hide from all queries are left out, as padding"] = None
+                what = f"{listed_runs('token', left_out)}, queries and keys, as padding"
+            else:
+                self._remarks["keys that no query may see are left out"] = None
+                what = listed_runs("key", left_out)
+            why = "the mask hides them from all queries"
+            self._masked.setdefault(f"{example}left out {what}: {why}", []).append(name)
+            weighing = [query for query in weighing if bool(seen.padding.queries[0, query])]
+        if weighing:
+            what = f"{listed_runs('query', weighing)} weigh{'s' * (len(weighing) == 1)} keys that the mask hides from"
+            what += " it" if len(weighing) == 1 else " them"
+            self._masked.setdefault(f"{example}{what}", []).append(name)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None
@@ -749,6 +769,31 @@ class Recording(ContextDecorator):
         if options.examples and self._left_out and min(options.examples) >= self._left_out:
             return f"{parameter('examples')}: expected some of 0 to {self._left_out - 1:,}"
         return ""
+
+
+def _weighing_hidden(observed: ObservedCall, examples: Sequence[int], first: int) -> dict[int, list[int]]:
+    """Return the queries of each example that weigh keys which the mask hides from them.
+
+    ``first``: position of the first query.
+    """
+    call, visible = observed.call, observed.visible
+    if isinstance(call, AttentionCall):
+        visible = None if call.mask is None or call.mask.dtype == torch.bool else call.visible()
+    weighed = None if visible is None else call.weighed()
+    if visible is None or weighed is None:
+        return {place: [] for place in examples}
+    batch_size, _, q_length, _ = call.shape
+    rows = (weighed & ~visible).any(dim=(1, 3)).expand(batch_size, q_length)
+    return {place: [first + query for query in rows[place].nonzero().flatten().tolist()] for place in examples}
+
+
+_MOST_NOTED = 4
+"""Number of notices on masks that are given one by one."""
+
+
+def _listed_names(names: Sequence[str]) -> str:
+    """Return the name of an attention, or the first name and how many there are."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
 
 
 def _rows_called(observed: ObservedCall) -> tuple[str, str]:

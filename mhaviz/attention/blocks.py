@@ -255,7 +255,9 @@ class HeadBlocks:
 
         entropy = local = totals = top_weights = top_keys = None
         if wanted.entropy:  # the mean entropy within tiles, and the entropy of the shares of the tiles
-            among_tiles = shares if self._sink is None else torch.softmax(among_keys, dim=-1).nan_to_num(0.0)
+            among_tiles = shares
+            if self._sink is not None:  # which may have taken all
+                among_tiles = torch.softmax(among_keys, dim=-1).where(shares.sum(dim=-1, keepdim=True) > 0, 0.0)
             within_tiles = torch.stack([part.entropy for part in parts if part.entropy is not None], dim=-1)
             entropy = (within_tiles * among_tiles).sum(dim=-1) + torch.special.entr(among_tiles).sum(dim=-1)
         if wanted.local is not None:

@@ -10,6 +10,20 @@ from torch import Tensor
 BLOCK = 512
 """Number of queries computed at once where all weights might not fit into memory."""
 
+HIDES = -5_000.0
+"""Numbers below this are added to scores to hide a key: −10,000, as in BERT's own code, −1e9, the lowest number of a
+type, or −∞."""
+
+_UNDERFLOWS = -750.0  # exp of it is 0 in float64
+
+
+def hides(mask: Tensor) -> Tensor:
+    """Return which keys a mask, or masked scores, are meant to hide: bool, in their shape. NaN hides nothing.
+
+    A key that is meant to be hidden may have weight nevertheless: see ``AttentionCall.weighed``.
+    """
+    return ~mask if mask.dtype == torch.bool else mask < HIDES
+
 
 @dataclass(frozen=True)
 class AttentionCall:
@@ -124,19 +138,44 @@ class AttentionCall:
         return _by_group(A, self._exact(self.value))
 
     def visible(self) -> Tensor | None:
-        """Return which keys each query sees: bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length).
+        """Return which keys the mask lets each query see: bool, (batch_size, n_heads, q_length, k_length) or 1 each.
 
         None: each query sees each key.
         """
-        visible = self.mask
-        if visible is not None and visible.dtype != torch.bool:
-            visible = visible > torch.finfo(visible.dtype).min / 2
+        visible = None if self.mask is None else ~hides(self.mask)
         if self.causal:
-            _, _, q_length, k_length = self.shape
-            earlier = torch.ones(1, 1, q_length, k_length, dtype=torch.bool, device=self.device)
-            earlier.tril_(k_length - q_length)
-            visible = earlier if visible is None else visible & earlier
+            visible = self._earlier() if visible is None else visible & self._earlier()
         return visible
+
+    def weighed(self) -> Tensor | None:
+        """Return which keys can have weight: bool, (batch_size, n_heads, q_length, k_length) or 1 each; None: all.
+
+        They are the visible ones, but for queries from which added numbers hide all keys. A softmax does not change
+        when a number is added to all scores, so that such a query weighs the keys with the highest of these numbers. A
+        query for which all numbers are −∞ weighs none.
+        """
+        if self.mask is None or self.mask.dtype == torch.bool:
+            return self.visible()
+        return ~hides(self._beside_highest())
+
+    @property
+    def weighs_hidden(self) -> bool:
+        """Whether a query weighs keys that the mask is meant to hide from it."""
+        visible, weighed = self.visible(), self.weighed()
+        return visible is not None and weighed is not None and bool((weighed & ~visible).any())
+
+    def _beside_highest(self) -> Tensor:
+        """Return the added numbers less the highest that a query is given: −∞ for later keys, and if all are −∞."""
+        assert self.mask is not None
+        added = self.mask.masked_fill(~self._earlier(), -torch.inf) if self.causal else self.mask
+        highest = added.amax(dim=-1, keepdim=True)
+        return added - highest.masked_fill(highest.isneginf(), 0.0)
+
+    def _earlier(self) -> Tensor:
+        """Return which keys are not later than each query: bool, (1, 1, q_length, k_length)."""
+        _, _, q_length, k_length = self.shape
+        earlier = torch.ones(1, 1, q_length, k_length, dtype=torch.bool, device=self.device)
+        return earlier.tril_(k_length - q_length)
 
     def select(self, heads: Sequence[int]) -> "AttentionCall":
         """Return the call of these heads alone."""
@@ -169,23 +208,22 @@ class AttentionCall:
         return replace(self, query=query, key=key, value=value, mask=mask, value_norms=norms)
 
     def with_plain_mask(self, causal: bool) -> "tuple[AttentionCall, int | None]":
-        """Return an equal call with the simplest mask, and its window.
+        """Return a call with the same weights and the simplest mask, and its window.
 
-        A bool mask that hides nothing, or later keys alone, is dropped. The lowest number of an added mask's type
-        becomes −∞. The window is the largest distance at which a query sees a key, if a bool mask is a band along the
+        Added numbers that only hide keys become a bool mask. A bool mask that hides nothing, or later keys alone, is
+        dropped. The window is the largest distance at which a query sees a key, if a bool mask is a band along the
         diagonal; None: the mask is no band, or hides no key by distance.
 
         Args:
-            causal: whether later keys are hidden, by the mask or otherwise.
+            causal: whether the call may be one that hides later keys, which its mask then must do.
         """
-        mask, (_, _, q_length, k_length) = self.mask, self.shape
+        (_, _, q_length, k_length), equal = self.shape, self._with_bool_mask()
+        mask, causal = equal.mask, self.causal or (causal and equal._weighs_no_later())
         plain = replace(self, mask=None, causal=causal)
         if mask is None:
             return plain, None
-        if mask.dtype != torch.bool:  # the lowest number of a type hides as −∞ does, unless the whole row has it
-            hidden = mask <= torch.finfo(mask.dtype).min / 2
-            hidden &= ~hidden.expand(*mask.shape[:-1], k_length).all(dim=-1, keepdim=True)
-            return replace(plain, mask=mask.masked_fill(hidden, -torch.inf)), None
+        if mask.dtype != torch.bool:
+            return replace(plain, mask=mask), None
         if mask.shape[:2] == (1, 1) and mask.shape[2] == q_length == k_length:
             seen = mask[0, 0]
             window = k_length - 1 - int(seen[-1].to(torch.uint8).argmax())
@@ -193,6 +231,37 @@ class AttentionCall:
             if torch.equal(seen, band):
                 return (plain, None) if window == k_length - 1 else (replace(plain, mask=mask), window)
         return (plain if bool(mask.all()) else replace(plain, mask=mask)), None
+
+    def _with_bool_mask(self) -> "AttentionCall":
+        """Return the call with −∞ in place of added numbers that hide keys, or with a bool mask if the rest are 0.
+
+        Numbers that large scores could outweigh are left. So are those of a query that weighs keys which none of them
+        lets it see, as its weights depend on how the sums were rounded.
+        """
+        mask = self.mask
+        if mask is None or mask.dtype == torch.bool or not bool(hides(mask).any()):
+            return self
+        of_mask = replace(self, causal=False)
+        beside = of_mask._beside_highest()
+        if self.causal and not torch.equal(~hides(self._beside_highest()), ~hides(beside) & self._earlier()):
+            return self
+        kept = beside >= min(HIDES, _UNDERFLOWS - 2 * abs(self.scale) * self.largest_product())
+        only_hides = torch.equal(mask == 0, kept)
+        return replace(self, mask=kept if only_hides else mask.masked_fill(~kept, -torch.inf))
+
+    def _weighs_no_later(self) -> bool:
+        """Return whether no later key has weight; the last query is aligned with the last key."""
+        weighed = self.weighed()
+        if weighed is None:
+            return self.shape[2] == 1
+        return not bool((weighed & ~self._earlier()).any())
+
+    def largest_product(self) -> float:
+        """Return an upper bound of |q·k|, the product of the largest norms; NaN or infinity if there is none."""
+        if not self.query.numel() or not self.key.numel():
+            return 0.0
+        query, key = (self._exact(x).norm(dim=-1).amax() for x in (self.query, self.key))
+        return float(query) * float(key)
 
     def _exact(self, x: Tensor) -> Tensor:
         return x.to(torch.promote_types(self.query.dtype, torch.float32))
@@ -244,6 +313,10 @@ class AttentionWeights:
         """Return which weights are above 0, and not NaN: bool, in the shape of the weights."""
         return self.given > 0
 
+    def weighed(self) -> Tensor:
+        """As in ``AttentionCall``: which weights are above 0."""
+        return self.visible()
+
     def select(self, heads: Sequence[int]) -> "AttentionWeights":
         """As in ``AttentionCall``."""
         chosen = list(heads)
@@ -282,7 +355,8 @@ def cap_and_mask(S: Tensor, softcap: float | None, mask: Tensor | None, hidden: 
         S: scale · Q Kᵀ, (…, queries, keys).
         softcap: see ``AttentionCall``.
         mask: broadcasts to S; see ``AttentionCall``.
-        hidden: score of a hidden key; with an added mask, also the lowest score.
+        hidden: score of a hidden key. If it is finite, other scores are at least a quarter of it, so that a query from
+            which finite numbers hide all keys is told apart from a query that sees none.
     """
     if softcap is not None:
         S.div_(softcap).tanh_().mul_(softcap)
@@ -291,7 +365,8 @@ def cap_and_mask(S: Tensor, softcap: float | None, mask: Tensor | None, hidden: 
     elif mask is not None:
         S.add_(mask.to(S.dtype))
         if hidden > -math.inf:
-            S.clamp_(min=hidden)
+            is_hidden = S.isneginf()
+            S.clamp_(min=hidden / 4).masked_fill_(is_hidden, hidden)
     return S
 
 

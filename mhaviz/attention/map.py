@@ -58,7 +58,8 @@ def attention_map(
         key_mask: (batch_size, k_length); 0 or False hides a key from all queries.
         scale: factor of Q Kᵀ; None: 1/√d_key.
         mask: broadcasts to (batch_size, n_heads, q_length, k_length): bool, where False hides a key from a query, or
-            numbers that are added to the scores, such as a position bias, where −∞ or the lowest float32 hides.
+            numbers that are added to the scores, such as a position bias, where −∞ hides. Finite numbers, however low,
+            hide a key only beside higher ones: a query to which all keys are −1e9 weighs them all.
         softcap: scores become softcap · tanh(score / softcap) before the mask (Gemma 2, arXiv 2408.00118, section 2).
         sinks: (n_heads,), a score for each head that takes part in the softmax and is then dropped, so that rows sum to
             less than 1 (gpt-oss; Xiao et al. 2023, arXiv 2309.17453).

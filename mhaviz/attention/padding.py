@@ -8,10 +8,6 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 
-HIDES = -5_000.0
-"""A key is hidden where a mask adds less than this. Masks add −10,000, as in BERT's own code, −1e9, the lowest number
-of a type, or −∞."""
-
 
 @dataclass(frozen=True)
 class Padding:
@@ -20,7 +16,7 @@ class Padding:
     Attributes:
         queries: bool, (batch_size, q_length), False for padding.
         keys: bool, (batch_size, k_length), False for padding and other keys that no query sees.
-        sees: bool, (batch_size, q_length), whether each query sees any key.
+        sees: bool, (batch_size, q_length), whether each query weighs any key.
     """
 
     queries: Tensor
@@ -57,13 +53,19 @@ def padding_of(
         visible: for weights, bool, (batch_size, n_heads, q_length, k_length), False where hidden; None: not known.
     """
     batch_size, _, q_length, k_length = call.shape
-    visible = _visible(call) if isinstance(call, AttentionCall) else visible
+    visible = call.visible() if isinstance(call, AttentionCall) and call.mask is not None else visible
     if visible is None or bool(visible.all()):
         return None
-    if not reads_itself:  # a query that sees no key is no padding, and a bias added to all its scores hides none
-        visible = visible | _weighed_though_hidden(call, visible)
-    seen = visible[..., :k_length].any(dim=1).expand(batch_size, q_length, k_length)
-    sees, keys = seen.any(dim=2), seen.any(dim=1)
+    weighed = call.weighed()
+    weighed = visible if weighed is None else visible | weighed
+
+    def of_examples(seen: Tensor) -> Tensor:
+        return seen.any(dim=1).expand(batch_size, q_length, k_length)
+
+    # A query from which a mask hides all keys sees none of its text, but may be no padding, and weighs some.
+    seen, weighing = of_examples(visible if reads_itself else weighed), of_examples(weighed)
+    sees, keys = weighing.any(dim=2), seen.any(dim=1)
+    keys = keys.where(keys.any(dim=1, keepdim=True), weighing.any(dim=1))  # not all of an example is padding
     queries = torch.ones_like(sees)
     if reads_itself:
         hides_its_own = (keys & ~seen.diagonal(dim1=1, dim2=2)).any(dim=1, keepdim=True)
@@ -83,26 +85,3 @@ def _are_runs(seen: Tensor, keys: Tensor) -> bool:
     seen = seen.gather(2, places[:, None].expand_as(seen)).int()
     begins = seen.diff(dim=2, prepend=seen.new_zeros(1).expand(*seen.shape[:2], 1)) > 0
     return not bool((begins.sum(dim=2) > 1).any())
-
-
-def _weighed_though_hidden(call: AttentionCall | AttentionWeights, visible: Tensor) -> Tensor:
-    """Return which keys have weight though a bias hides all keys from their query: bool, broadcasts to the weights."""
-    if isinstance(call, AttentionWeights):
-        return call.given > 0
-    added = visible if call.mask is None or call.mask.dtype == torch.bool else call.mask > -torch.inf
-    return added & ~visible.any(dim=-1, keepdim=True)
-
-
-def _visible(call: AttentionCall) -> Tensor | None:
-    """Return which keys each query sees: bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length).
-
-    None: there is no mask, so that each query sees all keys, or all earlier ones.
-    """
-    mask = call.mask
-    if mask is None:
-        return None
-    visible = mask if mask.dtype == torch.bool else ~(mask < HIDES)
-    if call.causal:
-        _, _, q_length, k_length = call.shape
-        visible = visible & torch.ones_like(visible[:1, :1]).expand(1, 1, q_length, k_length).tril(k_length - q_length)
-    return visible

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mhaviz.attention.blocks import HIDDEN, local_weight, strongest
+from mhaviz.attention.blocks import local_weight, strongest
 from mhaviz.attention.call import AttentionCall, entropy, times_norms
 from mhaviz.attention.pooled_map import PooledMap, Pooling
 from mhaviz.attention.reducer import CellReducer
@@ -96,8 +96,6 @@ def _with_key_mask(call: AttentionCall, key_mask: Tensor | None) -> AttentionCal
     if key_mask is None and call.mask is None:
         return call
     mask, key = call.mask, call.key
-    if mask is not None and mask.dtype != torch.bool:
-        mask = mask.masked_fill(mask < HIDDEN / 2, -torch.inf)
     if key_mask is not None:
         shown = (key_mask != 0)[:, None, None]  # batch_size 1 1 k_length
         key = key.masked_fill(~shown.mT, 0.0)  # hidden keys may be NaN

@@ -70,9 +70,9 @@ def require_numbers(
                 broken |= (S.isnan() | (S > LARGEST)).any(dim=-1)
             refuse("weights", broken, None if is_query is None else is_query[:, slice(*rows)])
     if output is not None and not math.isfinite(_largest(output)):
-        broken, visible = ~output.isfinite().all(dim=-1), call.visible()
-        if visible is not None:  # the output of a query that sees no key may be NaN
-            broken &= visible.any(dim=-1)
+        broken, weighed = ~output.isfinite().all(dim=-1), call.weighed()
+        if weighed is not None:  # the output of a query that sees no key may be NaN
+            broken &= weighed.any(dim=-1)
         refuse("outputs", broken, is_query)
 
 
@@ -101,4 +101,4 @@ def _largest_score(call: AttentionCall) -> float:
     if call.sinks is not None:
         added += _largest(call.sinks)
     scale = max(abs(call.scale), 1.0)
-    return scale * _largest(call.query) * _largest(call.key) * call.query.shape[-1] + added
+    return scale * call.largest_product() + added

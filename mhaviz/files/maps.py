@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
 from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
 from mhaviz.files.numpy_files import read_npz, read_text_of_npz
@@ -89,7 +89,8 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
         attention = _labelled(*read_layers(path, about.name), path, about)
     for m in attention.maps:
         _require_weights(m, path)
-    return SavedMaps(attention, tuple(_sum_notices(attention.maps, path)), is_own)
+    notices = (*_sum_notices(attention.maps, path), *_beyond_notices(attention.maps, path))
+    return SavedMaps(attention, notices, is_own)
 
 
 def _own_maps(path: Path) -> Attention | None:
@@ -179,15 +180,23 @@ def _labels(side: str, given: tuple[str, ...] | None, length: int) -> tuple[str,
 
 
 def _require_weights(m: AttentionMap, path: Path) -> None:
-    """Raise MhavizError unless every number is a possible weight, and hidden keys have weight 0."""
+    """Raise MhavizError unless every number is a possible weight."""
     for head, weights in zip(m.heads, m.weights, strict=True):
-        expected, wrong = f"weights from 0 to {LARGEST:g}", ~((weights >= 0) & (weights <= LARGEST))  # NaN is neither
-        if not wrong.any() and m.hidden is not None:
-            expected, wrong = f"no weight on {'later' if m.reach is None else 'hidden'} keys", m.hidden & (weights != 0)
+        wrong = ~((weights >= 0) & (weights <= LARGEST))  # NaN is neither
         if wrong.any():
             query, key = np.argwhere(wrong)[0].tolist()
             got = f"{weights[query, key]:.3g} in row {query}, column {key}"
-            raise MhavizError(f"{path}: {m.name_of(head)}: expected {expected}, got {got}")
+            raise MhavizError(f"{path}: {m.name_of(head)}: expected weights from 0 to {LARGEST:g}, got {got}")
+
+
+def _beyond_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:
+    """Iterate over a notice on rows that give weight to keys beyond what a mask lets them see, if there are any."""
+    found = [(m, m.weighed_beyond.any(axis=1)) for m in maps if m.weighed_beyond is not None and m.weighed_beyond.any()]
+    if found:
+        (first, rows), n_rows = found[0], sum(int(rows.sum()) for _, rows in found)
+        keys = "later" if first.reach is None else "hidden"
+        which = f"the first is row {int(rows.argmax())} of {first.name}"
+        yield f"{path}: weight on {keys} keys, which the mask hides, in {counted(n_rows, 'row')}; {which}"
 
 
 def _sum_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:

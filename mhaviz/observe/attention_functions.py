@@ -112,7 +112,7 @@ def _call_of(
         value,
         query.shape[-1] ** -0.5 if scaling is None else float(scaling),
         bool(causal) and query.shape[2] > 1,
-        _as_bool(mask) if position_bias is None else _joined(mask, position_bias),
+        mask if position_bias is None else _joined(mask, position_bias),
         softcap,
         None if s_aux is None else s_aux.detach(),
     )
@@ -139,14 +139,6 @@ def _eager_of(module: nn.Module) -> Any:
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:
     """Return the rows of a mask or bias for these queries."""
     return x if x is None or x.shape[2] == 1 else x[:, :, rows]
-
-
-def _as_bool(mask: Tensor | None) -> Tensor | None:
-    """Convert a mask of numbers that hides keys and adds nothing to others to bool. Leave other masks unchanged."""
-    if mask is None or mask.dtype == torch.bool:
-        return mask
-    visible = mask > torch.finfo(mask.dtype).min / 2
-    return visible if bool(torch.equal(visible, mask == 0)) else mask
 
 
 def _joined(mask: Tensor | None, bias: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.attention.padding import HIDES
+from mhaviz.attention.call import hides
 from mhaviz.observe.descent import UNKNOWN, Axes
 from mhaviz.observe.functions import COPIES, MULTIPLIES, VIEWS, axis_after, functions
 from mhaviz.observe.handlers import Done, Follow, Handler, guarded, unseen
@@ -201,7 +201,7 @@ class ByHand:
             is_plain = type(x) is Tensor and not x.is_nested and done.func is not F.softmin
             if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):
                 with unseen():
-                    visible = ~(x.detach() < HIDES)  # NaN hides nothing
+                    visible = ~hides(x.detach())
             self._mark_weights(done.result, axis, scores, visible)
 
     def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:

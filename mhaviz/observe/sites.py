@@ -511,7 +511,7 @@ def _end(observed: ObservedCall, k_length: int) -> int:
 
 
 def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
-    """Return the call without the keys from ``expected`` on, if no query sees them: they are empty places of a cache.
+    """Return the call without the keys from ``expected`` on, if no token weighs them: they are empty places of a cache.
 
     The queries must be the last ones, and see no later key. With other masks, keys are left as they are.
     """
@@ -520,12 +520,28 @@ def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
     of_others = observed.order.tokens.are_same is False  # they are no cache of the queries' own
     if of_others or expected >= k_length or expected < q_length or not _sees_no_later(observed, expected):
         return observed
+    if _weigh_beyond(observed, expected):
+        return observed
     if isinstance(call, AttentionWeights):
         visible = None if observed.visible is None else observed.visible[..., :expected]
         return replace(observed, call=replace(call, given=call.given[..., :expected]), visible=visible)
     mask = None if call.mask is None else call.mask[..., :expected]
     key, value = call.key[:, :, :expected], call.value[:, :, :expected]
     return replace(observed, call=replace(call, key=key, value=value, mask=mask))
+
+
+def _weigh_beyond(observed: ObservedCall, end: int) -> bool:
+    """Return whether tokens give weight to keys from ``end`` on. Padding, whose own key no query sees, may.
+
+    The last query is lined up with the last key before ``end``.
+    """
+    visible, weighed = _visible(observed), observed.call.weighed()
+    if visible is None or weighed is None:
+        return True
+    q_length = observed.call.shape[2]
+    are_tokens = visible.any(dim=(1, 2))[:, end - q_length : end]  # batch_size q_length
+    beyond = weighed[..., end:].any(dim=(1, 3)).expand(-1, q_length)
+    return bool((beyond & are_tokens).any())
 
 
 def _kind(observed: ObservedCall) -> Kind:

@@ -87,8 +87,9 @@ def hidden_text(maps: Sequence[AttentionMap], mark: str) -> str:
     for m in maps:
         (windows if _window_hides(m) else others).append(m)
     is_causal = any(m.kind == "masked" for m in maps)
+    though = _weighed_beyond_text(maps)
     if not windows:
-        return f"{mark}: later keys, hidden" * is_causal
+        return f"{mark}: later keys, hidden{though}" * is_causal
     reaches = sorted({m.reach for m in windows if m.reach is not None})
     where = f"more than {' or '.join(f'{r:,}' for r in reaches)} position{'s' * (reaches != [1])} away"
     if others:
@@ -97,7 +98,15 @@ def hidden_text(maps: Sequence[AttentionMap], mark: str) -> str:
         if not {m.layer for m in others} & set(layers):
             named = layers_text(layers) if len(layers) <= _MOST_LAYERS else "some layers"
         where = f"{where} in {named}"
-    return f"{mark}: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}"
+    return f"{mark}: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}{though}"
+
+
+def _weighed_beyond_text(maps: Sequence[AttentionMap]) -> str:
+    """Return ", though 1 of 6 rows gives weight to some"; "" where masks hide what they are meant to."""
+    several = [m.weighed_beyond for m in maps if m.weighed_beyond is not None]
+    n_rows = sum(int(cells.any(axis=1).sum()) for cells in several)
+    give = f"{n_rows:,} of {sum(len(cells) for cells in several):,} rows give{'s' * (n_rows == 1)} weight to some"
+    return f", though {give}" if n_rows else ""
 
 
 _MOST_LAYERS = 6  # most layers that are named one by one
@@ -126,10 +135,10 @@ def passes_text(passes: Sequence[int | None]) -> str:
 
 def _window_hides(m: AttentionMap) -> bool:
     """Return whether the window hides some cell that would be visible without it."""
-    if m.reach is None or m.hidden is None:
+    if m.reach is None or m.beyond is None:
         return False
-    without = replace(m, reach=None).hidden
-    return bool((m.hidden if without is None else m.hidden & ~without).any())
+    without = replace(m, reach=None).beyond
+    return bool((m.beyond if without is None else m.beyond & ~without).any())
 
 
 def cells_texts(several: Sequence[Cells], name: str = "weight") -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,8 +59,8 @@ class AttentionMap(Result):
             sees no key, or to less than 1 with a ``sink``. Other numbers are described by ``quantity``.
         rows: the queries.
         columns: the keys.
-        kind: "self"; "masked", where a query sees no later key; "cross", where the keys are another sentence; "other":
-            see ``Kind``.
+        kind: "self"; "masked", where a mask lets no query see a later key; "cross", where the keys are another
+            sentence; "other": see ``Kind``.
         layer: index of the layer, from 0.
         heads: indices of the heads in ``weights``, in order; by default 0, 1, 2, ….
         sentence: index of the sentence, from 0; None: there is only one.
@@ -258,12 +259,29 @@ class AttentionMap(Result):
 
     @property
     def hidden(self) -> NDArray[np.bool_] | None:
-        """Cells whose keys are all hidden from all of their queries, (rows, columns); None: there is no mask.
+        """Cells ``beyond`` what their queries may see, without any weight, (rows, columns); None: there is no mask."""
+        return None if self.beyond is None else self.beyond & ~self._has_weight
 
-        In a masked map the last query is aligned with the last key, as in a decoder with a cache. In a window of a map
-        or a pooled map with more keys than queries, the last positions are unknown, and cells with weight are not
-        hidden. A rollout goes through several layers and beyond the sliding window of one, so that only later keys are
-        hidden.
+    @property
+    def weighed_beyond(self) -> NDArray[np.bool_] | None:
+        """Cells ``beyond`` what their queries may see that have weight, (rows, columns); None: there is no mask.
+
+        A mask hides no key where it hides all keys of a query by the same number, and a file may hold anything.
+        """
+        return None if self.beyond is None else self.beyond & self._has_weight
+
+    @cached_property
+    def _has_weight(self) -> NDArray[np.bool_]:
+        """Whether the number of some head is not 0, (rows, columns); NaN is no number."""
+        return np.asarray(((self.weights < 0) | (self.weights > 0)).any(axis=0))
+
+    @cached_property
+    def beyond(self) -> NDArray[np.bool_] | None:
+        """Cells all of whose keys are later than all of their queries, or outside their window, (rows, columns).
+
+        None: there is no mask. In a masked map the last query is aligned with the last key, as in a decoder with a
+        cache; in a window of a map or a pooled map the last positions may be unknown. A rollout goes through several
+        layers and beyond the sliding window of one, so that only later keys count.
         """
         reach = None if self.quantity.through_layers else self.reach
         if self.kind != "masked" and reach is None:
@@ -276,14 +294,12 @@ class AttentionMap(Result):
             query_edges = query_edges + len(self.keys) - len(self.queries)
         first_queries, last_queries = query_edges[:-1, None], query_edges[1:, None] - 1
         first_keys, last_keys = key_edges[:-1], key_edges[1:] - 1
-        hidden = np.zeros((len(first_queries), len(first_keys)), np.bool_)
+        beyond = np.zeros((len(first_queries), len(first_keys)), np.bool_)
         if self.kind == "masked":
-            hidden |= first_keys > last_queries
+            beyond |= first_keys > last_queries
         if reach is not None:
-            hidden |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
-        if self.queries_and_keys is None and not self.is_whole and query_edges[-1] < key_edges[-1]:
-            hidden &= ~self.weights.any(axis=0)
-        return hidden
+            beyond |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
+        return beyond
 
     def columns_of_weights(self, recorded: Collection[str] = ()) -> dict[str, NDArray[Any]]:
         """Return each weight with its query, key and head, as columns of equal length: head by head, row by row.

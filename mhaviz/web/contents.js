@@ -1,6 +1,6 @@
 // Contents of the page: its JSON document, and the maps, tokens and numbers that it refers to.
 
-import { bytesOfBase64, headNumbers, inflated } from "./codes.js";
+import { bitAt, bytesOfBase64, headBytes, headNumbers, inflated } from "./codes.js";
 import { Call } from "./rule.js";
 
 /** All that Python wrote into the page, with the same names. */
@@ -127,12 +127,15 @@ export class PageMap {
   hidden(row, column) {
     const { edges } = this.rows;
     const keyEdges = this.columns.edges;
-    return this.#hides(edges[row], edges[row + 1] - 1, keyEdges[column], keyEdges[column + 1] - 1);
+    const last = [edges[row + 1] - 1, keyEdges[column + 1] - 1];
+    return this.#hides(edges[row], last[0], keyEdges[column], last[1]) && !this.#weighsBeyond(row, column);
   }
 
   /** Whether a mask hides a key from a query; both are positions. */
   hiddenToken(query, key) {
-    return this.#hides(query, query, key, key);
+    if (!this.#hides(query, query, key, key)) return false;
+    if (this.weighedBeyond === null) return true; // nearly always, and of many keys
+    return !this.#weighsBeyond(pieceAt(this.rows.edges, query), pieceAt(this.columns.edges, key));
   }
 
   /**
@@ -198,6 +201,13 @@ export class PageMap {
     return this.#hasAllCells ? this.columns.tokens - this.rows.tokens : 0;
   }
 
+  /** Whether a cell has weight although a mask is meant to hide it. */
+  #weighsBeyond(row, column) {
+    const { weighedBeyond: cells, columns } = this;
+    return cells !== null && bitAt(headBytes(cells, 0, this.#chunkBytes), row * columns.length + column) === 1;
+  }
+
+  /** Whether a mask is meant to hide all of these keys from all of these queries. */
   #hides(firstQuery, lastQuery, firstKey, lastKey) {
     const { hiddenLater, reach } = this;
     const ahead = hiddenLater ? this.#ahead : 0;

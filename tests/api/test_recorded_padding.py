@@ -340,7 +340,9 @@ def test_keys_that_no_query_may_see_are_left_out_and_called_padding_of_the_queri
     np.testing.assert_allclose(m.weights, A[:, KEPT][..., KEPT] if is_padding else A[..., KEPT], atol=1e-6)
     assert m.keys == tuple(map(str, KEPT))
     said = [recording.attention.source.remark, *recording.notices]
-    assert any("padding" in line for line in said) == is_padding
+    assert any("as padding" in line for line in said) == is_padding
+    which = "tokens 0 to 1, 4, 7 to 8, queries and keys, as padding" if is_padding else "keys 0 to 1, 4, 7 to 8"
+    assert any(f"left out {which}: the mask hides them from all queries" in line for line in recording.notices)
     assert ("keys that no query may see are left out" in said[0]) == (not is_padding)
 
 

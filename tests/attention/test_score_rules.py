@@ -31,7 +31,6 @@ def plain(query, key, causal=False, mask=None, softcap=None, sinks=None):
         scores = softcap * np.tanh(scores / softcap)
     if mask is not None:
         mask = mask.numpy()
-        mask = mask if mask.dtype == bool else np.where(mask < -1e38, -np.inf, mask)
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if causal:
         q_length, k_length = scores.shape[2:]

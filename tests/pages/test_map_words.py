@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import Edges, remade
+from made import Edges, hiding, remade
 from rich.cells import cell_len
 
 from mhaviz.inputs.tokens import Tokens
@@ -127,12 +129,24 @@ HIDDEN = [
 
 @pytest.mark.parametrize(("kind", "reaches", "text"), HIDDEN)
 def test_what_is_hidden(random_map, kind, reaches, text):
-    maps = tuple(random_map(1, "abcde", kind=kind, layer=i, reach=reach) for i, reach in enumerate(reaches))
+    maps = tuple(hiding(random_map(1, "abcde", kind=kind, layer=i, reach=reach)) for i, reach in enumerate(reaches))
     assert hidden_text(maps, "blank") == text
 
 
+def test_how_many_rows_weigh_what_a_mask_hides(random_map):
+    m = hiding(random_map(2, "abcde", kind="masked"))
+    leaking = m.weights.copy()
+    leaking[1, 2, 4] = 0.1
+    several = hiding(random_map(2, "abcde", kind="masked", layer=1))
+    text = hidden_text((replace(m, weights=leaking), several), "blank")
+    assert text == "blank: later keys, hidden, though 1 of 10 rows gives weight to some"
+    leaking[0, 0, 3] = 0.1
+    text = hidden_text((replace(m, weights=leaking, reach=1),), "blank")
+    assert text.endswith("hidden keys, later or more than 1 position away, though 4 of 5 rows give weight to some")
+
+
 def test_sentences_that_a_window_is_longer_than(random_map):
-    maps = tuple(random_map(1, "abcde"[:n], reach=2, sentence=i) for i, n in enumerate((5, 2)))
+    maps = tuple(hiding(random_map(1, "abcde"[:n], reach=2, sentence=i)) for i, n in enumerate((5, 2)))
     assert hidden_text(maps, "blank") == "blank: hidden keys, more than 2 positions away in some maps"
 
 

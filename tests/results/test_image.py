@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made import hiding
 from PIL import Image
 
 from mhaviz.errors import ArgumentError, MhavizError
@@ -182,9 +183,9 @@ def test_uniform_is_a_share_of_the_keys_that_the_query_sees(attention):
     m = attention.maps[0]
     norms = replace(m, quantity=NORM)
     assert Attention(Source(""), (norms,)).over_image(PHOTO).maps[0].uniform is None
-    causal = replace(m, kind="masked")
+    causal = hiding(replace(m, kind="masked"))
     assert Attention(Source(""), (causal,)).over_image(PHOTO, 3).maps[0].uniform == 1 / 4
-    window = replace(m, reach=1)
+    window = hiding(replace(m, reach=1))
     assert Attention(Source(""), (window,)).over_image(PHOTO, "0,1").maps[0].uniform == 1 / 3
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made import Edges, made_map
+from made import Edges, hiding, made_map
 from shown import difference_figure, difference_view
 
 from mhaviz.analyses.difference import compare
@@ -91,7 +91,7 @@ def test_the_change_farthest_from_0_stays():
 
 def test_what_is_hidden_and_which_layer_it_is(show, random_map):
     maps = [[random_map(1, "abc", kind="masked", seed=s, layer=i, reach=(None, 1)[i]) for i in (0, 1)] for s in (0, 5)]
-    difference = compare(*(Attention(Source("s"), tuple(layers)) for layers in maps))
+    difference = compare(*(Attention(Source("s"), tuple(map(hiding, layers))) for layers in maps))
     hidden = "hidden keys, later, or more than 1 position away in layer 1"
     drawn = [text.get_text() for text in difference_figure(difference).page.texts]
     assert any(text.endswith(f"outside the thin outline: {hidden}") for text in drawn)

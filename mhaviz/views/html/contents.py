@@ -339,7 +339,8 @@ class _Writer:
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),
             "reach": None if m.quantity.through_layers else m.reach,
-            "hiddenLater": m.kind == "masked",
+            "hiddenLater": m.kind == "masked" and (kept is None or kept.causal),
+            "weighedBeyond": self._weighed_beyond(m),
             "parts": described,
             "precision": max(precisions),
             "call": kept and self._call(kept),
@@ -350,6 +351,11 @@ class _Writer:
         thumbs = self.chunks.roots(self._first, thumb.weights, 8, signed)
         values = self.chunks.weights(m.weights, self._size.bits, signed) if has_values else None
         return {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs, "values": values}
+
+    def _weighed_beyond(self, m: AttentionMap) -> Reference | None:
+        """Add which cells have weight beyond what a mask lets their queries see; None if there are none."""
+        cells = m.weighed_beyond
+        return self.chunks.bits(self._first, cells[None]) if cells is not None and cells.any() else None
 
     def _side(self, axis: Axis) -> dict[str, Any]:
         tokens = axis.tokens

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from drawn import texts
 from hostile import HOSTILE
-from made import Edges, made_map
+from made import Edges, hiding, made_map
 from matplotlib import image as mpl_image
 from matplotlib.collections import PolyCollection
 from rounding import rounding
@@ -219,7 +219,7 @@ def test_where_a_page_has_no_room_equally_many_cells_share_a_pixel(reduction):
     ("bone", "masked", "max"), ("viridis", "self", "mass"),
 ])  # fmt: skip
 def test_each_cell_of_the_picture_has_the_colour_of_the_logarithm_of_its_weight(cmap, kind, reduction):
-    m = long_map(3, (0, 3000), (0, 3000), (40, 40), kind, reduction)
+    m = hiding(long_map(3, (0, 3000), (0, 3000), (40, 40), kind, reduction))
     sheet = figure(m, style=replace(LOG, cmap=cmap))
     picture = decode(sheet)
     for weights, tile in zip(m.weights, tiles(sheet), strict=True):
@@ -297,7 +297,7 @@ def test_a_sink_at_the_first_key_is_not_covered_by_the_frame():
 @pytest.mark.parametrize(("queries", "high"), [((0, 5000), 0.3), ((2000, 3000), 0.9)])
 def test_the_first_row_of_a_masked_map_ends_the_scale_only_if_it_sees_more_than_a_cell(queries, high):
     m = long_map(1, queries, (0, 5000), (50, 50), "masked")
-    weights = np.where(m.hidden, 0, np.full_like(m.weights, 0.001))
+    weights = np.where(m.beyond, 0, np.full_like(m.weights, 0.001))
     weights[0, 0, 0], weights[0, 20, 0] = 0.9, 0.3
     sheet = figure(replace(m, weights=weights), style=LOG)
     assert tiles(sheet)[0].get_clim()[1] == pytest.approx(high)
