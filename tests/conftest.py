@@ -3,6 +3,7 @@ import functools
 import gc
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -79,6 +80,16 @@ def golden(request):
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def default_signals():
+    """Signals as on a terminal, for this process and those that a test starts: under nohup some are ignored."""
+    ends = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, default) for number, default in ends.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Result:

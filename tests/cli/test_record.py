@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from forked import run_forked
 
+pytestmark = pytest.mark.usefixtures("default_signals")
+
 PROGRAM = """import os, sys
 import torch
 import torch.nn.functional as F

@@ -8,6 +8,8 @@ import pytest
 from mhaviz.errors import MhavizError
 from mhaviz.files.writing import write_whole
 
+pytestmark = pytest.mark.usefixtures("default_signals")
+
 WRITER = """
 import os, signal, sys, time
 from pathlib import Path
@@ -75,6 +77,14 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, half_written, number):
     assert end(half_written("a.png"), number) == -number
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
     assert (tmp_path / "a.png").read_bytes() == b"before"
+
+
+def test_a_signal_that_is_ignored_takes_no_file(tmp_path, monkeypatch):
+    """As under nohup."""
+    monkeypatch.setattr("mhaviz.files.writing._caught", [signal.SIGHUP])
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    write_whole([(tmp_path / "a.png", lambda stream: (stream.write(b"wh"), signal.raise_signal(signal.SIGHUP)))])
+    assert (tmp_path / "a.png").read_bytes() == b"wh"
 
 
 def test_a_signal_that_is_handled_leaves_nothing_half_written(tmp_path, half_written):

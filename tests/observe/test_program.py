@@ -14,6 +14,8 @@ import pytest
 from mhaviz.errors import MhavizError
 from mhaviz.observe.program import Program
 
+pytestmark = pytest.mark.usefixtures("default_signals")
+
 DRIVER = """import sys
 from mhaviz.observe.program import Program
 kind, name, *arguments = sys.argv[1:]
@@ -198,7 +200,14 @@ def test_a_program_may_handle_signals_itself(tmp_path, monkeypatch, capfd):
     code = "import signal; signal.signal(15, lambda *_: print('mine')); signal.raise_signal(15)"
     assert ending(tmp_path, code).how is None
     assert capfd.readouterr().out == "mine\n"
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_a_program_goes_on_after_signals_that_are_ignored(tmp_path):
+    """As under nohup, and in the background of a shell script."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+        got = ending(tmp_path, f"import signal, sys; signal.raise_signal({number:d}); sys.exit(3)")
+        assert (got.status, signal.getsignal(number)) == (3, signal.SIG_IGN)
 
 
 def test_what_was_replaced_is_put_back(tmp_path, monkeypatch):
