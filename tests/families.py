@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers as hf
+from by_hand import ByHandConfig, ByHandForCausalLM
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 WORDS = ("the", "cat", "sat", "on", "mat", "a", "dog", "ran", "izer", "token", "s", "ing", "play", "hello", "world")
@@ -193,6 +194,7 @@ FAMILIES = {
 """Those that go through transformers' attention interface."""
 
 EAGER = {
+    "by_hand": (ByHandForCausalLM, lambda: ByHandConfig(vocab_size=V, **ENDS), bytes_and_words),
     "gptj": (
         hf.GPTJForCausalLM,
         lambda: hf.GPTJConfig(
@@ -218,7 +220,7 @@ EAGER = {
         word_pieces,
     ),
 }
-"""Those that do not, and are recorded."""
+"""Those that do not, and are recorded; GPT-J's does from transformers 5.24 on."""
 
 
 SEE_PADDING = {

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from rounding import rounding
 
@@ -9,6 +10,9 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.observe.mode import Watch
 
 CLOSE = rounding()
+
+uses_torch_jit = pytest.mark.filterwarnings("ignore:`torch[.]jit[.]")
+"""A test that compiles with torch.jit, which warns in every release that it is deprecated, in a category of its own."""
 
 
 class Seen(list):

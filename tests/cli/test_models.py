@@ -197,10 +197,10 @@ def test_heads_of_a_model(mhaviz, model_folder, tmp_path):
 
 
 def test_a_model_whose_weights_are_computed_by_hand(mhaviz, model_folder):
-    model = ("--model", str(model_folder("gptj")))
+    model = ("--model", str(model_folder("by_hand")))
     result = mhaviz("heatmap", TEXT, *model)
     assert result.status == 0
-    assert "gptj computes its weights by hand: they are recorded as it runs" in result.err
+    assert "by_hand computes its weights by hand: they are recorded as it runs" in result.err
     for command in (("heatmap", TEXT, "--verify"), ("explain", TEXT, "--token", "#0"), ("trace-shapes", TEXT)):
         refused = mhaviz(*command, *model)
         assert (refused.status, refused.out) == (1, "")

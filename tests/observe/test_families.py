@@ -4,7 +4,6 @@ The oracle has nothing in common with the recorder: see ``zoo``. The same models
 ``tests/benchmarks/observed.py`` writes.
 """
 
-import warnings
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from watched import uses_torch_jit
 from zoo.hand_written import HAND_WRITTEN, Layer, plain
 from zoo.measure import difference, measure, record
 from zoo.program import same_bits, spread
@@ -77,12 +77,12 @@ def test_hooks_of_the_program_run_once():
     assert len(recording.attention.maps) == 1
 
 
+@uses_torch_jit
 def test_layers_can_be_scripted_and_everything_is_put_back():
     forward, script = nn.MultiheadAttention.forward, torch.jit.script
     layer, before, _, _ = on_the_fast_path()
     x = torch.randn(2, 7, 24)
-    with torch.no_grad(), mhaviz.record() as recording, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is deprecated
+    with torch.no_grad(), mhaviz.record() as recording:
         scripted = torch.jit.script(layer)
         assert scripted(x).shape == before.shape
         assert recording.is_empty

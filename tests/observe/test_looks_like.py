@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
-from watched import watch
+from watched import uses_torch_jit, watch
 
 from mhaviz import record
 
@@ -363,7 +363,7 @@ def test_it_is_said_of_what_no_product_of_matrices_weighs(other):
     assert line.endswith("looks like attention and is not drawn")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@uses_torch_jit
 @pytest.mark.parametrize("compile_", [torch.jit.script, lambda layer: torch.jit.trace(layer, torch.randn(B, T, D))])
 def test_it_is_said_of_what_torch_has_compiled_before(compile_):
     class Attend(nn.Module):
@@ -406,7 +406,7 @@ def _fused(q, k, v):
     return F.scaled_dot_product_attention(q, k, v)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@uses_torch_jit
 @pytest.mark.parametrize("function", [_attend, _fused])
 def test_it_is_said_of_functions_that_torch_has_compiled_before(function):
     call = torch.jit.ScriptFunction.__call__

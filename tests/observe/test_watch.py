@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.modules import module as hooks
 from torch.utils.checkpoint import checkpoint
-from watched import Seen, assert_explains, watch
+from watched import Seen, assert_explains, uses_torch_jit, watch
 
 from mhaviz.observe import modules
 from mhaviz.observe.handlers import VisitorError
@@ -337,7 +337,8 @@ def _operations(traced):
     return [node.kind() for node in traced.inlined_graph.nodes()]
 
 
-@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+@uses_torch_jit
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::UserWarning")
 def test_tracing_and_scripting():
     model = nn.Sequential(Attend(False), Attend(True)).eval()
 

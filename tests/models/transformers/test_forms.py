@@ -144,7 +144,7 @@ def broken(model_folder, tmp_path):
     ("name", "parameter", "row", "message"),
     [
         ("llama", "model.layers.0.mlp.up_proj.weight", 0, "layer 1, masked: expected queries .* in all heads;"),
-        ("gptj", "transformer.h.1.attn.q_proj.weight", 17, "layer 1, masked: expected weights .* in L1 H2;"),
+        ("by_hand", "transformer.h.1.attn.q_proj.weight", 17, "layer 1, masked: expected weights .* in L1 H2;"),
         ("gpt_oss", "model.layers.1.self_attn.sinks", 2, "layer 1, masked: expected weights .* in L1 H2;"),
         ("t5", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 0, "layer 0, self: .* weights"),
     ],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from by_hand import ByHandConfig, ByHandModel
 from rounding import rounding
 
 import mhaviz
@@ -45,8 +46,8 @@ OF_FAMILY = {
 """The modules that make values, and those that read the heads, of each layer."""
 
 BY_HAND = {
-    "gptj": (
-        lambda: hf.GPTJModel(hf.GPTJConfig(vocab_size=V, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, **ENDS)),
+    "by_hand": (
+        lambda: ByHandModel(ByHandConfig(vocab_size=V, **ENDS)),
         bytes_and_words,
         (r"h\.(\d+)\.attn\.v_proj", r"h\.(\d+)\.attn\.out_proj"),
     ),
@@ -209,15 +210,15 @@ def llama():
 
 def with_values_twice():
     """As where positions have values of their own; a part that nobody reads is seen all the same."""
-    model = hf.GPTJForCausalLM(hf.GPTJConfig(vocab_size=V, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, **ENDS))
-    attend = model.transformer.h[0].attn._attn
+    model = ByHandModel(ByHandConfig(vocab_size=V, **ENDS))
+    attend = model.h[0].attn.attend
 
     def twice(query, key, value, *others):
         output, weights = attend(query, key, value, *others)
         weights @ value.flip(2)
         return output, weights
 
-    model.transformer.h[0].attn._attn = twice
+    model.h[0].attn.attend = twice
     return model
 
 
