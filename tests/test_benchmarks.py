@@ -16,3 +16,21 @@ def test_it_finds_what_it_imports(monkeypatch, script):
     for name in HELPERS & set(sys.modules):
         monkeypatch.delitem(sys.modules, name)
     runpy.run_path(str(script), run_name="imported")
+
+
+def test_what_a_gpu_would_answer_is_asked_of_the_cpu(monkeypatch, capsys):
+    """All rows but those of kernels that a CPU lacks, which are named."""
+    script = TESTS / "benchmarks" / "gpu.py"
+    monkeypatch.syspath_prepend(str(script.parent))
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--device", "cpu", "--lengths", "8", "--longest", "16"])
+    runpy.run_path(str(script), run_name="__main__")
+    tables, _, missing = capsys.readouterr().out.partition("\nNot run:\n")
+    rows = [line.strip("| ").split(" | ") for line in tables.splitlines() if line.startswith("| ") and "float" in line]
+    kernels = {name: cells for name, *cells in rows if "attention" in name or "math" in name}
+    assert len(rows) == len(kernels) + 8 == 32
+    lacking = {name for name, cells in kernels.items() if cells[0].startswith("not run: ")}
+    assert lacking == {name for name in kernels if name.startswith(("cudnn", "efficient"))}
+    assert all(name in missing for name in lacking)
+    for name in kernels.keys() - lacking:
+        assert float(kernels[name][0]) < 1e-5
+        assert kernels[name][-1] == "the same bits"
