@@ -66,12 +66,14 @@ class ByHandModel(hf.PreTrainedModel):
         mask = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).tril()
         if attention_mask is not None:
             mask = mask & attention_mask[:, None, None].bool()
-        x, attentions = self.wte(input_ids), []
+        x, attentions = self.wte(input_ids), ()
+        hidden_states = (x,)
         for layer in self.h:
             x, weights = layer(x, mask)
+            hidden_states += (x,)
             if output_attentions:
-                attentions.append(weights)
-        return BaseModelOutput(last_hidden_state=x, attentions=tuple(attentions) or None)
+                attentions += (weights,)
+        return BaseModelOutput(last_hidden_state=x, hidden_states=hidden_states, attentions=attentions or None)
 
 
 class ByHandForCausalLM(hf.PreTrainedModel):
@@ -86,7 +88,8 @@ class ByHandForCausalLM(hf.PreTrainedModel):
 
     def forward(self, input_ids, **given):
         out = self.transformer(input_ids, **given)
-        return CausalLMOutput(logits=self.lm_head(out.last_hidden_state), attentions=out.attentions)
+        logits = self.lm_head(out.last_hidden_state)
+        return CausalLMOutput(logits=logits, hidden_states=out.hidden_states, attentions=out.attentions)
 
 
 hf.AutoConfig.register(ByHandConfig.model_type, ByHandConfig)
