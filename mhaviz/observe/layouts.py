@@ -38,7 +38,7 @@ from mhaviz.observe.descent import FixedRows, are_rows_fixed
 from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
-from mhaviz.observe.marks import Marks
+from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.products import Product
 
 
@@ -46,7 +46,7 @@ class Layouts:
     """The layouts of a program's tensors; ``inputs``: token ids that it has looked up, ``fixed``: see ``FixedRows``."""
 
     def __init__(self, inputs: SeenInputs, fixed: FixedRows) -> None:
-        self._layouts, self.inputs, self._fixed = Marks[Layout](), inputs, fixed
+        self._layouts, self.inputs, self._fixed = MarksByMemory[Layout](), inputs, fixed
 
     def get(self, x: Tensor) -> Layout | None:
         """Return the layout of a tensor; None: nothing is known of it."""
@@ -184,6 +184,8 @@ class Layouts:
             self._layouts.set(done.args[0], put_layout(self, done._replace(result=done.args[0])))
             if not is_known:
                 self._replace(done.func, done.args, done.args[0])
+        elif done.func == _SET_DATA:
+            self._layouts.moved(done.args[0])
 
     def write(self, x: Tensor, index: Any, values: Any) -> bool:
         """Note that values were written into a part of a tensor. Tokens that are replaced by others lose their names.
@@ -362,7 +364,7 @@ def _stay_in_place(own: Part, written: Part) -> bool:
     return own.step == 1 if written.n == written.of.size else own[1:] == written[1:]
 
 
-_SET_ITEM = Tensor.__setitem__
+_SET_ITEM, _SET_DATA = Tensor.__setitem__, Tensor.data.__set__  # type: ignore[attr-defined]
 _WHERES, _LERPS = frozenset(functions("where")), frozenset(functions("lerp"))
 _INDEX_FILLS = frozenset(functions("index_fill"))
 _SUMS = frozenset(functions("add sub"))

@@ -4,6 +4,7 @@ The marks are kept in a table beside the objects. So nothing of ours is saved wi
 compared with another.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -29,18 +30,13 @@ class Marks(Generic[T]):
 
     def forget(self, x: object) -> None:
         """Remove the mark of an object."""
-        self._marks.pop(id(x), None)
+        if self._marks.pop(id(x), None) is not None:
+            self._gone(id(x))
 
     def tensor(self, number: object) -> Tensor | None:
         """Return the marked tensor that has this ``id``; None if there is none."""
         entry = self._marks.get(number) if isinstance(number, int) else None
         return None if entry is None else entry[0]()
-
-    def of_memory(self, x: Tensor) -> list[tuple[Tensor, T]]:
-        """Return all marked tensors that share the memory of ``x``, each with its mark."""
-        memory = _memory(x)
-        there = [(ref(), mark) for ref, mark in list(self._marks.values())]
-        return [(one, mark) for one, mark in there if one is not None and _memory(one) == memory]
 
     def may_hold(self, args: Sequence[Any]) -> bool:
         """Return quickly whether one of ``args`` may be a marked object, or a list that holds one."""
@@ -52,14 +48,60 @@ class Marks(Generic[T]):
 
     def set(self, x: object, mark: T) -> None:
         """Mark an object."""
-        key, marks = id(x), self._marks
+        key, marks, gone = id(x), self._marks, self._gone
 
         def forget(dead: "ref[Any]") -> None:
             entry = marks.get(key)
             if entry is not None and entry[0] is dead:
                 del marks[key]
+                gone(key)
 
         marks[key] = ref(x, forget), mark
+
+    def _gone(self, key: int) -> None:
+        """Note that the object of this ``id`` has no mark any more."""
+
+
+class MarksByMemory(Marks[T]):
+    """Marks of tensors, which are found by their memory as well.
+
+    Each tensor is asked once for its memory, and only if it still lives when a memory is looked up.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unfiled = set[int]()  # ids of marked tensors that were not asked for their memory yet
+        self._memories, self._ids = dict[int, int | None](), defaultdict[int | None, set[int]](set)
+
+    def of_memory(self, x: Tensor) -> list[tuple[Tensor, T]]:
+        """Return all marked tensors that share the memory of ``x``, each with its mark."""
+        while self._unfiled:
+            key = self._unfiled.pop()
+            if (tensor := self.tensor(key)) is not None:
+                memory = self._memories[key] = _memory(tensor)
+                self._ids[memory].add(key)
+        there = map(self.tensor, list(self._ids.get(_memory(x), ())))
+        return [(tensor, mark) for tensor in there if tensor is not None and (mark := self.get(tensor)) is not None]
+
+    def moved(self, x: Tensor) -> None:
+        """Note that a tensor may have been given other memory."""
+        if self.get(x) is not None:
+            self._gone(id(x))
+            self._unfiled.add(id(x))
+
+    def set(self, x: object, mark: T) -> None:
+        """Mark a tensor."""
+        if self.get(x) is None:
+            self._unfiled.add(id(x))
+        super().set(x, mark)
+
+    def _gone(self, key: int) -> None:
+        self._unfiled.discard(key)
+        if key in self._memories:
+            ids = self._ids[memory := self._memories.pop(key)]
+            ids.discard(key)
+            if not ids:
+                del self._ids[memory]
 
 
 def _memory(x: Tensor) -> int | None:

@@ -146,6 +146,7 @@ REPLACED = {
 }
 LOST = {
     "filled in place": lambda p, x: _zeroed(x),
+    "filled in place, in other memory": lambda p, x: _zeroed(_in_other_memory(_zeroed(p.words(OTHER)), x)),
     "set by mask": lambda p, x: _set(x + 0, p.q.bias, MASK),
     "where": lambda p, x: torch.where(MASK[..., None], p.q.bias, x),
     "where not": lambda p, x: x.where(~MASK[..., None], p.q.bias) + p.places(PLACES),
@@ -183,6 +184,11 @@ def test_what_has_other_tokens_or_moves_them_has_no_names(name):
 
 def _zeroed(x):
     x[:, 1].zero_()
+    return x
+
+
+def _in_other_memory(_, x):
+    x.data = x.data.clone()
     return x
 
 

@@ -21,7 +21,7 @@ from torch.nn.modules import module as hooks
 from torch.utils.checkpoint import checkpoint
 from watched import Seen, assert_explains, uses_torch_jit, watch
 
-from mhaviz.observe import modules
+from mhaviz.observe import marks, modules
 from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.mode import Watch
 
@@ -420,6 +420,22 @@ def test_many_passes_grow_nothing():
         after = run(150)
     assert after[1:] == before[1:]
     assert after[0] - before[0] < 50
+
+
+def test_a_write_into_a_cache_costs_what_it_touches(monkeypatch):
+    """However many other tensors live, each is asked for its memory once."""
+    asked, memory = [], marks._memory
+    monkeypatch.setattr(marks, "_memory", lambda x: asked.append(id(x)) or memory(x))
+    words, cache, counts = nn.Embedding(9, 8), torch.zeros(1, 40, 8), []
+    with torch.no_grad(), Watch(lambda observed: None).watching():
+        x = words(torch.arange(40)[None] % 9)
+        others = [x + 1 for _ in range(300)]
+        for i in range(20):
+            cache[:, i] = x[:, i]
+            cache.index_copy_(1, torch.tensor([i]), x[:, i : i + 1])
+            counts.append(len(asked))
+    assert len(others) < counts[0] < 320
+    assert counts[-1] - counts[0] < 10 * len(counts)
 
 
 def test_new_models_all_the_time_grow_nothing(monkeypatch):
