@@ -68,7 +68,8 @@ def record(
     where it is written out as product → softmax → product. The program computes the same bits as without a recording,
     except for code under ``torch.compile``: it runs uncompiled, and may differ in the last digits. Code compiled by
     ``torch.jit``, and threads that started before the recording, are not observed, and a notice says so. Attention
-    computed with NumPy is not observed either, without a notice.
+    computed with NumPy is not observed either, without a notice. A profile by ``torch.profiler`` leaves out the
+    operators of the recorder, but not the time and memory that they take, their kernels on a GPU, or Python's stack.
 
     Args:
         model: module whose attention is recorded, and at which names begin; None: all attention that runs.

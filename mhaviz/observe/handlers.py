@@ -3,12 +3,14 @@
 An error in what follows is ours, and does not reach the program.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import profiler
 
 Handler = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
 """Function that runs another one with its arguments, and returns the result."""
@@ -90,11 +92,37 @@ def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
 
 
 def below_modes() -> AbstractContextManager[Any]:
-    """Hide our own operations from the program's modes, such as one that counts them. Most programs have none."""
-    return torch._C._DisableTorchDispatch() if torch._C._len_torch_dispatch_stack() else _NOTHING
+    """Hide our own operations from the program's modes, such as one that counts them, and from its profiler.
+
+    Most programs have neither.
+    """
+    has_modes = torch._C._len_torch_dispatch_stack() > 0
+    if not has_modes and not profiler._is_profiler_enabled:
+        return _NOTHING
+    with ExitStack() as stack:
+        if has_modes:
+            stack.enter_context(torch._C._DisableTorchDispatch())
+        if profiler._is_profiler_enabled:
+            stack.enter_context(_unprofiled())
+        return stack.pop_all()
 
 
-_NOTHING = nullcontext()
+@contextmanager
+def _unprofiled() -> Iterator[None]:
+    """Leave operations of this thread out of the program's profile. PyTorch does not tell whether they are."""
+    if getattr(_local, "is_unprofiled", False):
+        yield
+        return
+    _local.is_unprofiled = True
+    torch._C._autograd._enable_record_function(False)
+    try:
+        yield
+    finally:
+        torch._C._autograd._enable_record_function(True)
+        _local.is_unprofiled = False
+
+
+_NOTHING, _local = nullcontext(), threading.local()
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """Programs that a recorder could change, or fail, and must not."""
 
+import warnings
+from contextlib import nullcontext
+
 import numpy as np
 import torch
 from rounding import rounding
@@ -113,6 +116,29 @@ def test_dropout_that_a_program_keeps_for_its_uncertainty_draws_the_same_numbers
         for one, other in zip(program(), recorded, strict=True):
             assert torch.equal(one, other)
     assert recording.modules == ("self_attn",)
+
+
+def test_a_profile_counts_what_the_program_does_alone():
+    """As written out, by SDPA, on the fast path, and where PyTorch returns weights; with gradients."""
+    layer, attend = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), nn.MultiheadAttention(8, 2)
+    x, q = torch.randn(1, 3, 8), torch.randn(1, 2, 3, 4)
+
+    def counts(recording):
+        with recording, torch.autograd.profiler.profile() as profiled:
+            torch.softmax(q @ q.mT, -1) @ q
+            F.scaled_dot_product_attention(q, q, q)
+            with torch.no_grad():
+                layer(x)
+            attend(x, x, x)[0].sum().backward()
+        return {one.key: one.count for one in profiled.key_averages()}
+
+    counts(nullcontext())  # what PyTorch does once
+    alone = counts(nullcontext())
+    assert alone["aten::_softmax"] > 2
+    with record() as recording:
+        assert counts(recording) == alone
+    assert len(recording.modules) == 4
+    assert counts(nullcontext()) == alone, "and goes on as before"
 
 
 class CountingLayer(nn.TransformerEncoderLayer):
