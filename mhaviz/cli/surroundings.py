@@ -1,7 +1,9 @@
 """Set up streams, signals and matplotlib before a command runs, and restore them for a recorded program."""
 
 import atexit
+import errno
 import gc
+import io
 import logging
 import os
 import signal
@@ -91,33 +93,94 @@ def room_for_a_program(keeps_stdout: bool) -> Iterator[None]:
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    process, kept = os.getpid(), {number: (os.dup(number), os.fstat(number)) for number in (1, 2)}
+    kept = {number: (_copy_of(number), os.fstat(number)) for number in (1, 2)}
     with ExitStack() as stack:
         _users.close()
         if _is_ours:
             stack.callback(settle_surroundings)
+        stack.callback(_put_all_back, os.getpid(), kept, keeps_stdout)
         if keeps_stdout:
             stack.enter_context(_stdout_to_stderr())
         try:
             yield
         finally:
             _flush_streams()
-            if os.getpid() == process:  # a process that the program has forked writes nothing of ours
-                for number, (copy, before) in kept.items():
-                    with suppress(OSError):  # the program has closed all descriptors, as a daemon does
-                        if os.path.samestat(os.fstat(copy), before):  # else the program has opened another file there
-                            os.dup2(copy, number)
-                            os.close(copy)
-                if keeps_stdout and _is_ours:
-                    atexit.register(_end_stdout)
             _reopen_streams()
+
+
+def _put_all_back(process: int, kept: dict[int, tuple[int, os.stat_result]], keeps_stdout: bool) -> None:
+    """Put back standard output and standard error.
+
+    Args:
+        process: the process that has begun. One that the program has forked writes nothing of ours.
+        kept: of each number, a copy and its file.
+        keeps_stdout: see ``room_for_a_program``.
+    """
+    if os.getpid() != process:
+        return
+    if 1 in [number for number, (copy, before) in kept.items() if not _put_back(number, copy, before)]:
+        sys.stdout = _Closed()
+    if keeps_stdout and _is_ours:
+        atexit.register(_end_stdout)
+
+
+_MOST_DESCRIPTORS, _SPARE = 2**16, 8
+"""Copies of descriptors begin at a number below the limit of the process, or below this one, by so much: a process has
+a table as long as its highest number."""
+
+
+def _copy_of(number: int) -> int:
+    """Return a copy of a descriptor with a high number: programs close the low ones all at once, as daemons do."""
+    try:
+        from fcntl import F_DUPFD_CLOEXEC, fcntl
+        from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+
+        limit, _ = getrlimit(RLIMIT_NOFILE)
+        most = _MOST_DESCRIPTORS if limit == RLIM_INFINITY else min(limit, _MOST_DESCRIPTORS)
+        return fcntl(number, F_DUPFD_CLOEXEC, most - _SPARE)
+    except (ImportError, OSError):  # another system, or all of these numbers are taken
+        return os.dup(number)
+
+
+def _put_back(number: int, copy: int, before: os.stat_result) -> bool:
+    """Put back the file that a descriptor had before the program ran, from its copy.
+
+    If the program has closed the copy, nothing of ours is written to what it has left in its place: return False.
+    """
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(copy), before):  # else the program has opened another file there
+            os.dup2(copy, number)
+            os.close(copy)
+            return True
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(number), before):
+            return True
+    closed = os.open(os.devnull, os.O_RDONLY)
+    if closed != number:
+        os.dup2(closed, number)
+        os.close(closed)
+    return False
+
+
+class _Closed(io.TextIOBase):
+    """Standard output that a program has closed."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        """Raise OSError."""
+        raise OSError(errno.EBADF, "the program has closed standard output, and each copy of it; save it with -o")
+
+    def fileno(self) -> int:
+        """Return the number of standard output."""
+        return 1
 
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
     """Send standard output to standard error: of Python, of libraries in C, and of processes that are started."""
     os.dup2(2, 1)
-    stream = os.fdopen(os.dup(2), "w", 1, sys.stderr.encoding, sys.stderr.errors)
+    stream = open(1, "w", 1, sys.stderr.encoding, sys.stderr.errors, closefd=False)  # noqa: SIM115
     try:
         with redirect_stdout(stream):
             yield

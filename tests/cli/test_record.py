@@ -347,7 +347,13 @@ def test_a_program_under_the_installed_command(tmp_path):
 
 @pytest.mark.parametrize(
     "end",
-    ["os.close(2)", "os.closerange(0, 3)", "os.close(2); taken = open('taken', 'w')"],
+    [
+        "os.close(2)",
+        "os.closerange(0, 3)",
+        "os.close(2); taken = open('taken', 'w')",
+        "os.closerange(3, 200); print('after'); sys.stdout.write('unfinished'); sys.stdout = None",
+        "os.closerange(0, 200); taken = open('taken', 'w')",
+    ],
 )
 def test_results_are_there_whatever_a_program_closes(tmp_path, end):
     (tmp_path / "program.py").write_text(f"{PROGRAM}\n{end}\n")
@@ -359,13 +365,21 @@ def test_results_are_there_whatever_a_program_closes(tmp_path, end):
     assert not (tmp_path / "taken").exists() or not (tmp_path / "taken").read_text()
 
 
-def test_nothing_is_written_into_a_file_that_a_program_opens_in_place_of_what_it_closed(tmp_path):
-    taken = "import os; os.closerange(3, 64); taken = [open(f'taken {i}', 'w') for i in range(9)]"
+@pytest.mark.parametrize(("first", "shows"), [(3, ()), (3, ["--json"]), (1, ["--json"])])
+def test_nothing_is_written_into_a_file_that_a_program_opens_in_place_of_what_it_closed(tmp_path, first, shows):
+    """It closes all descriptors that there may be, as daemons do. JSON goes to standard output or nowhere."""
+    last = "os.sysconf('SC_OPEN_MAX')"
+    taken = f"os.closerange({first}, {last}); taken = [open(f'taken {{i}}', 'w') for i in range(9)]"
     (tmp_path / "program.py").write_text(f"{PROGRAM}\n{taken}\n")
-    ((status, _, err),) = run_forked(
-        "import sys, mhaviz.cli; sys.exit(mhaviz.cli.run())", "record", "-o", "run.json", "program.py", folder=tmp_path
-    )
-    assert status == 0, err
+    command = ["record", *shows, "-o", "run.json", "program.py"]
+    ((status, out, err),) = run_forked("import sys, mhaviz.cli; sys.exit(mhaviz.cli.run())", *command, folder=tmp_path)
+    has_stdout = first == 3 and not shows
+    assert (status, "L0 H2" in out) == (0 if has_stdout else 1, has_stdout), err
+    assert "printed" in (err if shows else out)
+    assert "{" not in out + err
+    if first == 3:
+        (line,) = [line for line in err.splitlines() if line.startswith("mhaviz: cannot")] if shows else [""]
+        assert not line or line.endswith("the program has closed standard output, and each copy of it; save it with -o")
     assert (tmp_path / "run.json").exists()
     assert [(tmp_path / f"taken {i}").read_text() for i in range(9)] == [""] * 9
 
