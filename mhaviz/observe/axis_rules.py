@@ -65,16 +65,15 @@ def _is_given(axis: Axis) -> bool:
 def _permute(axes: "Layouts", done: Done) -> Layout:
     x = done.first
     source = axes.before(x) if x is done.result else axes.of(x)
-    named = tuple((name, _hashable(one)) for name, one in done.kwargs.items() if name != "input")
-    order = _order_after(done.func, len(source.shape), tuple(map(_hashable, done.args[1:])), named)
+    order = _order_after(done.func, len(source.shape), tuple(map(_hashable, done.args[1:])))
     return Layout(done.result.shape, tuple(source.axes[place] for place in order), source.scores)
 
 
 @lru_cache(1024)
-def _order_after(func: Any, ndim: int, rest: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> tuple[int, ...]:
+def _order_after(func: Any, ndim: int, rest: tuple[Any, ...]) -> tuple[int, ...]:
     """Return where a function that moves axes takes each from, by the lengths of a tensor in which all differ."""
     with unseen():
-        moved = func(torch.empty(tuple(range(ndim)), device="meta"), *rest, **dict(named))
+        moved = func(torch.empty(tuple(range(ndim)), device="meta"), *rest)
     return tuple(moved.shape)
 
 
@@ -91,24 +90,24 @@ def _take(axes: "Layouts", done: Done) -> Layout:
     """Return the layout after a function that takes numbers from other places along some axes."""
     source, n = axes.of(done.first), done.result.ndim
     if done.func in _ROLLS:
-        dims = done.argument(2, "dims")
+        dims = done.argument(2)
         dims = range(n) if dims in (None, ()) else dims
     elif done.func in _FLIPS:
-        dims = done.kwargs.get("dims", done.args[1] if isinstance(done.args[-1], list | tuple) else done.args[1:])
+        dims = done.args[1] if isinstance(done.args[-1], list | tuple) else done.args[1:]
     else:
-        dims = done.kwargs.get("dim", next((one for one in done.args[1:] if isinstance(one, int)), ()))
+        dims = done.named("dim", ())
     turned = {dim % n for dim in ((dims,) if isinstance(dims, int) else dims or ())}
     return unnamed(cut_layout(source, done.result.shape), turned, source)
 
 
 def _keep(axes: "Layouts", done: Done) -> Layout:
-    return cut_layout(axes.of(done.first), done.result.shape, done.argument(1, "dim"))
+    return cut_layout(axes.of(done.first), done.result.shape, done.argument(1))
 
 
 def _pad(axes: "Layouts", done: Done) -> Layout:
     """Return the layout after padding, by which tokens may take the places of others, as in a shift."""
     layout = _resize(axes, done)
-    widths = done.argument(1, "pad")
+    widths = done.argument(1)
     if len(widths) < 3:
         return layout
     shifted = {done.result.ndim - 1 - at // 2 for at in range(2, len(widths), 2) if widths[at]}
@@ -170,14 +169,14 @@ def _sliced(axis: Axis, item: slice) -> Axis:
 
 
 def _copy(axes: "Layouts", done: Done) -> Layout | None:
-    values = (*done.args, *done.kwargs.values())[1]
+    values = done.args[1]
     axes.write(done.result, ..., values)
     source = axes.get(values)
     return source if source and source.shape == done.result.shape else _scatter(axes, done)
 
 
 def _index_copy(axes: "Layouts", done: Done) -> Layout | None:
-    x, dim, index, values = done.given("input", "dim", "index", "source")
+    x, dim, index, values = done.args
     axes.take(done.result, x)
     axes.write(done.result, (*[slice(None)] * (dim % x.ndim), index), values)
     return axes.get(done.result)
@@ -200,11 +199,11 @@ def _scatter(axes: "Layouts", done: Done) -> Layout | None:
         return None
     last = done.result.ndim - 1  # features stand along it, or keys of a mask
     if done.func in _PUTS:
-        dims = {place for place, index in enumerate(done.argument(1, "indices")) if index is not None}
+        dims = {place for place, index in enumerate(done.argument(1)) if index is not None}
     elif done.func in _SLICE_SCATTERS:
-        dims = {done.argument(2, "dim", 0) % (last + 1)}
+        dims = {done.argument(2, 0) % (last + 1)}
     else:
-        dims = {done.given("input", "dim")[1] % (last + 1)} if done.func in _SCATTERS else set()
+        dims = {done.args[1] % (last + 1)} if done.func in _SCATTERS else set()
     return unnamed(layout, dims - {last})
 
 
@@ -213,7 +212,7 @@ def put_layout(axes: "Layouts", done: Done) -> Layout:
 
     See ``Patches.is_text``.
     """
-    x, mask, features = done.given("input", "mask", "source")[:3]
+    x, mask, features = done.args[:3]
     text, made = axes.of(x), axes.get(features)
     is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
     if made is None or len(text.shape) != 3 or not is_mask:
@@ -239,7 +238,7 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     parts, layouts, source = _parts(axes, done)
     if source is None:
         return None
-    dim = done.argument(1, "dim", 0) % done.result.ndim
+    dim = done.argument(1, 0) % done.result.ndim
     source = _shared_layout(source, parts, layouts, -1)
     new, old = lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
@@ -268,7 +267,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
     parts, layouts, source = _parts(axes, done)
     if source is None:
         return None
-    dim = done.argument(1, "dim", 0) % done.result.ndim
+    dim = done.argument(1, 0) % done.result.ndim
     found = _cut_from(parts, layouts, [place for place in range(done.result.ndim)[::-1] if place != dim])
     if found is None or dim == done.result.ndim - 1:
         layout = cut_layout(_shared_layout(source, parts, layouts, dim), done.result.shape)
@@ -297,7 +296,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
 
 
 def _joined_along(dim: int, axes: "Layouts", done: Done) -> Layout | None:
-    return _cat(axes, done._replace(kwargs={**done.kwargs, "dim": dim})) if done.result.ndim > 1 else None
+    return _cat(axes, done._replace(args=(done.first, dim))) if done.result.ndim > 1 else None
 
 
 def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
@@ -371,7 +370,7 @@ def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis |
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
     """Return the tensors that are joined, the layout of each, and the first known one, of scores rather than of
     sinks."""
-    parts = done.argument(0, "tensors")
+    parts = done.first
     layouts = [axes.get(x) for x in parts]
     known = [layout for layout in layouts if layout is not None]
     return parts, layouts, next((layout for layout in known if layout.are_scores), known[0] if known else None)
@@ -400,7 +399,7 @@ def _cut_from(
 
 
 def _linear(axes: "Layouts", done: Done) -> Layout:
-    x, weight = done.given("input", "weight")[:2]
+    x, weight = done.args[:2]
     source = axes.of(x)
     if _mixes_heads(source, done.result):
         return source
@@ -411,13 +410,13 @@ def _linear(axes: "Layouts", done: Done) -> Layout:
 
 
 def _convolve(axes: "Layouts", done: Done) -> Layout:
-    x, weight = done.given("input", "weight")[:2]
+    x, weight = done.args[:2]
     source, place = axes.of(x), x.ndim - weight.ndim + 1
     if _mixes_heads(source, done.result):
         return source
     made = features_made(done.result.shape[place], weight, source.axes[place : place + 1])
     kept = tuple(map(fitted, source.axes, done.result.shape))
-    stride = done.argument(3, "stride", 1)
+    stride = done.argument(3, 1)
     kernel = tuple(weight.shape[2:])
     if len(kernel) == 2 and kernel == (tuple(stride) if isinstance(stride, list | tuple) else (stride,) * 2) != (1, 1):
         kept = (*kept[:-2], *_grid(kept[-2:], done.result.shape[-2:]))
@@ -442,7 +441,7 @@ def _mixes_heads(source: Layout, result: Tensor) -> bool:
 
 
 def _embed(axes: "Layouts", done: Done) -> Layout:
-    ids, weight = done.given("input", "weight")[:2]
+    ids, weight = done.args[:2]
     *others, tokens = axes.of(ids).axes or ((),)
     is_fixed = axes.are_fixed(ids)
     before = [tuple((o.replace(is_input=True), n) for o, n in axis) for axis in others]
@@ -460,7 +459,7 @@ def _as_complex(axes: "Layouts", done: Done) -> Layout:
 
 
 def _sdpa(axes: "Layouts", done: Done) -> Layout:
-    query, _, value = done.given("query", "key", "value")[:3]
+    query, _, value = done.args[:3]
     made = (*axes.of(query).axes[:-1], axes.of(value).axes[-1])
     return Layout(done.result.shape, tuple(map(fitted, made, done.result.shape)))
 

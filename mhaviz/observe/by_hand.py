@@ -4,7 +4,7 @@ Each tensor on this way is marked, and so is what is computed from a marked tens
 weights.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -160,8 +160,8 @@ class ByHand:
 
     def _sum(self, done: Done) -> None:
         """Follow a step of a softmax that is written out, or the sum that completes a product of weights and values."""
-        found, axis = self._products.get(done.first), _axis((done.first, *done.args[1:]), done.kwargs)
-        if found is None or axis is None or not done.args:
+        found, axis = self._products.get(done.first), _axis(done)
+        if found is None or axis is None:
             self._if_marked(self._step)(done)
             return
         product, multiply = found
@@ -182,7 +182,7 @@ class ByHand:
 
     def _linear(self, done: Done) -> None:
         """Follow a layer, or a product of activations that the function of a layer computes."""
-        x, weight = done.given("input", "weight")[:2]
+        x, weight = done.args[:2]
         is_layer = type(weight) is not Tensor or self._fixed.root(weight) is not None
         if not is_layer and (self._layouts.are_made(weight) or self._weights.of(x) or self._weights.of(weight)):
             self._product(done)
@@ -194,8 +194,7 @@ class ByHand:
         self._marks.set(done.result, Scores(UNKNOWN, mapped=SAMPLED))
 
     def _softmax(self, done: Done) -> None:
-        x = done.args[0] if done.args else done.kwargs.get("input")
-        axis = _axis((x, *done.args[1:]), done.kwargs)
+        x, axis = done.first, _axis(done)
         if axis is not None and isinstance(x, Tensor) and isinstance(done.result, Tensor) and done.result.ndim:
             scores, visible = self._weights.of(x) or self._scores(x), None
             is_plain = type(x) is Tensor and not x.is_nested and done.func is not F.softmin
@@ -221,7 +220,7 @@ class ByHand:
 
     def _exp(self, done: Done) -> None:
         """Follow the first step of a softmax that is written out, of any scores."""
-        if done.args and self._marks.get(done.args[0]) is None and isinstance(done.result, Tensor):
+        if self._marks.get(done.first) is None and isinstance(done.result, Tensor):
             self._marks.set(done.result, Scores(UNKNOWN, mapped="exp", stage="exp"))
         else:
             self._if_marked(self._step)(done)
@@ -246,7 +245,7 @@ class ByHand:
             self._on_unseen("values are multiplied by exponentials, and divided by the sums of these afterwards")
         stage = _STAGE_AFTER.get((step, *(mark.stage for mark in marks)))
         over = () if step in ("sum", "logsumexp") else tuple(axis for mark in marks for axis in mark.over)
-        if step in ("sum", "logsumexp", "log_softmax") and (axis := _axis(done.args, done.kwargs)) is not None:
+        if step in ("sum", "logsumexp", "log_softmax") and (axis := _axis(done)) is not None:
             over = (*over, axis)
         if stage is None and step in ("sub", "div"):
             self._elementwise(done)
@@ -261,7 +260,7 @@ class ByHand:
 
     def _map(self, done: Done) -> None:
         """Follow a function that maps scores, in place of a softmax or before one."""
-        mark = self._scores(done.args[0]) if done.args else None
+        mark = self._scores(done.first)
         if mark is not None and isinstance(done.result, Tensor):
             self._marks.set(done.result, replace(mark, mapped=_both_names(mark.mapped, done.func.__name__.strip("_"))))
         else:
@@ -275,12 +274,12 @@ class ByHand:
     def _greater(self, done: Done) -> None:
         """Follow the elementwise maximum or minimum of two tensors, as that of a single one leaves no score in
         place."""
-        if len(done.args) > 1 and isinstance(done.args[1], Tensor):
+        if isinstance(done.argument(1), Tensor):
             self._elementwise(done)
 
     def _largest(self, done: Done) -> None:
         """Mark the largest scores, which are of other keys for each query."""
-        mark = self._scores(done.args[0]) if done.args else None
+        mark = self._scores(done.first)
         if mark is not None and not mark.axes.are_fixed:
             self._marks.set(done.result[0], replace(mark, mapped=_LARGEST))
 
@@ -297,7 +296,7 @@ class ByHand:
         if isinstance(done.result, Tensor):
             if done.func is not F.linear or _mixes_heads(source, done.result):
                 self._marks.set(done.result, mark)
-        elif done.result is None and done.args and done.args[0] is source:  # x[i] = y
+        elif done.result is None and done.first is source:  # x[i] = y
             self._marks.set(source, mark)
         elif (
             done.result is None
@@ -333,7 +332,7 @@ class ByHand:
         return max(result.shape[-1] - of_products, 0)
 
     def _view(self, done: Done) -> None:
-        source = done.args[0] if done.args else None
+        source = done.first
         mark = self._marks.get(source)
         if mark is None or not isinstance(source, Tensor) or not isinstance(done.result, Tensor):
             return
@@ -354,14 +353,14 @@ class ByHand:
         return found
 
 
-def _axis(args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
+def _axis(done: Done) -> int | None:
     """Return the axis over which a function runs, counted from the end; None: not a single one, or not known."""
-    dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+    dim = done.argument(1)
     if isinstance(dim, list | tuple) and len(dim) == 1:
         (dim,) = dim
-    if not isinstance(dim, int) or not isinstance(args[0], Tensor):
+    if not isinstance(dim, int) or not isinstance(done.first, Tensor):
         return None
-    return dim if dim < 0 else dim - args[0].ndim
+    return dim if dim < 0 else dim - done.first.ndim
 
 
 def _both_names(*names: str) -> str:

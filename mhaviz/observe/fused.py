@@ -77,8 +77,7 @@ class Fused:
         ``within``: the queries, keys and values of the PyTorch layer that made the call, and has projected its output
         by now.
         """
-        dropout = done.argument(4, "dropout_p")
-        given = done.given("query", "key", "value")[:3]
+        dropout, given = done.argument(4), done.args[:3]
 
         def read(place: str) -> ObservedCall:
             zero = None if dropout or within else zero_in_output(done.result)

@@ -12,12 +12,21 @@ import torch
 from torch import Tensor
 from torch.autograd import profiler
 
+from mhaviz.observe.arguments import place_of, positional
+
 Handler = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
 """Function that runs another one with its arguments, and returns the result."""
 
 
 class Done(NamedTuple):
-    """Finished call of a PyTorch function; ``attention``: the number of the attention as which it was shown."""
+    """Finished call of a PyTorch function.
+
+    Attributes:
+        func: the function.
+        args, kwargs: its arguments; ``kwargs`` are those that have no position, see ``positional``.
+        result: its result.
+        attention: number of the attention as which it was shown; None: it was not.
+    """
 
     func: Any
     args: Sequence[Any]
@@ -25,18 +34,28 @@ class Done(NamedTuple):
     result: Any
     attention: int | None = None
 
+    @classmethod
+    def of(cls, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> "Done":
+        """Return a call with these arguments as the program has written them."""
+        if kwargs:
+            args, kwargs = positional(func, args, kwargs)
+        return cls(func, args, kwargs, result)
+
     @property
     def first(self) -> Any:
-        """The first argument."""
-        return self.args[0] if self.args else self.kwargs["input"]
+        """The first argument; None: it has none."""
+        return self.args[0] if self.args else None
 
-    def given(self, *names: str) -> tuple[Any, ...]:
-        """Return all positional arguments, and then the keyword arguments of these names."""
-        return (*self.args, *(self.kwargs[name] for name in names if name in self.kwargs))
+    def argument(self, place: int, default: Any = None) -> Any:
+        """Return the argument at this position."""
+        return self.args[place] if len(self.args) > place else default
 
-    def argument(self, place: int, name: str, default: Any = None) -> Any:
-        """Return the argument at this position, or of this name."""
-        return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
+    def named(self, name: str, default: Any = None) -> Any:
+        """Return the argument of this name, at whatever position."""
+        if name in self.kwargs:
+            return self.kwargs[name]
+        place = place_of(self.func, name, len(self.args))
+        return default if place is None else self.args[place]
 
     def each(self) -> Iterator[Any]:
         """Iterate over all arguments, and over the items of lists in place of the lists."""
@@ -70,7 +89,7 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Handler:
 
     def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
-        see(Done(func, args, kwargs, result))
+        see(Done.of(func, args, kwargs, result))
         return result
 
     return run

@@ -161,23 +161,22 @@ class Layouts:
             if layout is not None:
                 self._layouts.set(done.result, layout)
                 if done.func in _REPLACES:
-                    self._replace(done.func, (*done.args, *done.kwargs.values()), done.result)
+                    self._replace(done.func, done.args, done.result)
                 elif done.func in _FILLS:
                     for one, layout in self._layouts.of_memory(done.result):
                         self._layouts.set(one, unnamed(layout))
         elif done.func in _CUTS and done.args and isinstance(done.args[0], Tensor):
             source = self.of(done.args[0])
-            dim = done.kwargs.get("dim", 0 if done.func in _UNBINDS else None)
+            dim = done.named("dim", 0 if done.func in _UNBINDS else None)
             for one in copy(done.result):  # the program has yet to take from this iterator
-                named = done.args[1] if done.func in _UNBINDS and len(done.args) > 1 else dim
-                self._layouts.set(one, _as_part(source, done.args[0], cut_layout(source, one.shape, named), one))
-        elif done.func in _SORTS and self.get(done.args[0]) is not None:
+                self._layouts.set(one, _as_part(source, done.args[0], cut_layout(source, one.shape, dim), one))
+        elif done.func in _SORTS and self.get(done.first) is not None:
             source = self.of(done.args[0])
-            dim = done.kwargs.get("dim", next(iter(done.args[_SORTS[done.func] :]), -1)) % len(source.shape)
+            dim = done.named("dim", -1) % len(source.shape)
             if dim < len(source.shape) - 1:
                 source = cut_layout(source, done.result[0].shape)
                 self._layouts.set(done.result[0], unnamed(source, {dim}))
-        elif done.func in _RETURN_SEVERAL and type(done.result) is tuple and self.get(done.args[0]) is not None:
+        elif done.func in _RETURN_SEVERAL and type(done.result) is tuple and self.get(done.first) is not None:
             self._layouts.set(done.result[0], cut_layout(self.of(done.args[0]), done.result[0].shape))
         elif done.result is None and done.func is _SET_ITEM:
             is_known = self.write(*done.args)
@@ -271,8 +270,7 @@ class Layouts:
             return reduce(sum_of, active, active[0] if active and active[0].shape == shape else same[0][1])
         if not others:
             return None
-        dim = done.kwargs.get("dim", done.args[1] if len(done.args) > 1 else None)
-        return cut_layout(others[0][1], shape, dim)
+        return cut_layout(others[0][1], shape, done.named("dim"))
 
 
 def _may_be_features(origin: Origin, is_made: bool) -> bool:
@@ -370,7 +368,7 @@ _INDEX_FILLS = frozenset(functions("index_fill"))
 _SUMS = frozenset(functions("add sub"))
 _FILLS = {Tensor.fill_, Tensor.zero_}
 _REPLACES = _WHERES | _LERPS | MULTIPLIES | _INDEX_FILLS | frozenset(functions("masked_fill masked_scatter"))
-_SORTS = {func: place for name, place in (("sort", 1), ("topk", 2)) for func in functions(name)}
+_SORTS = frozenset(functions("sort topk"))
 _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}

@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
+from mhaviz.observe.arguments import positional
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled
 from mhaviz.observe.descent import FixedRows, Sides
@@ -389,6 +390,8 @@ class _Mode(TorchFunctionMode):
         if type(result) in _NO_TENSORS:
             return result
         attention = watch.here.__dict__.pop("attention", None)
+        if kwargs:
+            args, kwargs = positional(func, args, kwargs)
         for may_follow, follow in self._followers:
             if attention is not None or may_follow(func, args, kwargs):
                 follow(Done(func, args, kwargs, result, attention))

@@ -212,12 +212,12 @@ def product_of(done: Done) -> Product | None:
     if done.func is torch.einsum:
         return _einsum_product(done.args)
     place = int(done.func in _ADDING)
-    factors = done.given(*_NAMES)[place : place + 2]
+    factors = done.args[place : place + 2]
     if len(factors) < 2 or not all(isinstance(x, Tensor) for x in factors):
         return None
     first, second = factors[::-1] if done.func is Tensor.__rmatmul__ else factors
     if done.func is torch.tensordot:
-        dims = done.argument(2, "dims", 2)
+        dims = done.argument(2, 2)
         return None if isinstance(dims, Tensor) else _tensor_product(first, second, dims)
     if done.func in _SUM_OVER_LAST and first.ndim and second.ndim:
         return _tensor_product(first, second, ([-1], [-1]))
@@ -281,9 +281,6 @@ _ADDING = frozenset(functions("addmm baddbmm"))
 
 _SUM_OVER_LAST = frozenset([F.linear, *functions("inner")])
 """Functions that sum over the last axis of both factors."""
-
-_NAMES = ["input", "a", "b", "weight", "other", "mat1", "mat2", "batch1", "batch2", "tensor2", "vec"]
-"""Names of tensor arguments, in their order."""
 
 PRODUCTS = frozenset([*functions("matmul bmm mm mv addmm baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum])
 """Functions of PyTorch that multiply matrices."""

@@ -87,7 +87,7 @@ def _called(func: Callable[..., Any], followers: list[Follow]) -> Callable[..., 
     def run(*args: Any, **kwargs: Any) -> Any:
         result = func(*args, **kwargs)
         for follow in list(followers):
-            follow(Done(func, args, kwargs, result))
+            follow(Done.of(func, args, kwargs, result))
         return result
 
     return run

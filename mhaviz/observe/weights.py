@@ -388,7 +388,7 @@ def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
 
 def _views(done: Done, source: Tensor) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
     """Iterate over the results of a view, each with a function that makes the same view of other tensors."""
-    if not done.args or done.args[0] is not source:
+    if done.first is not source:
         return
     view = done.again()
     if isinstance(done.result, Tensor):
@@ -405,4 +405,4 @@ def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:
 
 def _drops(done: Done) -> bool:
     """Return whether a dropout, called with (input, p, training), changes anything."""
-    return bool(done.argument(1, "p", 0.5) and done.argument(2, "training", done.kwargs.get("train", True)))
+    return bool(done.argument(1, 0.5) and done.argument(2, True))
