@@ -196,6 +196,8 @@ class Recording(ContextDecorator):
         most = self._most_passes
         if most and (late := self._options.passes.beyond(most - 1)):
             lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")
+        if _BEFORE_DROPOUT in self._remarks:
+            lines.append(_BEFORE_DROPOUT)
         if self._options.passes.is_first and most > 1 and not self.is_empty:
             lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines
@@ -618,8 +620,8 @@ class Recording(ContextDecorator):
         """Note where weights were changed, and where the rows and columns of a map are not tokens of one input."""
         batch_size, n_heads, q_length, k_length = observed.call.shape
         name = site.full_name
-        if isinstance(observed.call, AttentionCall) and observed.output is None:
-            self._remarks["some weights are those before dropout"] = None
+        if observed.is_before_dropout:
+            self._remarks[_BEFORE_DROPOUT] = None
         if any(observed.are_fixed):
             self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
         if observed.order.is_taken and isinstance(observed.call, AttentionWeights):
@@ -795,6 +797,10 @@ _MOST_NOTED = 4
 def _listed_names(names: Sequence[str]) -> str:
     """Return the name of an attention, or the first name and how many there are."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
+
+
+_BEFORE_DROPOUT = "some weights are those before dropout"
+"""Remark on a program in training, whose weights are drawn as they would be in inference."""
 
 
 def _rows_called(observed: ObservedCall) -> tuple[str, str]:

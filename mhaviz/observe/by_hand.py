@@ -16,7 +16,18 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import hides
 from mhaviz.observe.descent import UNKNOWN, Axes
-from mhaviz.observe.functions import COPIES, MULTIPLIES, VIEWS, axis_after, functions
+from mhaviz.observe.dropout import (
+    COMPARISONS,
+    DRAWN,
+    UNIFORM,
+    Noise,
+    Undropped,
+    chance,
+    chance_below,
+    drops,
+    kept,
+)
+from mhaviz.observe.functions import COPIES, DROPOUTS, MULTIPLIES, VIEWS, axis_after, functions, writes
 from mhaviz.observe.handlers import Done, Follow, Handler, guarded, unseen
 from mhaviz.observe.marks import Marks
 from mhaviz.observe.products import PRODUCTS, Product, product_by_elements, product_of
@@ -61,27 +72,67 @@ class ByHand:
             ([F.linear], self._linear),
             ([F.grid_sample], self._sample),
             ([torch.sparse.softmax], lambda done: self._on_unseen("a softmax of a sparse tensor")),
+            (DROPOUTS, self._dropout),
+            (DRAWN, self._draw),
+            (UNIFORM, self._draw_uniform),
+            (COMPARISONS, self._if_marked(self._compare)),
         ):
-            handlers |= dict.fromkeys(several, guarded(follow, self._on_error))
+            handlers |= {func: self._guarded(func, follow) for func in several}
         return handlers
+
+    def _guarded(self, func: Any, follow: Follow) -> Handler:
+        may_write = writes(func) or func in DROPOUTS
+        return guarded(follow, self._on_error, self._weights.keep if may_write else None)
 
     def handler_for(self, func: Any) -> Handler | None:
         """Return the handler of a function that is not in ``handlers``, as it may change weights; None: it does not."""
         name = getattr(func, "__name__", "")
         if func not in COPIES and (name in ("__get__", "__set__") or name.startswith("new_") or name.endswith("_like")):
             return None
-        return guarded(self._if_marked(lambda done: None), self._on_error)
+        return self._guarded(func, self._if_marked(lambda done: None))
 
     def _if_marked(self, follow: Follow) -> Follow:
-        """Return a follower that leaves weights to ``WeightsByHand`` and scores to ``follow``; most calls have
-        neither."""
+        """Return a follower that leaves weights, and what depends on dropout, to ``WeightsByHand``, and scores to
+        ``follow``; most calls have none of these."""
 
         def see(done: Done) -> None:
             found = self._marked(done) if done.kwargs or self._marks.may_hold(done.args) else None
-            if found is not None:
+            if found is None:
+                return
+            if isinstance(found[1], Noise) and found[1].undropped is not None:
+                self._weights.follow_noise(done)
+            else:
                 (self._weights.follow if isinstance(found[1], Weights) else follow)(done)
 
         return see
+
+    def _dropout(self, done: Done) -> None:
+        """Follow dropout, or mark what it has made of a constant: a mask to multiply by."""
+        x, made = done.first, done.result[0] if isinstance(done.result, tuple) else done.result
+        if self._marks.get(x) is None and isinstance(x, Tensor) and made is not x and drops(done):
+            if self._fixed.root(x) is not None:
+                self._marks.set(made, Noise(Undropped.of(made, kept(x)), is_mask=True))
+        else:
+            self._if_marked(self._elementwise)(done)
+
+    def _draw(self, done: Done) -> None:
+        """Mark a random mask, unless it is drawn with another probability for each number."""
+        with unseen():
+            x = chance(done)
+        if x is None:
+            self._if_marked(lambda done: None)(done)
+        else:
+            self._marks.set(done.result, Noise(Undropped.of(done.result, x), is_mask=True))
+
+    def _draw_uniform(self, done: Done) -> None:
+        if (done.named("from", 0), done.named("to", 1)) == (0, 1):
+            self._marks.set(done.result, Noise(None))
+
+    def _compare(self, done: Done) -> None:
+        """Mark the mask that a comparison of uniform random numbers makes."""
+        mark = self._marks.get(done.first)
+        if isinstance(mark, Noise) and isinstance(done.result, Tensor) and (x := chance_below(done)) is not None:
+            self._marks.set(done.result, Noise(Undropped.of(done.result, x), is_mask=True))
 
     def _product(self, done: Done) -> None:
         product = product_of(done) if isinstance(done.result, Tensor) else None
@@ -95,10 +146,10 @@ class ByHand:
         for which, factor in enumerate(product.factors):
             mark = self._marks.get(factor)
             if isinstance(mark, Weights):
-                multiply, adds = partial(done.func, *done.args, **done.kwargs), any(x is done.result for x in done.args)
-                self._weights.meet(product, which, done.result, multiply, adds)
+                multiply = partial(done.func, *done.args, **done.kwargs)
+                self._weights.meet(product, which, done.result, multiply, done)
                 return
-            if mark is None:
+            if not isinstance(mark, Scores):
                 continue
             mixed = product.axis_mixed(which)  # heads are an axis of both queries and keys
             if mark.stage == "scores" and mixed is not None and len(mark.axes.factors.get(mixed, ())) > 1:
@@ -201,9 +252,10 @@ class ByHand:
             if is_plain and isinstance(scores, Scores) and not scores.axes.over_fixed(axis):
                 with unseen():
                     visible = ~hides(x.detach())
-            self._mark_weights(done.result, axis, scores, visible)
+            with unseen():
+                self._mark_weights(done, axis, scores, visible)
 
-    def _mark_weights(self, result: Tensor, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
+    def _mark_weights(self, done: Done, axis: int, of: Mark | None, visible: Tensor | None = None) -> None:
         """Mark the weights that a softmax has made; ``of``: the mark of its input."""
         if isinstance(of, Scores) and of.has_own:
             self._on_unseen("a softmax of scores of each query's own keys, joined with those of keys that all share")
@@ -212,11 +264,11 @@ class ByHand:
             self._on_unseen("a softmax of the largest scores alone")
             of = None
         if isinstance(of, Scores):
-            self._weights.begin(result, axis, of, visible)
+            self._weights.begin(done, axis, of, visible)
         elif isinstance(of, Weights):
-            self._weights.begin_again(result, axis, of)
+            self._weights.begin_again(done, axis, of)
         else:
-            self._weights.begin(result, axis, Scores(UNKNOWN), None)
+            self._weights.begin(done, axis, Scores(UNKNOWN), None)
 
     def _exp(self, done: Done) -> None:
         """Follow the first step of a softmax that is written out, of any scores."""
@@ -250,7 +302,8 @@ class ByHand:
         if stage is None and step in ("sub", "div"):
             self._elementwise(done)
         elif stage == "weights" and over:
-            self._mark_weights(done.result, over[0], replace(marks[0], over=over))
+            with unseen():
+                self._mark_weights(done, over[0], replace(marks[0], over=over))
         elif stage == "exp":
             self._marks.set(done.result, replace(marks[0], mapped="exp", stage=stage))
         elif stage is not None and over:
@@ -293,6 +346,8 @@ class ByHand:
             return  # exponentials have many other uses
         if isinstance(mark, Scores) and not mark.are_sums:
             mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
+        if isinstance(mark, Scores) and self._drops_scores(done):
+            mark = replace(mark, are_dropped=True)
         if isinstance(done.result, Tensor):
             if done.func is not F.linear or _mixes_heads(source, done.result):
                 self._marks.set(done.result, mark)
@@ -306,6 +361,13 @@ class ByHand:
             and not mark.axes.are_fixed
         ):
             self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
+
+    def _drops_scores(self, done: Done) -> bool:
+        """Return whether a call changes scores by dropout or by a random mask."""
+        marks = [self._marks.get(x) for x in done.each()]
+        is_masked = any(isinstance(mark, Noise) and mark.undropped is not None for mark in marks)
+        are_dropped = any(isinstance(mark, Scores) and mark.are_dropped for mark in marks)
+        return is_masked or are_dropped or (done.func in DROPOUTS and drops(done))
 
     def _has_own(self, done: Done) -> bool:
         """Return whether scores are joined, now or before, and only some of them have separate keys for each query."""
@@ -342,13 +404,13 @@ class ByHand:
         self._marks.set(done.result, mark)
 
     def _marked(self, done: Done) -> tuple[Tensor, Mark] | None:
-        """Return the first argument that is marked, with its mark: weights before scores."""
+        """Return the first argument that is marked, with its mark: weights before scores, and these before others."""
         found = None
         for x in done.each():
             mark = self._marks.get(x)
             if isinstance(mark, Weights):
                 return x, mark
-            if mark is not None and (found is None or (_is_fixed(found[1]) and not _is_fixed(mark))):
+            if mark is not None and (found is None or _rank(mark) < _rank(found[1])):
                 found = x, mark
         return found
 
@@ -367,8 +429,9 @@ def _both_names(*names: str) -> str:
     return " and ".join(dict.fromkeys(filter(None, names)))
 
 
-def _is_fixed(mark: Mark) -> bool:
-    return isinstance(mark, Scores) and mark.axes.roots.count(None) < len(mark.axes.roots)
+def _rank(mark: Mark) -> int:
+    """Return 0 for scores, 1 for those with a fixed side, and 2 for what is neither scores nor weights."""
+    return int(mark.axes.roots.count(None) < len(mark.axes.roots)) if isinstance(mark, Scores) else 2
 
 
 def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
@@ -410,8 +473,8 @@ _LARGESTS = functions("topk")
 _JOINTS = functions("cat concat concatenate pad")
 _ELEMENTWISE = [
     *functions(
-        "add mul multiply masked_fill masked_scatter where dropout alpha_dropout feature_dropout to type float "
-        "half bfloat16 double type_as maximum minimum nan_to_num neg contiguous "
+        "add mul multiply masked_fill masked_scatter where to type float half bfloat16 "
+        "double type_as maximum minimum nan_to_num neg contiguous "
         "clone detach cpu cuda tril triu cat concat concatenate gather index_select index_fill pad roll linear conv2d "
         "setitem index_put scatter addcmul batch_norm"
     ),

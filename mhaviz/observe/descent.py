@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mhaviz.observe.functions import writes
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.marks import Marks
 
@@ -120,7 +121,7 @@ class FixedRows:
         tensors = list(filter(_is_tensor, done.args[:1] if name in _READ_FIRST_ALONE else done.each()))
         roots = [self._root(x) for x in tensors]
         first = tensors[0] if tensors else None
-        written = done.kwargs.get("out", first if done.result is None or _writes(name) else None)
+        written = done.kwargs.get("out", first if done.result is None or writes(done.func) else None)
         if isinstance(written, Tensor):
             self._write(name, written, [root for x, root in zip(tensors, roots, strict=True) if x is not written])
         elif roots and (all(map(_is_fixed, roots)) or (isinstance(roots[0], Constant) and set(roots) == {roots[0]})):
@@ -218,10 +219,6 @@ def _is_integer(x: Tensor) -> bool:
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
 
 
-def _writes(name: str) -> bool:
-    return name.endswith("_") and (name[:2] != "__" or name in _WRITING)
-
-
 _UNSET = {"empty", "empty_like", "new_empty", "rand"}
 _CHOOSING = {"mul", "div", "__rmul__", "where", "masked_fill", "__getitem__", "index_select", "gather"}
 """Functions that keep fixed rows fixed: they multiply by random numbers, or choose by integers that a module has made.
@@ -243,7 +240,6 @@ _MAY_TAKE_INPUT = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tens
 _READ_FIRST_ALONE = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
 """Functions whose result holds no numbers of their other arguments."""
 
-_WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
 _COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "fill_", "zero_"}
 """Functions that copy numbers into a tensor unchanged, as programs do with caches."""
 

@@ -18,7 +18,8 @@ def functions(names: str) -> list[Any]:
 
 
 MULTIPLIES = frozenset(functions("mul multiply"))
-DROPOUTS = frozenset(functions("dropout alpha_dropout feature_dropout feature_alpha_dropout"))
+_DROPOUTS = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout"
+DROPOUTS = frozenset(functions(f"{_DROPOUTS} native_dropout _fused_dropout"))
 
 COPIES = frozenset(
     [
@@ -44,9 +45,9 @@ _KEEPING = (
     "to type float half bfloat16 double int long bool type_as contiguous clone detach cpu cuda requires_grad alias "
     "data grad real imag conj resolve_conj complex polar and or xor invert truediv floordiv floor_divide multiply "
     "subtract divide negative absolute softsign tanhshrink hardswish logsigmoid prelu index_fill tril triu fill zero "
-    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout layer_norm group_norm "
+    "layer_norm group_norm "
     "instance_norm batch_norm rms_norm normalize softmax log_softmax softmin gumbel_softmax sum nansum mean nanmean "
-    "amax amin max min argmax argmin prod norm linalg_vector_norm std var any all logsumexp flex_attention"
+    f"amax amin max min argmax argmin prod norm linalg_vector_norm std var any all logsumexp flex_attention {_DROPOUTS}"
 )
 """Further functions that keep places: not tagged as pointwise by PyTorch, or without an operator of that name."""
 
@@ -54,12 +55,38 @@ _KEEPING = (
 @cache
 def keeps_places(func: Any) -> bool:
     """Return whether a function is known to leave each number in its place, or to sum an axis away."""
+    name, tags = _name_and_tags(func)
+    return name in _KEEPING.split() or any(torch.Tag.pointwise in several for several in tags)
+
+
+@cache
+def draws(func: Any) -> bool:
+    """Return whether a function may draw random numbers."""
+    name, tags = _name_and_tags(func)
+    is_known = bool(tags) or func in VIEWS or name == "setitem" or name in _KEEPING.split()
+    return not is_known or name in _DRAWING or any(torch.Tag.nondeterministic_seeded in several for several in tags)
+
+
+_DRAWING = (*_DROPOUTS.split(), "gumbel_softmax")
+"""Functions that draw random numbers, and have no operator of that name."""
+
+
+def _name_and_tags(func: Any) -> tuple[str, list[Any]]:
+    """Return the name of a function, and the tags of each overload of its operators."""
     name = getattr(func, "__name__", "")
     name = getattr(func.__self__ if name == "__get__" else func, "__name__", "").partition(".")[0].strip("_")
     names = (name, name[1:]) if name[:1] in ("i", "r") else (name,)  # __iadd__, __radd__
     packets = filter(None, (getattr(torch.ops.aten, one, None) for one in names))
-    tags = (getattr(packet, overload).tags for packet in packets for overload in packet.overloads())
-    return name in _KEEPING.split() or any(torch.Tag.pointwise in several for several in tags)
+    return name, [getattr(packet, overload).tags for packet in packets for overload in packet.overloads()]
+
+
+def writes(func: Any) -> bool:
+    """Return whether a function writes into its first argument, by its name."""
+    name = getattr(func, "__name__", "")
+    return name.endswith("_") and (name[:2] != "__" or name in _WRITING)
+
+
+_WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
 
 
 def axis_after(func: Any, view: Callable[[Tensor], Tensor], source: Tensor, result: Tensor, axis: int) -> int | None:

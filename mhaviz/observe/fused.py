@@ -71,17 +71,21 @@ class Fused:
         """Return the handler of each function that is observed."""
         return {SDPA: guarded(self._sdpa, self._on_error), MULTI_HEAD: self._multi_head}
 
-    def _sdpa(self, done: Done, within: Sequence[Tensor] = ()) -> None:
+    def _sdpa(self, done: Done, within: Sequence[Tensor] = (), drops: bool = False) -> None:
         """Show a call of SDPA.
 
-        ``within``: the queries, keys and values of the PyTorch layer that made the call, and has projected its output
-        by now.
+        Args:
+            done: the call.
+            within: the queries, keys and values of the PyTorch layer that made the call, and has projected its output
+                by now.
+            drops: whether that layer drops weights.
         """
         dropout, given = done.argument(4), done.args[:3]
 
         def read(place: str) -> ObservedCall:
             zero = None if dropout or within else zero_in_output(done.result)
-            return ObservedCall(call_of_sdpa(*done.args, **done.kwargs), None if dropout else done.result, zero=zero)
+            call = call_of_sdpa(*done.args, **done.kwargs)
+            return ObservedCall(call, None if dropout else done.result, drops or bool(dropout), zero=zero)
 
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 
@@ -111,7 +115,7 @@ class Fused:
             with unseen(), _sdpa_followed(calls):
                 MULTI_HEAD(*given.args, **given.kwargs)
         for one in calls:
-            self._sdpa(one._replace(result=None) if drops else one, tensors)
+            self._sdpa(one._replace(result=None) if drops else one, tensors, drops)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)

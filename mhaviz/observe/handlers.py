@@ -26,6 +26,7 @@ class Done(NamedTuple):
         args, kwargs: its arguments; ``kwargs`` are those that have no position, see ``positional``.
         result: its result.
         attention: number of the attention as which it was shown; None: it was not.
+        before: what was kept of the first argument before the call; see ``guarded``.
     """
 
     func: Any
@@ -33,6 +34,7 @@ class Done(NamedTuple):
     kwargs: dict[str, Any]
     result: Any
     attention: int | None = None
+    before: Tensor | None = None
 
     @classmethod
     def of(cls, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> "Done":
@@ -83,8 +85,15 @@ class VisitorError(Exception):
         self.raised = raised
 
 
-def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Handler:
-    """Return a handler that runs a function and then calls ``follow``, whose exceptions go to ``on_error``."""
+Keep = Callable[[Done], Tensor | None]
+"""Returns what is kept of the first argument of a call before it runs, as it may change it."""
+
+
+def guarded(follow: Follow, on_error: Callable[[Exception], None], keep: Keep | None = None) -> Handler:
+    """Return a handler that runs a function and then calls ``follow``; exceptions of ours go to ``on_error``.
+
+    ``keep``: see ``Keep``; None: nothing is kept.
+    """
     see = safely(follow, on_error)
 
     def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -92,7 +101,20 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None]) -> Handler:
         see(Done.of(func, args, kwargs, result))
         return result
 
-    return run
+    if keep is None:
+        return run
+
+    def keep_and_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        done, before = Done.of(func, args, kwargs, None), None
+        try:
+            before = keep(done)
+        except Exception as error:
+            on_error(error)
+        result = func(*args, **kwargs)
+        see(done._replace(result=result, before=before))
+        return result
+
+    return keep_and_run
 
 
 def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:

@@ -373,5 +373,12 @@ _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])
 _CUTS = {*functions("chunk split split_with_sizes tensor_split"), *_UNBINDS}
 _STARTS = {*AXIS_RULES, *_CUTS}
-_RETURN_SEVERAL = {F.multi_head_attention_forward, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
+_RETURN_SEVERAL = {
+    F.multi_head_attention_forward,
+    torch.native_dropout,
+    torch.lstm,
+    torch.gru,
+    torch.rnn_tanh,
+    torch.rnn_relu,
+}
 """Functions that return several tensors, the first of which has the tokens of their first argument."""

@@ -95,7 +95,8 @@ class Operators:
             given("softcap") or None,
             given("s_aux", "sinks", "sink"),
         )
-        return ObservedCall(call, None if given("dropout_p", "p_dropout", "p") else output)
+        drops = bool(given("dropout_p", "p_dropout", "p"))
+        return ObservedCall(call, None if drops else output, drops)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from mhaviz.observe.axes import Layout
 from mhaviz.observe.descent import Axes
+from mhaviz.observe.dropout import Noise, Undropped
 from mhaviz.observe.parts import Parts
 
 SAMPLED = "grid_sample"
@@ -27,6 +28,7 @@ class Scores:
         over: the axes over which sums and logarithms run, such as rows and columns in turn; empty: no such stage, or
             not known.
         has_own: whether scores of each query's own keys were joined with those of keys that queries share.
+        are_dropped: whether dropout has changed the scores, so that weights without it are not known.
     """
 
     axes: Axes
@@ -35,6 +37,7 @@ class Scores:
     stage: Literal["scores", "exp", "sums", "log sums", "log weights"] = "scores"
     over: tuple[int, ...] = ()
     has_own: bool = False
+    are_dropped: bool = False
 
     @property
     def are_sums(self) -> bool:
@@ -62,6 +65,7 @@ class Made:
         parts: the parts of the weights that have met values, while others have not.
         layout: of all weights; None: not known.
         unmet: functions that take back the notes that their softmaxes have met no values.
+        is_dropped: whether dropout has changed weights that have met values.
     """
 
     scores: Axes
@@ -77,6 +81,7 @@ class Made:
     parts: Parts | None = None
     layout: Layout | None = None
     unmet: tuple[Callable[[], None], ...] = ()
+    is_dropped: bool = False
 
     @property
     def keys_in(self) -> tuple[int, frozenset[int]] | None:
@@ -107,7 +112,7 @@ class Weights:
         query: the axis of the queries; None: not known.
         views: the views by which the marked tensor came of the weights. Dropout and casts are no views.
         is_part: whether the marked tensor holds a part of the weights alone.
-        drops: whether dropout has changed it.
+        undropped: what the marked tensor would hold without dropout; None: no dropout has changed it.
     """
 
     made: Made
@@ -115,7 +120,7 @@ class Weights:
     query: int | None = None
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
     is_part: bool = False
-    drops: bool = False
+    undropped: Undropped | None = None
 
     def visible(self) -> Tensor | None:
         """Return ``Made.visible`` in the axes of the marked tensor; None: not known."""
@@ -126,4 +131,4 @@ class Weights:
         return x
 
 
-Mark = Scores | Weights
+Mark = Scores | Weights | Noise

@@ -1,7 +1,8 @@
 """Follow weights from a softmax to the values that they meet.
 
 The weights that are drawn are those that meet the values, whatever the program has made of them by then: masked, gated,
-normalised again, dropped, cast, or mixed with those of other heads or of another softmax.
+normalised again, cast, or mixed with those of other heads or of another softmax. Dropout alone is left out, as it is in
+inference; see ``dropout``.
 
 Where values meet a part of the weights, the parts are joined. If any part meets no values, none of these weights are
 drawn.
@@ -20,7 +21,17 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.errors import MhavizError
 from mhaviz.observe.axes import Axis, Layout, Summed, cuts_along, origins_of
 from mhaviz.observe.descent import UNKNOWN, FixedRows, Sides, are_rows_fixed, why_none
-from mhaviz.observe.functions import COPIES, DROPOUTS, MULTIPLIES, RESHAPES, VIEWS, axis_after, functions
+from mhaviz.observe.dropout import Noise, Undropped, again, drops, expected, kept
+from mhaviz.observe.functions import (
+    COPIES,
+    DROPOUTS,
+    MULTIPLIES,
+    RESHAPES,
+    VIEWS,
+    axis_after,
+    functions,
+    writes,
+)
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.marks import Marks
@@ -70,25 +81,27 @@ class WeightsByHand:
         self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
-    def begin(self, A: Tensor, axis: int, scores: Scores, visible: Tensor | None) -> None:
+    def begin(self, done: Done, axis: int, scores: Scores, visible: Tensor | None) -> None:
         """Follow the weights that a softmax of scores has made.
 
         Args:
-            A: the weights.
+            done: the last step of the softmax.
             axis: the axis over which the softmax ran, counted from the end.
             scores: mark of its scores.
             visible: see ``Made``.
         """
-        sinks = scores.sinks if axis == -1 else 0
+        A, sinks = done.result, scores.sinks if axis == -1 else 0
         axes = tuple(dict.fromkeys((axis, *scores.over)))
         made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, visible=visible)
         if scores.axes.over_fixed(axis) is False:
             made.unmet = (self._on_unmet(_UNMET),)
-        self._set(A, Weights(made, axes, scores.axes.query(axis)))
+        undropped = Undropped.of(A, None) if scores.are_dropped else self._without_dropout(done, A)
+        self._set(A, Weights(made, axes, scores.axes.query(axis), undropped=undropped))
 
-    def begin_again(self, A: Tensor, axis: int, before: Weights) -> None:
+    def begin_again(self, done: Done, axis: int, before: Weights) -> None:
         """Follow the weights that a softmax of other weights has made."""
-        self._set(A, _changed(A, [before], (axis,)))
+        A = done.result
+        self._set(A, replace(_changed(A, [before], (axis,)), undropped=self._without_dropout(done, A)))
 
     def of(self, x: object) -> Weights | None:
         """Return the mark of weights; None of other tensors."""
@@ -105,14 +118,21 @@ class WeightsByHand:
         source, mark = found[0]
         if done.func in VIEWS:
             for x, view in _views(done, source):
-                self._set(x, self._viewed(mark, done.func, view, source, x))
+                viewed = self._viewed(mark, done.func, view, source, x)
+                self._set(
+                    x, viewed and replace(viewed, undropped=mark.undropped and mark.undropped.viewed(source, view, x))
+                )
             return
-        made = source if done.func is Tensor.__setitem__ and done.args[0] is source else done.result
-        made = made[0] if isinstance(made, tuple) and made else made  # of topk, sort, max
-        if not isinstance(made, Tensor) or not made.is_floating_point():
+        made = _made_by(done)
+        if made is None:
+            return
+        undropped = self._without_dropout(done, made)
+        if undropped is not None:  # what is no weights may change weights, such as the sum of a row
+            self.marks.set(made, Noise(undropped))
+        if not made.is_floating_point() or (done.func is Tensor.__setitem__ and made is not source):
             return
         if done.func in COPIES or done.func in DROPOUTS:
-            self._set(made, replace(mark, drops=mark.drops or (done.func in DROPOUTS and _drops(done))))
+            self._set(made, replace(mark, undropped=undropped))
         elif done.func in MULTIPLIES and any(_are_sampled(self.marks.get(x)) for x in done.each()):
             self.on_unseen("a softmax weighs what grid_sample has read at some points")
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
@@ -125,7 +145,72 @@ class WeightsByHand:
                     done.func in _SORTS or done.args[0] is not source or _is_reordered(done.again(), source, mark)
                 ):
                     changed.made.why_unknown = _REORDERED
-                self._set(made, changed)
+                self._set(made, replace(changed, undropped=undropped))
+
+    def follow_noise(self, done: Done) -> None:
+        """Follow a call that has no weights among its arguments, but numbers that depend on dropout."""
+        made = _made_by(done)
+        if made is None or done.func in _LAYERS:
+            return
+        marks = [mark for x in done.each() if isinstance(mark := self.marks.get(x), Noise)]
+        with unseen():
+            undropped = self._without_dropout(done, made)
+        if undropped is not None:
+            is_known = all(mark.may_be_after(done, made) for mark in marks)
+            self.marks.set(made, Noise(undropped if is_known else Undropped(None), marks[0].is_mask))
+
+    def keep(self, done: Done) -> Tensor | None:
+        """Return the numbers of the first argument without dropout, before a call that may change it.
+
+        None: they are not known, or the call has nothing to do with dropout.
+        """
+        x, mark = done.first, self.marks.get(done.first)
+        if mark is None or isinstance(mark, Scores):
+            return None
+        if mark.undropped is not None:
+            return mark.undropped.numbers(x)
+        is_dropout = done.func in DROPOUTS and (writes(done.func) or bool(done.named("inplace")))
+        if is_dropout or (writes(done.func) and any(self._depends(one) for one in done.each())):
+            with unseen():
+                before: Tensor = x.clone()
+                return before
+        return None
+
+    def _depends(self, x: object) -> bool:
+        """Return whether the numbers of a tensor are known to depend on dropout."""
+        return getattr(self.marks.get(x), "undropped", None) is not None
+
+    def _without_dropout(self, done: Done, made: Tensor) -> Undropped | None:
+        """Return what ``made``, the result of a call, would hold without dropout; None: dropout has nothing to do with
+        it."""
+        is_changed = made is done.first
+        if done.func in DROPOUTS:
+            mark = self.marks.get(done.first)
+            before = getattr(mark, "undropped", None)
+            if before is None and not drops(done):
+                return None
+            x = done.before if is_changed else kept(done.first) if before is None else before.numbers(done.first)
+            return Undropped.of(made, x)
+        if not any(self._depends(x) for x in done.each()):
+            return None
+        args = [self._argument(x) for x in done.args]
+        if is_changed:
+            overwrites = done.func in (Tensor.copy_, Tensor.__setitem__) and self.marks.get(made) is None
+            args[0] = made if overwrites else done.before
+        is_known = not any(x is None and one is not None for x, one in zip(args, done.args, strict=True))
+        return Undropped.of(made, again(done, args) if is_known else None)
+
+    def _argument(self, x: Any) -> Any:
+        """Return an argument as it would be without dropout; None: not known."""
+        if isinstance(x, list | tuple):
+            several = [self._argument(one) for one in x]
+            is_known = not any(one is None and other is not None for one, other in zip(several, x, strict=True))
+            return type(x)(several) if is_known else None
+        undropped = getattr(self.marks.get(x), "undropped", None)
+        if undropped is None:
+            return x
+        numbers = undropped.numbers(x)
+        return None if numbers is None else expected(numbers, x)
 
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:
@@ -149,7 +234,12 @@ class WeightsByHand:
         return replace(mark, axes=known, query=query, views=(*mark.views, view), is_part=is_part)
 
     def meet(
-        self, product: Product, which: int, result: Tensor, multiply: Callable[[], Tensor], adds: bool = False
+        self,
+        product: Product,
+        which: int,
+        result: Tensor,
+        multiply: Callable[[], Tensor],
+        done: Done | None = None,
     ) -> None:
         """Follow the product of weights and values, and show the weights where they first meet values.
 
@@ -160,19 +250,19 @@ class WeightsByHand:
             which: the number of the factor that is the weights.
             result: the tensor that holds the product.
             multiply: computes the product again.
-            adds: whether the product was added to what ``result`` had held.
+            done: the call that has computed it; None: there were several.
         """
         A = product.factors[which]
         mark = self.of(A)
         assert mark is not None
         made = mark.made
         if any(self.of(factor) is not None for factor in product.factors[which + 1 :]):
-            self._meet_weights(product, result)
+            self._meet_weights(product, result, done)
             return
         axis = next((axis for axis in mark.axes if product.summed_over(A.ndim + axis, which)), None)
         if axis is None:
             if product.axis_mixed(which) not in (None, mark.query):  # it mixes heads
-                self._set(result, _changed(result, [mark], mark.axes))
+                self._set_product(result, _changed(result, [mark], mark.axes), done)
             elif not mark.axes and made.scores != UNKNOWN:
                 made.forget_unmet()
                 self.on_unseen("a softmax is multiplied by values after its axis of keys was split or joined")
@@ -210,14 +300,29 @@ class WeightsByHand:
                 unclear = str(error)
         if how.is_mixing or (mark.query not in (None, axis) and not how.keeps(mark.query)):
             unclear = _POOLED
+        met = A if mark.undropped is None else mark.undropped.numbers(A)
+        if met is None:
+            unclear, met = unclear or _AFTER_DROPOUT, A
+        made.is_dropped |= mark.undropped is not None
+        adds = done is not None and any(x is result for x in done.args)
 
         with unseen():
-            self._show(mark, how, layout, sides, made.why_unknown or unclear, result, None if adds else multiply)
+            self._show(mark, how, met, layout, sides, made.why_unknown or unclear, result, None if adds else multiply)
+
+    def _set_product(self, result: Tensor, mark: Weights, done: Done | None) -> None:
+        """Mark a product of weights as weights."""
+        if done is None:
+            undropped = Undropped.of(result, None) if mark.undropped is not None else None
+        else:
+            with unseen():
+                undropped = self._without_dropout(done, result)
+        self._set(result, replace(mark, undropped=undropped))
 
     def _show(
         self,
         mark: Weights,
         how: Weighing,
+        met: Tensor,
         layout: Layout | None,
         sides: Sides,
         why_unknown: str,
@@ -229,13 +334,14 @@ class WeightsByHand:
         Args:
             mark: their mark.
             how: their product with the values.
+            met: their numbers, without dropout.
             layout: of the weights; None: not known.
             sides: which sides are fixed.
             why_unknown: reason why it is not known which of their keys are which; "" if it is.
             output: the tensor that holds the product.
             multiply: computes it again; None: it was added to what the tensor had held.
         """
-        made, A, places, alone = mark.made, how.as_weights(how.weights), how.places, how.alone
+        made, A, places, alone = mark.made, how.as_weights(met), how.places, how.alone
         if mark.is_part:
             self._add_part(mark, how, A, why_unknown)
             assert made.parts is not None
@@ -265,7 +371,8 @@ class WeightsByHand:
             if not mark.is_part and not sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
             order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
-            observed = observed_weights(A, order, visible, made.is_changed or mark.drops)
+            observed = observed_weights(A, order, visible, made.is_changed)
+            observed = replace(observed, is_before_dropout=made.is_dropped)
             if mark.is_part:
                 return observed
 
@@ -295,7 +402,7 @@ class WeightsByHand:
         is_same = cuts_along(self.layouts.of(how.product.factors[1 - how.which]).axes[own]) == cuts_along(key)
         return not is_same and bool(((V == 0) | (V == 1)).all() and (V.sum(-1) == 1).all())
 
-    def _meet_weights(self, product: Product, result: Tensor) -> None:
+    def _meet_weights(self, product: Product, result: Tensor, done: Done | None) -> None:
         """Follow the product of weights with other weights. It meets values in its turn, along any of its own axes."""
         found = [self.of(factor) for factor in product.factors]
         marks = [mark for mark in found if mark is not None]
@@ -303,7 +410,7 @@ class WeightsByHand:
         if len(found) == len(marks) == 2 and not any(mark.made.scores.are_fixed for mark in marks) and axes:
             changed = _changed(result, marks[::-1], axes)
             changed.made.visible = None
-            self._set(result, replace(changed, query=None))
+            self._set_product(result, replace(changed, query=None), done)
 
     def _sides(self, made: Made, how: Weighing) -> Sides:
         """Return which sides are fixed when weights meet values, and why this is no attention, if it is none."""
@@ -343,7 +450,11 @@ _IN_PARTS = "its weights are multiplied by values part by part, and not every pa
 _POOLED = "sums over its queries, or over heads, in the product with values; not shown"
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
+_AFTER_DROPOUT = "changes its weights after dropout, or drops scores; what they are without it is not known; not shown"
 _CUT = "changes a part of its weights, and it is not known which tokens and heads these are of"
+
+_LAYERS = frozenset(functions("linear bilinear conv1d conv2d conv3d"))
+"""Functions whose results are other tokens' features, and no matter of weights."""
 
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
@@ -403,6 +514,8 @@ def _one_of(view: Callable[[Tensor], Any], number: int, x: Tensor) -> Tensor:
     return several[number]
 
 
-def _drops(done: Done) -> bool:
-    """Return whether a dropout, called with (input, p, training), changes anything."""
-    return bool(done.argument(1, 0.5) and done.argument(2, True))
+def _made_by(done: Done) -> Tensor | None:
+    """Return the tensor that a call has made or changed, the first of several; None: none."""
+    made = done.first if done.func is Tensor.__setitem__ else done.result
+    made = made[0] if isinstance(made, tuple) and made else made  # of topk, sort, max
+    return made if isinstance(made, Tensor) else None

@@ -208,11 +208,12 @@ def test_it_is_said_of_modules_that_they_lack_heads_that_were_chosen():
     assert recording.notices == [
         "1.self_attn: has heads 0 to 1, not 3",
         "2.self_attn: has head 0 only, not 1, 3; not drawn",
+        "some weights are those before dropout",
     ]
     assert recording.attention.source.remark == "some weights are those before dropout; not drawn: 2.self_attn"
     with mhaviz.record(layers, head=3, layer=0) as recording:
         layers(torch.randn(1, 5, 8))
-    assert not recording.notices
+    assert recording.notices == ["some weights are those before dropout"]
 
 
 def test_examples_are_chosen(gpt):

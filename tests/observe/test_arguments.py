@@ -36,7 +36,13 @@ _SEVERAL = {
     "index_fill": {"dim": 1, "index": PLACES, "value": 0.5},
     "index_add index_copy": {"dim": 1, "index": PLACES, "source": X[:, :2]},
     "scatter scatter_add": {"dim": 1, "index": INDEX[:, :1], "src": X},
-    "alpha_dropout feature_dropout feature_alpha_dropout dropout": {"p": 0.5, "train": True},
+    "alpha_dropout feature_dropout feature_alpha_dropout dropout dropout1d native_dropout": {"p": 0.5, "train": True},
+    "dropout2d": {"input": IMAGE, "p": 0.5, "train": True},
+    "dropout3d": {"input": IMAGE[:, None], "p": 0.5, "train": True},
+    "lt le gt ge less less_equal greater greater_equal": {"other": 0.5},
+    "bernoulli": {"p": 0.5},
+    "rand": {"size": (2, 3)},
+    "uniform": {"from": 0.0, "to": 2.0},
     "gumbel_softmax": {"logits": X, "dim": 1},
     "pow": {"exponent": 2},
     "lerp": {"end": X + 1, "weight": X},
@@ -112,6 +118,7 @@ CALLS = {name: given for names, given in _SEVERAL.items() for name in names.spli
 
 WITHOUT_NAMES = {"einsum", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward", "_sparse_softmax"} | {
     "cuda",  # may not be there
+    "_fused_dropout",  # of a GPU
     "type",
 }
 """Functions that PyTorch lets nobody call by names, or whose arguments are bound by their signature."""
@@ -135,10 +142,13 @@ def _followed():
 FOLLOWED = _followed()
 
 
+_FIRST = {"input", "tensor", "tensors", "condition", "query", "a", "input1", "logits"}
+
+
 def _calls(name):
     """Each function of this name, with its arguments by position and the same by name."""
     given = CALLS.get(name, {})
-    if next(iter(given), "") not in ("input", "tensor", "tensors", "condition", "query", "a", "input1", "logits"):
+    if next(iter(given), "") not in _FIRST and name != "rand":
         given = {"input": X, **given}
     given = {key: one.clone() if key == "input" else one for key, one in given.items()}  # it may be changed in place
     for func in FOLLOWED[name]:

@@ -84,19 +84,6 @@ def heads_and_batch_in_one_axis():
 
 
 @way
-def heads_after_dropout():
-    A = F.dropout(softmax(), 0.5)
-    return torch.stack([A[:, h] @ V[:, h] for h in range(H)], 1), A
-
-
-@way
-def heads_with_dropout_each():
-    A = softmax()
-    several = [F.dropout(A[:, h], 0.5) for h in range(H)]
-    return torch.stack([one @ V[:, h] for h, one in enumerate(several)], 1), torch.stack(several, 1)
-
-
-@way
 def heads_of_changed_weights():
     A = softmax().tril()
     return torch.stack([A[:, h] @ V[:, h] for h in range(H)], 1), A
