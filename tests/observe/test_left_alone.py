@@ -1,6 +1,5 @@
 """Programs that a recorder could change, or fail, and must not."""
 
-import warnings
 from contextlib import nullcontext
 
 import numpy as np
