@@ -1,5 +1,6 @@
 """Tokens of a text, and the queries and keys of an attention among them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,6 +16,9 @@ OF_ONE_TEXT: frozenset[Kind] = frozenset({"self", "masked"})
 
 PAIR = ("first", "second")
 """Names of the two segments of a pair of texts."""
+
+PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
+"""Label of a patch of an image: its row and column."""
 
 _LISTED = 6  # most segments that a line names
 _LONGEST_POSITION, _LEAST_RUN = 12, 3  # most characters of a position; fewest tokens of a part named by positions
@@ -87,6 +91,11 @@ class Tokens:
     def patches(self) -> tuple[int, ...]:
         """Positions of the patches of an image, in reading order; empty without a ``grid``."""
         return () if self.grid is None else self.of_text
+
+    @property
+    def begins_image(self) -> bool:
+        """Whether the first token is a patch of an image, as its label says: a part of the tokens has no ``grid``."""
+        return bool(PATCH_NAME.fullmatch(self.texts[0]))
 
     @property
     def of_text(self) -> tuple[int, ...]:

@@ -301,6 +301,23 @@ class AttentionMap(Result):
             beyond |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
         return beyond
 
+    @property
+    def begins(self) -> bool:
+        """Whether the first column is of position 0 of the input. Where special tokens inside a text were left out, the
+        columns are numbered anew, and the first of the text may follow one."""
+        is_renumbered = self.to_special is not None and self.columns.cells is None
+        return self.columns.start == 0 and not is_renumbered
+
+    @property
+    def aside(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Columns with the first key of a text, and those with special tokens, (columns,) each: heads give these
+        whatever weight they do not need elsewhere. The first patch of an image is a key like any other."""
+        of_first, of_special = np.zeros((2, len(self.columns)), np.bool_)
+        tokens = self.columns.tokens
+        of_first[0] = self.begins and not tokens.begins_image
+        of_special[np.searchsorted(self.columns.edges, np.add(tokens.special, self.columns.start), "right") - 1] = True
+        return of_first, of_special
+
     def columns_of_weights(self, recorded: Collection[str] = ()) -> dict[str, NDArray[Any]]:
         """Return each weight with its query, key and head, as columns of equal length: head by head, row by row.
 

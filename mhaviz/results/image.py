@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
-from mhaviz.inputs.tokens import OF_ONE_TEXT, Tokens, patch_names, patch_tokens
+from mhaviz.inputs.tokens import OF_ONE_TEXT, PATCH_NAME, Tokens, patch_names, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Quantity
@@ -22,7 +22,6 @@ MOST_SPECIAL = 16
 """Largest number of tokens before the patches of an image: a class token, registers, a distillation token."""
 
 _PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
-_PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
 _SAME_ASPECT = 1.1  # ratio of the aspect ratios of image and grid
 
 QueryChoice = int | str | tuple[int, int] | None
@@ -224,7 +223,7 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
 
 def _with_named_patches(keys: Tokens) -> Tokens:
     """Add the grid of an image's patches that are among the tokens of a text, found by the names of the patches."""
-    places = [place for place, text in enumerate(keys.texts) if _PATCH_NAME.fullmatch(text)]
+    places = [place for place, text in enumerate(keys.texts) if PATCH_NAME.fullmatch(text)]
     if keys.grid is not None or not places:
         return keys
     rows, columns = (int(number) + 1 for number in keys.texts[places[-1]].split(","))

@@ -10,10 +10,11 @@ from made import Edges, remade
 from PIL import Image
 from shown import heatmap_figure, heatmap_view
 
+from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.blocks import Heads
 from mhaviz.pages.labels import title_text
-from mhaviz.results.attention import Attention
+from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM, WEIGHT
 from mhaviz.results.result import Source
@@ -181,6 +182,50 @@ def test_what_the_rest_of_a_head_gets_does_not_count(random_map):
         replace(m, rows=tokens, columns=tokens, weights=w) for m, w in zip(maps, (weights, weights / 2), strict=True)
     ]
     assert most_peaked(maps) == 5
+
+
+WORDS = tuple("abcd")
+FIRST, SPECIAL, BOTH = "key, the first aside", "key, special ones aside", "key, first and special ones aside"
+
+
+@pytest.mark.parametrize(("columns", "to_special", "wins", "why"), [
+    (Axis(Tokens(WORDS)), None, False, FIRST),
+    (Axis(Tokens(WORDS), np.arange(100, 105)), None, True, "key"),  # a window
+    (Axis(Tokens(WORDS), np.arange(5)), None, False, FIRST),
+    (Axis(Tokens(WORDS), np.arange(1, 6)), 0.1, True, "key"),  # without [CLS]
+    (Axis(Tokens(WORDS), np.arange(5)), 0.1, False, FIRST),  # without </s>
+    (Axis(Tokens(WORDS)), 0.1, True, "key"),  # without [CLS], [SEP] and [SEP]
+    (Axis(Tokens(WORDS, (0, 3))), None, False, BOTH),
+    (Axis(Tokens(WORDS, (0,)), np.arange(100, 105)), None, False, SPECIAL),
+    (Axis(Tokens(WORDS * 2), np.arange(0, 9, 2)), None, False, FIRST.replace("key", "cell")),
+    (Axis(Tokens(WORDS * 2), np.arange(100, 109, 2)), None, True, "cell"),
+    (Axis(Tokens(WORDS * 2, (1,)), np.arange(100, 109, 2)), None, False, SPECIAL.replace("key", "cell")),
+    (Axis(Tokens(WORDS * 2, (0, 2, 4, 6)), np.arange(100, 109, 2)), None, True, "cell"),  # no others are left
+    (Axis(patch_tokens(2, 2)), None, True, "key"),
+    (Axis(patch_tokens(2, 3)[:4], np.arange(5)), None, True, "key"),
+    (Axis(patch_tokens(1, 3, 1)), None, False, BOTH),
+])  # fmt: skip
+def test_the_first_key_is_that_of_the_text(columns, to_special, wins, why):
+    """Its columns may begin later, hold more than one key, or be patches of an image."""
+    weights = np.full((2, 7, 4, 4), 0.05, np.float32)
+    weights[0, 3, :, 0], weights[1, 2, :, 1] = 0.85, 0.6
+    shares = None if to_special is None else np.full(7, to_special, np.float32)
+    maps = [AttentionMap(w, columns, columns, layer=i, to_special=shares) for i, w in enumerate(weights)]
+    assert most_peaked(maps) == (3 if wins else 9)
+    texts = written(heatmap_figure(Attention(Source("test"), tuple(maps)), Style(width=14)))
+    assert f"outlined, and enlarged: the head whose queries each give most to one {why}" in " ".join(
+        text for text in texts if text not in WORDS
+    )
+
+
+def test_a_share_of_what_is_shown_is_no_weight(random_map):
+    """In a window, a head may give nearly nothing, but all of it to one key."""
+    window = Edges(np.arange(100, 105), np.arange(100, 105))
+    m = random_map(2, WORDS, cells=window)
+    weights = np.full((2, 4, 4), 0.05, np.float32)
+    weights[0] = 0
+    weights[:, :, 2] = [[0.02], [0.85]]
+    assert most_peaked([replace(m, weights=weights)]) == 1
 
 
 def test_the_enlarged_head_of_norms_has_the_longest(random_map):

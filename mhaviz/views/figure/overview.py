@@ -51,7 +51,7 @@ _BAR, _OVER_NOTE = 0.58, 0.05  # inches: a colour bar with its numbers, and the 
 _HEADER, _LABELS = TILE_TITLE, 1.5  # inches: above the small maps, and for labels of the enlarged one
 _OUTLINE = 1.6  # points
 _CHANGED = "outlined, and enlarged: the head whose weights have changed most, altogether"
-_PEAKED = "outlined, and enlarged: the head whose queries each give most to one key, first and special ones aside"
+_PEAKED = "outlined, and enlarged: the head whose queries each give most to one"
 
 
 def is_overview(block: Heads, style: Style) -> bool:
@@ -184,7 +184,7 @@ def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
         large = enlarged(large.tile_width - beyond)
     if m.rows.cells is None:
         small = replace(small, pooled=_pooled(lengths, cells, large))
-    why = wrap(_CHANGED if m.quantity.is_signed else _PEAKED, (small.width if is_beside else room) / DRAWN_WIDER, SMALL)
+    why = wrap(_reason(m), (small.width if is_beside else room) / DRAWN_WIDER, SMALL)
     return OverviewPart(
         block,
         block.title,
@@ -206,11 +206,18 @@ def _pooled(lengths: tuple[int, int], cells: Sequence[int], large: MosaicLayout)
     return f"in small maps {text}" if not large.pooled else f"{large.pooled}, in small maps {text.partition('of ')[2]}"
 
 
+def _reason(m: AttentionMap) -> str:
+    """Return why a head of maps with these columns is enlarged."""
+    if m.quantity.is_signed:
+        return _CHANGED
+    return f"{_PEAKED} {'cell' if m.columns.is_pooled else 'key'}{_compared(m)[1]}"
+
+
 def most_peaked(maps: Sequence[AttentionMap]) -> int:
     """Return the index of the head whose rows have the largest maximum on average, as a share of their sum where rows
-    are shares. For changes it is the head with the largest sum of absolute changes.
+    of all keys are shares. For changes it is the head with the largest sum of absolute changes.
 
-    The first key and special tokens do not count, as heads put there whatever weight they do not need elsewhere.
+    Columns of ``AttentionMap.aside`` do not count, unless there are no others.
     """
     return int(np.argmax([_peak(m, weights) for m in maps for weights in m.weights]))
 
@@ -219,9 +226,18 @@ def _peak(m: AttentionMap, weights: NDArray[np.float32]) -> float:
     sizes = np.nan_to_num(np.abs(weights))
     if m.quantity.is_signed:
         return float(sizes.sum())
-    counts = np.ones(sizes.shape[1], np.bool_)
-    tokens = m.columns.tokens
-    counts[[0, *(tokens.special if len(tokens) == len(counts) else ())]] = False
-    sums = sizes.sum(axis=1) if m.quantity.rows_are_shares else np.ones(len(sizes))
-    most = sizes.max(axis=1, where=counts, initial=0.0)
+    are_shares = m.quantity.rows_are_shares and not m.has_rest
+    sums = sizes.sum(axis=1) if are_shares else np.ones(len(sizes))
+    most = sizes.max(axis=1, where=_compared(m)[0], initial=0.0)
     return float(np.divide(most, sums, out=np.zeros_like(most), where=sums > 0).mean())
+
+
+def _compared(m: AttentionMap) -> tuple[NDArray[np.bool_], str]:
+    """Return the columns that count, and a text that names the others, ", first and special ones aside"."""
+    of_first, of_special = m.aside
+    counts = ~(of_first | of_special)
+    if not counts.any():
+        return ~counts, ""
+    if not of_special.any():
+        return counts, ", the first aside" * bool(of_first.any())
+    return counts, f", {'first and ' * bool(of_first.any())}special ones aside"

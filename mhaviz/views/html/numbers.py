@@ -31,7 +31,8 @@ def _numbers(
     numbers = dict[str, float]()
     if m.to_special is None:
         numbers["entropy"] = float(np.nansum(row_entropies(weights))) / n_queries
-        numbers["first"] = float(shares[:, 0].mean())
+        if m.begins:
+            numbers["first"] = float(shares[:, 0].mean())
         if special:
             numbers["separators"] = float(shares[:, special].sum()) / n_queries
     if m.kind not in OF_ONE_TEXT or n_queries != n_keys:
