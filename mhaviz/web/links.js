@@ -1,7 +1,7 @@
 // Table of the strongest weights that the map shows, also for users who cannot see the map.
 
 import { make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
-import { chosenHeads, chosenName, hasOneKeyFirst, largestPlaces, regionInSight } from "./pieces.js";
+import { chosenHeads, chosenName, largestPlaces, regionInSight, seesOneKey } from "./pieces.js";
 /** @import { Page } from "./main.js" */
 
 const LINKS = 12;
@@ -34,7 +34,7 @@ export class LinksView {
 
   draw({ map, part, values, queries, keys, placeOf, isInSight }) {
     const { query: pinnedQuery, key: pinnedKey, special, window } = this.app.state.values;
-    const isFirstLeftOut = hasOneKeyFirst(map) && queries.edges[1] === 1;
+    const isFirstLeftOut = (window?.[0] ?? 0) === 0 && seesOneKey(map, queries.edges[0], queries.edges[1]);
     const isListed = (place) => {
       const [row, column] = placeOf(place);
       if (isFirstLeftOut && row === 0) return false;

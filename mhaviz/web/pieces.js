@@ -35,11 +35,13 @@ export function partShown(map, state) {
   return map.parts.some((part) => part.name === state.part) ? state.part : map.mainPart;
 }
 
-/** Whether the first query sees a single key, which then has all its weight in any head. */
-export function hasOneKeyFirst(map) {
-  const { rows, columns } = map;
-  const begins = rows.start === 0 && columns.start === 0 && rows.tokens > 1 && columns.tokens > 1;
-  return map.hiddenLater && begins && map.hiddenToken(0, 1);
+/**
+ * Whether the queries from one position to before another are the first of several alone, and this sees a single key,
+ * which then has all its weight in any head.
+ */
+export function seesOneKey(map, from, to) {
+  const isFirst = map.begins && from === 0 && to === 1 && map.rows.tokens > 1 && map.columns.tokens > 1;
+  return map.hiddenLater && isFirst && map.hiddenToken(0, 1);
 }
 
 /** Pieces of a side: single tokens, or cells of several tokens where a map has no weights of single ones. */

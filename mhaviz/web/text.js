@@ -4,7 +4,7 @@ import { largestSize } from "./colours.js";
 import { Choice, make, rove } from "./dom.js";
 import { sizedContext } from "./drawing.js";
 import { scaleOfTokens } from "./tile.js";
-import { chosenHeads, chosenName, hasOneKeyFirst, meanOf, partShown, Pieces, titled } from "./pieces.js";
+import { chosenHeads, chosenName, meanOf, partShown, Pieces, seesOneKey, titled } from "./pieces.js";
 import { TOKENS_SHOWN, Words } from "./words.js";
 /** @import { Page } from "./main.js" */
 
@@ -253,8 +253,8 @@ export class TextView {
   #findStrongest() {
     const [queries, keys] = [this.queries.pieces, this.keys.pieces];
     let [strongest, most] = [-1, 0];
-    for (let query = this.queries.start + Number(hasOneKeyFirst(this.#map)); query < this.queries.end; query++) {
-      if (queries.isSpecial(query)) continue;
+    for (let query = this.queries.start; query < this.queries.end; query++) {
+      if (queries.isSpecial(query) || seesOneKey(this.#map, queries.edges[query], queries.edges[query + 1])) continue;
       const largest = largestSize(this.#rows.get(query)?.filter((_, key) => !keys.isSpecial(key)) ?? []);
       if (largest > most) [strongest, most] = [query, largest];
     }

@@ -14,7 +14,7 @@ declare module "./contents.js" {
     index: number; layer: number; sentence: number | null; pass: number | null; reach: number | null;
     name: string; title: string; label: string; kind: string; module: string; family: string;
     heads: number[]; names: string[]; parts: Part[]; precision: number;
-    isRecorded: boolean; hiddenLater: boolean; weighedBeyond: Numbers | null;
+    isRecorded: boolean; hiddenLater: boolean; begins: boolean; weighedBeyond: Numbers | null;
     quantity: { key: string; name: string; reduction: string; is_distribution: boolean; through_layers: boolean };
     queries: { edges: number[] | null }; keys: { edges: number[] | null };
     call: any;

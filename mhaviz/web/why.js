@@ -2,7 +2,7 @@
 
 import { largestSize } from "./colours.js";
 import { Choice, isolated, make, numberCell, numberText, precisionText, rowOf, shortened, tableOf } from "./dom.js";
-import { hasOneKeyFirst, headName, largestPlaces, titled } from "./pieces.js";
+import { headName, largestPlaces, seesOneKey, titled } from "./pieces.js";
 /** @import { Page } from "./main.js" */
 
 const STRONGEST_FEATURES = 12;
@@ -67,7 +67,7 @@ export class WhyView {
     if (query !== null && key !== null) return [query, key, true];
     this.message.textContent = "Looking for the largest weight of this head …";
     const { rows, columns } = map;
-    const [q0, q1] = query === null ? [rows.start + Number(hasOneKeyFirst(map)), rows.end] : [query, query + 1];
+    const [q0, q1] = query === null ? [rows.start + Number(leavesFirstOut(map)), rows.end] : [query, query + 1];
     const [k0, k1] = key === null ? [columns.start, columns.end] : [key, key + 1];
     const found = await this.#app.jobs.strongest(map, head, [q0, q1, k0, k1]);
     return [found?.query ?? q0, found?.key ?? k0, found !== null];
@@ -88,7 +88,7 @@ export class WhyView {
     const weight = row.weights[key];
     const pair = `${name(map.rows, query)} → ${name(map.columns, key)}`;
     this.title.textContent = `${headName(map, head)}: ${pair}, weight ${numberText(weight)}`;
-    const without = hasOneKeyFirst(map) ? ", apart from the first query, which sees one key alone" : "";
+    const without = leavesFirstOut(map) ? ", apart from the first query, which sees one key alone" : "";
     const which = isFound ? "The largest weight" : "There is no weight above zero: a link";
     const strongest = `${which} of this head${without}`;
     const chosen =
@@ -244,4 +244,10 @@ function signedBar(share) {
   const length = make("span", { className: `length ${share < 0 ? "negative" : "positive"}` });
   length.style.width = `${50 * Math.abs(share)}%`;
   return make("td", { className: "bar-cell signed", "aria-hidden": "true" }, length);
+}
+
+/** Whether the largest weight of a head is looked for without that of the first query. */
+function leavesFirstOut(map) {
+  const { start } = map.rows;
+  return seesOneKey(map, start, start + 1);
 }

@@ -341,6 +341,7 @@ class _Writer:
             "reach": None if m.quantity.through_layers else m.reach,
             "hiddenLater": m.kind == "masked" and (kept is None or kept.causal),
             "weighedBeyond": self._weighed_beyond(m),
+            "begins": m.begins,
             "parts": described,
             "precision": max(precisions),
             "call": kept and self._call(kept),

@@ -549,6 +549,11 @@ def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_p
     assert ", without the first query, which sees one key alone: " in page.ask(caption)
     strongest = page.ask("document.querySelector('.links tbody td:last-child').textContent")
     assert abs(float(strongest) - weights[0, 1:40].max()) < 2e-3
+    page.ask("location.hash = 'view=map&window=40-80-0-80'")
+    page.until(f"{caption}.startsWith('The strongest weights in sight: ')")
+    first = 1 + int(weights[0, 1:200].max(axis=1).argmax())
+    page.ask(f"location.hash = 'view=text&window={first}-{first + 300}-{first}-{first + 300}'")  # of which it is shown
+    page.until(f"document.querySelector('.text.key h3').innerText.includes('({first}) looks at')")
     attention = mhaviz.load("random", n_heads=2, d_model=16, causal=True).attend(" ".join(["w"] * 500), size=25)
     kept = without(attention)
     kept.save(tmp_path / "cells.html")
