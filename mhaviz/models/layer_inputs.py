@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.attention.model import Inputs, require_one_target
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.tokens import Kind, Text, Tokens
 from mhaviz.layer.attention import causal_mask, padding_mask
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
@@ -113,8 +113,7 @@ def words_of(sentence: str) -> list[str]:
     """Return the words of a sentence. Raises ArgumentError if there are none."""
     words = tokenize(sentence)
     if not words:
-        shown = sentence if len(sentence) <= 40 else sentence[:39] + "…"
-        raise ArgumentError(f"expected a sentence with at least one word, got {shown!r}")
+        raise ArgumentError(f"expected a sentence with at least one word, got {quoted(sentence)}")
     return words
 
 

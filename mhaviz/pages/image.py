@@ -17,8 +17,8 @@ from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap
 
-_NAME = 40  # characters of a name
-_SHORT = 16  # characters of a name in a narrow place
+_NAME = 40  # cells of a name
+_SHORT = 16  # cells of a name in a narrow place
 _FEW = 2  # most special tokens that are named
 
 

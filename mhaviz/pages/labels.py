@@ -94,11 +94,11 @@ def title_words(
     return shown(text.strip(" ")).split(" ")
 
 
-_LEAST_TEXTS = 16  # least characters of all texts in a title together
+_LEAST_TEXTS = 16  # least cells of all texts in a title together
 
 
 def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible) -> str:
-    """Return a title in at most ``width`` characters: "self-attention: i wonder what …", or, of two texts,
+    """Return a title in at most ``width`` terminal cells: "self-attention: i wonder what …", or, of two texts,
     "source-target attention; queries: le chat, keys: the cat"; ``shown`` escapes a text.
     """
     names = [f"{name}: " if name else "" for name, _ in title.texts]
@@ -113,11 +113,11 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
     ]
     shortened = list(map(" ".join, texts))
     needed = sum(min(cell_len(text), least) + len(", ") for text in shortened)
-    if cell_len(head) + sum(map(len, names)) + needed > width:
+    if cell_len(head) + sum(map(cell_len, names)) + needed > width:
         names = [f"{name[0]}: " if name else "" for name, _ in title.texts]
         head = title.short + end
-    room = width - len(head) - sum(map(len, names)) - 2 * (len(texts) - 1)
-    shortest_first = sorted(range(len(texts)), key=lambda i: len(shortened[i]))  # they leave room to longer ones
+    room = width - cell_len(head) - sum(map(cell_len, names)) - 2 * (len(texts) - 1)
+    shortest_first = sorted(range(len(texts)), key=lambda i: cell_len(shortened[i]))  # they leave room to longer ones
     for done, i in enumerate(shortest_first):
         shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), least))
         room -= cell_len(shortened[i])
@@ -242,7 +242,7 @@ def token_labels(tokens: Sequence[str], width: int, start: int = 0, shown: Calla
     """
     labels = []
     for token, suffix in zip(tokens, position_suffixes(tokens, start), strict=True):
-        room = width - len(suffix)
+        room = width - cell_len(suffix)
         labels.append(cut(shown(bare(token)), room) + suffix if room > 0 else cut(suffix, width))
     return labels
 

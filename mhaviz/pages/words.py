@@ -8,7 +8,7 @@ from mhaviz.pages.labels import quoted
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.scaling import ScalingComparison
 
-_TOKEN_CELLS = 16  # most characters of a token beside its position
+_TOKEN_CELLS = 16  # most cells of a token beside its position
 
 
 def position_text(position: int, token: str) -> str:

@@ -52,6 +52,17 @@ def test_titles_fit(tokens, width):
         assert cell_len(title) <= width
 
 
+@pytest.mark.parametrize("width", range(60, 130, 7))
+@pytest.mark.parametrize("kind", ["self", "cross"])
+def test_a_wide_name_of_a_model_is_not_cut(kind, width):
+    """Each of its characters takes two cells: the texts are shortened, or the short head stands for it."""
+    tokens = Tokens(("黑猫", *WORDS[:30]))
+    title = attention_title(kind, tokens, tokens, ", 注意力模型注意力模型, layer 0", brief="")
+    shown = title_text(title, width)
+    assert shown.startswith((title.head, title.short))
+    assert width - len(" w30 …") < cell_len(shown) <= width
+
+
 @pytest.mark.parametrize(
     ("sizes", "text"),
     [

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
 _REGULAR = 400  # weight
-LABEL_CELLS, NARROW_CELLS = 24, 12  # most characters of a label, on a narrow page; a longer token is shortened
+LABEL_CELLS, NARROW_CELLS = 24, 12  # most cells of a label, on a narrow page; a longer token is shortened
 _VARIATION_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 """Characters that choose a form of the character before them, and have no glyph."""
 
@@ -24,7 +24,7 @@ class Fonts:
     Attributes:
         families: font families, in the order in which glyphs are searched for.
         missing: characters that none of them has.
-        label_cells: most characters of a label.
+        label_cells: most cells of a label.
     """
 
     families: tuple[str, ...] = (DEFAULT_FAMILY,)

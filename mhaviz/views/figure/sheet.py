@@ -359,7 +359,7 @@ def title_lines(title: Title | str, width: float, fonts: Fonts) -> list[str]:
 
 
 def _shortening(title: Title | str, fonts: Fonts) -> Callable[[int], str]:
-    """Return a function that shortens the title to a number of characters."""
+    """Return a function that shortens the title to a number of cells."""
     if isinstance(title, str):
         return partial(cut, fonts.shown(title))
     head, short = (text and fonts.shown(text) for text in (title.head, title.short))
@@ -437,7 +437,7 @@ def fit_text(
 def fit(
     shorten: Callable[[int], str], cells: int, width: float, size: float, families: tuple[str, ...], bold: bool = False
 ) -> str:
-    """Return the text that ``shorten`` makes for the most characters, up to ``cells``, that fit into ``width`` inches.
+    """Return the text that ``shorten`` makes for the most cells, up to ``cells``, that fit into ``width`` inches.
 
     The number is found by bisection, as measuring takes time proportional to the text.
     """

@@ -35,7 +35,7 @@ VALUES_UP_TO = 16
 LEGEND_UP_TO = 100  # tokens
 _TWO_ROWS = "a line shows two rows"
 GAP = 2  # blank columns between two panels
-_TOKEN = 24  # characters of a token in a legend
+_TOKEN = 24  # cells of a token in a legend
 # For maps with round positions as labels:
 _READABLE = 30  # least columns of a panel, where the terminal is that wide
 _BESIDES = 6  # lines of the screen for titles, positions and the scale
@@ -347,7 +347,7 @@ def long_layout(
     are_few = of_rows.cells is None and q_cells <= _FEW and not of_rows.are_positions
     if are_few:
         label_width = 2 * min(_longest(of_rows, width), width // 8) + 1
-    title = max(map(len, titles))
+    title = max(map(cell_len, titles))
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
     per_line = -(-n_heads // -(-n_heads // fitting))  # as few lines of panels as possible, each about equally full

@@ -28,7 +28,7 @@ from mhaviz.views.text import isolated
 _QUIET = RichStyle(dim=True, bold=False)
 _BEFORE_MODULE = "  "
 _MANY_HEADS = 24  # most heads with numbers in their cells, where all share a scale
-_LEAST_TITLE = 78  # characters that a title with positions may always have; it is wrapped in narrower terminals
+_LEAST_TITLE = 78  # cells that a title with positions may always have; it is wrapped in narrower terminals
 _TABLE_LINES = 4  # lines of a table, without its rows
 _ALL_LINES, _LEAST_LINES = 44, 4  # lines for all matrices of a block that shows all, and for one of them
 _GRID_LINES = 40  # lines for the grids of all panels, so that they do not scroll away
