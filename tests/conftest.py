@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from made import made_map
 
 from mhaviz.cli import app
+from mhaviz.errors import parameters_named
 from mhaviz.results.ablation import Ablation, Effect, HeadEffects
 from mhaviz.results.attention import Attention
 from mhaviz.results.head_statistics import N_BINS, STATISTICS, Average, HeadAverages, HeadStatistics
@@ -103,9 +104,17 @@ built = functools.cache(app.load_command)
 
 @pytest.fixture
 def mhaviz(capfd, monkeypatch):
-    """Run the command line in this process."""
+    """Run the command line in this process; a message that names an option which the command lacks is a failure."""
     from mhaviz.cli import main
 
+    def named_if_taken(by, taken):
+        def named(name):
+            assert taken(name), f"a message of this command names {by(name)}, which it does not have"
+            return by(name)
+
+        return parameters_named(named, taken)
+
+    monkeypatch.setattr(app, "parameters_named", named_if_taken)
     monkeypatch.setattr(app, "load_command", built)
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):

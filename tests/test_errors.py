@@ -1,13 +1,17 @@
 """What becomes of other people's values and errors in a message."""
 
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mhaviz
 from mhaviz.cli.app import COMMANDS, load_command
 from mhaviz.cli.shared.console import option_name
+from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import (
     ArgumentError,
     MhavizError,
@@ -18,7 +22,16 @@ from mhaviz.errors import (
     quoted,
     reason,
 )
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.load import OPTIONS
+from mhaviz.pages.blocks import Page, Text
+from mhaviz.pages.registry import page_of
+from mhaviz.results.attention import AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.image import over_image
+from mhaviz.views.figure.page import draw_page
+from mhaviz.views.html.size import MapBytes, PageSize
+from mhaviz.views.style import Style
 
 
 class Panic(BaseException):
@@ -94,6 +107,43 @@ def test_a_parameter_is_named_as_its_reader_knows_it():
     with parameters_named(option_name):
         assert (parameter("d_model"), parameter("causal")) == ("--d-model", "--mask")
     assert parameter("d_model") == "`d_model`"
+
+
+TOKENS = Axis(Tokens(tuple("abcd")))
+CELLS = Axis(TOKENS.tokens, np.array([0, 2, 4]))
+WHOLE = AttentionMap(np.full((9, 4, 4), 0.25, np.float32), TOKENS, TOKENS)
+POOLED = AttentionMap(np.full((1, 2, 2), 0.5, np.float32), CELLS, CELLS)
+
+
+def drawn(formats=(), **style):
+    """A picture that is higher than anybody sees at once."""
+    (notice,) = draw_page(Page("", (Text(("a line",) * 400),), "made by hand"), Style(**style), formats).notices
+    raise ArgumentError(notice)
+
+
+@pytest.mark.parametrize(("run", "advised"), [
+    (drawn, ("layer", "head")),
+    (partial(drawn, (".html",)), ("layer", "head", ".html")),
+    (lambda: draw_page(page_of(WHOLE.to_attention()), Style(width=1, columns=9)), ("width", "columns")),
+    (lambda: PageSize.of([MapBytes(10_000, 1)]).require_fit(()), ("head", "layer")),
+    (lambda: PageSize.of([MapBytes(10_000, 1)]).require_fit((".safetensors",)), ("head", "layer", ".safetensors")),
+    (lambda: POOLED.of_query(3), ("query", "window")),
+    (lambda: over_image(POOLED.to_attention(), None, grid=(2, 2)), ("size",)),
+    (lambda: over_image(replace(WHOLE, to_special=np.zeros(9)).to_attention(), None, grid=(2, 2)), ("hide_special",)),
+    (lambda: Delivery([Path("x.png")]).require_drawable(10_000), ("layer",)),
+])  # fmt: skip
+def test_an_advice_names_what_can_be_done(run, advised):
+    """Each option that the message names, where the command has it, and no other; the same for suffixes of files."""
+    options = {option_name(name) for name in advised if not name.startswith(".")}
+    for taken in (options, options & {"--width", "--query"}):
+        with (
+            parameters_named(option_name, lambda name, taken=taken: option_name(name) in taken),
+            pytest.raises(MhavizError) as caught,
+        ):
+            run()
+        message = str(caught.value)
+        assert {*re.findall(r"--[a-z-]+", message)} - {"--json"} == taken, message
+    assert {*re.findall(r"\.(?:html|safetensors)", message)} == {name for name in advised if name.startswith(".")}
 
 
 def test_messages_name_options_that_there_are():

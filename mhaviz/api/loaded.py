@@ -24,6 +24,7 @@ from mhaviz.inputs.tokens import Kind, Sentence, is_run
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
 from mhaviz.numbering import Numbers, require_numbers
+from mhaviz.pages.registry import MAP_SUFFIXES
 from mhaviz.results.ablation import Ablation
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
@@ -253,7 +254,7 @@ class LoadedModel:
         in_cells = not hide_special or _is_in_one_run(model, inputs)
         pooling = planned(asked, inputs.longest, n_heads, model.device, in_cells)
         if page:
-            page_size(sizes, pooling, hide_special).require_fit()
+            page_size(sizes, pooling, hide_special).require_fit(MAP_SUFFIXES)
         keep = _takes_little(sizes) if page is None else page
         if pooling is None:
             crops = hide_special and show != "uniform"  # uniform weights count special tokens as keys

@@ -100,7 +100,6 @@ def mhaviz(
         raise typer.Exit(WRONG_COMMAND_LINE)
 
 
-@parameters_named(option_name)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program on these arguments and return its exit status. An error is one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -132,7 +131,10 @@ def _run(words: list[str]) -> Any:
     90 ms. The group shows help, completes words, and reports commands that do not exist.
     """
     if words and words[0] in COMMANDS:
-        return load_command(words[0])(words[1:], prog_name=f"mhaviz {words[0]}", standalone_mode=False)
+        command = load_command(words[0])
+        options = {option for one in command.params for option in one.opts}
+        with parameters_named(option_name, lambda name: option_name(name).partition(" ")[0] in options):
+            return command(words[1:], prog_name=f"mhaviz {words[0]}", standalone_mode=False)
     from mhaviz.cli.command import with_plain_flags
 
     return with_plain_flags(typer.main.get_command(app))(words, prog_name="mhaviz", standalone_mode=False)

@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from mhaviz.analyses.sums import Study
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, counted, parameter, quoted, shortened
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, counted, quoted, shortened
 from mhaviz.files.parts import read_part, require_version, write_part
 from mhaviz.results.corpus_part import CorpusPart, Progress, Shard
 from mhaviz.results.result import Source
@@ -113,8 +113,8 @@ def joined(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     for name, part in in_order:
         if not part.progress.is_all:
             raise MhavizError(
-                f"{name}, shard {part.shard}, is not complete: it ends at sentence {part.progress.read:,}; continue "
-                f"with {parameter('resume')}"
+                f"{name}, shard {part.shard}, is not complete: it ends at sentence {part.progress.read:,}; "
+                f"resume it first"
             )
     (name, whole), *others = in_order
     with as_one_line(f"cannot read {name}"):

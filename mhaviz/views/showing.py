@@ -30,7 +30,7 @@ def figure_of(result: object, style: Style | None = None, **details: Any) -> "Sh
     from mhaviz.views.figure.sheet import house_style
 
     with house_style():
-        return draw_page(page_of(result, **details), style or Style())
+        return draw_page(page_of(result, **details), style or Style(), entry_of(result).formats)
 
 
 def view_of(result: object, style: Style | None = None, **details: Any) -> "RenderableType":

@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 import mhaviz as package
+from mhaviz.views.figure import page
 
 SMALL = "--d-model 16 --n-heads 2 --device cpu"
 NUMBERS = {  # options that change what is computed
@@ -56,3 +57,24 @@ def test_every_look_changes_the_picture_and_nothing_else_does(mhaviz, tmp_path, 
         pictures.append(path.read_bytes())
     assert pictures[0] == pictures[-1]
     assert len(set(pictures)) == 1 + len(LOOKS[command])
+
+
+@pytest.mark.parametrize("command", [
+    f"masks 'a b c' 'd e' {SMALL}",
+    f"explain 'a b c' --token b {SMALL}",
+    f"report 'a b' {SMALL}",
+    "embeddings 'a b' --d-model 16",
+    "show saved.safetensors",
+    "diff saved.safetensors saved.safetensors",
+])  # fmt: skip
+def test_an_advice_names_what_the_command_can_do(mhaviz, tmp_path, monkeypatch, command):
+    """Of a picture that is too high or too narrow. That it has the options is checked wherever a command is run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(page, "MOST_HEIGHT", 0.5)
+    package.load(d_model=16, n_heads=2).attend("a b c").save("saved.safetensors")
+    high = mhaviz(*shlex.split(command), "-o", "high.png")
+    assert high.status == 0
+    assert "inches high, more than anybody sees at once; draw fewer sentences" in high.err
+    assert ("a .html file" in high.err) == (mhaviz(*shlex.split(command), "-qo", "page.html").status == 0)
+    narrow = mhaviz(*shlex.split(command), "--width", "1in", "-qo", "narrow.png")
+    assert narrow.status in (0, 2)

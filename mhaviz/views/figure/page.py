@@ -1,10 +1,10 @@
 """A page as a sheet: each block is measured, then all are laid out from top to bottom, then drawn."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.errors import ArgumentError, counted, is_taken, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import (
     Block,
@@ -21,6 +21,7 @@ from mhaviz.pages.blocks import (
     Title,
     leaves,
 )
+from mhaviz.pages.registry import FIGURE_SUFFIXES
 from mhaviz.views.figure.colour_bar import Bars
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.dots import DotsPart
@@ -72,8 +73,8 @@ _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below th
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
 
-def draw_page(page: Page, style: Style) -> Sheet:
-    """Draw a page.
+def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIXES) -> Sheet:
+    """Draw a page; ``formats``: suffixes of the files that its result can be saved in.
 
     Raises:
         ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn, or
@@ -111,9 +112,11 @@ def draw_page(page: Page, style: Style) -> Sheet:
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, BODY if style.is_narrow else TITLE)
     sheet.notices += plan.notices
     if plan.height > MOST_HEIGHT:
+        choices = " and ".join(parameter(name) for name in ("layer", "head") if is_taken(name))
         sheet.notices.append(
-            f"the picture is {plan.height * zoom:.0f} inches high, more than anybody sees at once; draw fewer "
-            f"sentences, or choose by {parameter('layer')} and {parameter('head')}; a .html file has all on one page"
+            f"the picture is {plan.height * zoom:.0f} inches high, more than anybody sees at once; draw fewer sentences"
+            + f", or choose by {choices}" * bool(choices)
+            + "; a .html file has all on one page" * (".html" in formats)
         )
     if style.dpi < asked:
         fewer = f"{style.dpi / zoom:.0f} dpi instead of {asked / zoom:.0f}"
@@ -321,8 +324,8 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
             zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
             raise ArgumentError(
                 f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
-                f"drawn, got {zoom * (style.width - margins):.3g}; give more, or choose fewer heads side by side, by "
-                f"{parameter('columns')}"
+                f"drawn, got {zoom * (style.width - margins):.3g}; give more"
+                + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_taken("columns") else "")
             )
         width = style.width
     lines = len(title_lines(title, width, fonts)) - 1

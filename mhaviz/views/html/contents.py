@@ -4,7 +4,7 @@
 """
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from typing import Any
@@ -34,6 +34,7 @@ from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import DIVERGING, INK
 from mhaviz.pages.pooling import pool_map
+from mhaviz.pages.registry import entry_of
 from mhaviz.pages.scaling import statistics_table
 from mhaviz.pages.trace import steps_table
 from mhaviz.pages.words import one_text, rule_text, unnamed_text
@@ -92,7 +93,7 @@ def contents_of(result: object, style: Style, **details: Any) -> Contents:
 
 @contents_of.register
 def _(result: Attention, style: Style) -> Contents:
-    return _of_attention(result, style)
+    return _of_attention(result, style, entry_of(result).formats)
 
 
 @contents_of.register
@@ -142,7 +143,8 @@ def _of_difference(
     numbers = [{"means": {"divergence": _numbers(own)}, "spreads": {}} for own in divergences]
     about = {"title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers, "notices": list(notices)}
     tables = [_table(table.heading, table)]
-    return _contents(maps, style, about | {"tables": tables} | _words(difference_page(result), result.source))
+    words = _words(difference_page(result), result.source)
+    return _contents(maps, style, about | {"tables": tables} | words, entry_of(result).formats)
 
 
 @contents_of.register
@@ -184,7 +186,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     if examples and n_sentences > (n_shown := len({m.sentence for m in examples})):
         shown = f"the maps are those of {counted(n_shown, 'sentence')}, as examples"
         about["notices"] = [f"the numbers are means over {counted(n_sentences, 'sentence')}; {shown}"]
-    return _contents([[("weights", m)] for m in examples], style, about)
+    return _contents([[("weights", m)] for m in examples], style, about, entry_of(result).formats)
 
 
 @contents_of.register
@@ -195,26 +197,32 @@ def _(result: Report, style: Style) -> Contents:
         for place, head in enumerate(scaling.heads)
     ]
     tables.append(_table("shapes", steps_table(result.trace)))
-    return _of_attention(result.attention, style, tables=tables)
+    return _of_attention(result.attention, style, entry_of(result).formats, tables=tables)
 
 
-def _of_attention(attention: Attention, style: Style, **more: Any) -> Contents:
-    """Return the page of an attention; ``more``: further items of the document."""
+def _of_attention(attention: Attention, style: Style, formats: Collection[str], **more: Any) -> Contents:
+    """Return the page of an attention; ``more``: further items of the document; others as in ``_contents``."""
     about = {
         "title": _title(attention.maps, attention.source.model, style),
         **_words(_page_of(attention), attention.source),
         **more,
     }
-    return _contents([[("weights", m)] for m in attention.maps], style, about)
+    return _contents([[("weights", m)] for m in attention.maps], style, about, formats)
 
 
-def _contents(maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any]) -> Contents:
+def _contents(
+    maps: Sequence[Sequence[Part]], style: Style, about: dict[str, Any], formats: Collection[str]
+) -> Contents:
     """Return the page of these maps, each of one or several parts of one shape.
 
-    ``about``: further items of the document, which replace the usual ones.
+    Args:
+        maps: the parts of each map.
+        style: look of the page.
+        about: further items of the document, which replace the usual ones.
+        formats: suffixes of the files that the result can be saved in.
     """
     size = PageSize.of(_bytes_of_each(maps))
-    size.require_fit()
+    size.require_fit(formats)
     writer = _Writer(size, _families([m for *_, (_, m) in maps if not m.quantity.of_all_heads]))
     thumbs = [[pool_map(m, size.thumb, size.thumb) for _, m in parts] for parts in maps]
     writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)

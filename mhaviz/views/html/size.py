@@ -1,11 +1,11 @@
 """Size of a page for the browser, estimated before it is written."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from mhaviz.errors import MhavizError, parameter
+from mhaviz.errors import MhavizError, is_taken, parameter
 from mhaviz.units import readable_bytes
 
 MOST_BYTES = 2**28
@@ -98,14 +98,19 @@ class PageSize:
         """Whether the page is small enough for browsers."""
         return self.n_heads <= MOST_HEADS and self.bytes <= MOST_BYTES
 
-    def require_fit(self) -> None:
-        """Raise MhavizError if the page is too large; the message says how large, and what to choose instead."""
+    def require_fit(self, formats: Collection[str]) -> None:
+        """Raise MhavizError if the page is too large; the message says how large, and what to choose instead.
+
+        ``formats``: suffixes of the files that the result can be saved in.
+        """
         if not self.fits:
+            by = " or ".join(parameter(name) for name in ("head", "layer") if is_taken(name))
+            choices = [f"fewer with {by}" if by else "", "a shorter text"]
+            cells = ", or save .safetensors, of which mhaviz show makes a page of cells alone"
             raise MhavizError(
                 f"the page would be about {readable_bytes(self.bytes)} for {self.n_heads:,} heads, and browsers open "
-                f"at most {readable_bytes(MOST_BYTES)} and {MOST_HEADS:,} heads well; take fewer with "
-                f"{parameter('head')} or {parameter('layer')}, a shorter text, or save .safetensors, of which mhaviz "
-                f"show makes a page of cells alone"
+                f"at most {readable_bytes(MOST_BYTES)} and {MOST_HEADS:,} heads well; take "
+                f"{', '.join(filter(None, choices))}{cells if '.safetensors' in formats else ''}"
             )
 
 

@@ -32,13 +32,13 @@ def test_queries_and_keys_are_preferred_where_they_are_fewer():
 )
 def test_what_is_too_large_says_how_large_and_what_to_do(maps, message):
     with pytest.raises(MhavizError, match=message):
-        PageSize.of(maps).require_fit()
+        PageSize.of(maps).require_fit(())
 
 
 def test_the_sizes_of_the_readme_fit():
     twelve_layers = [MapBytes(12, 0, 12 * 2 * 512 * 64 * 2, True)] * 12
     size = PageSize.of(twelve_layers)
-    size.require_fit()
+    size.require_fit(())
     assert size.bytes < 27e6
 
 
@@ -79,7 +79,7 @@ def test_queries_and_keys_of_two_maps_count_once(tmp_path):
 def test_heads_of_a_difference_are_counted_once():
     size = PageSize.of([MapBytes(2000, 3 * 2000 * 4, parts=3)])
     assert size.n_heads == 2000
-    size.require_fit()
+    size.require_fit(())
 
 
 def test_a_window_of_a_long_input_has_a_page(mhaviz, tmp_path, monkeypatch):
