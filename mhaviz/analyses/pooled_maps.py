@@ -10,17 +10,18 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
-from mhaviz.analyses.weights import MapSize, map_sizes, mean_share, require_text
+from mhaviz.analyses.weights import MapSize, map_sizes, mean_share, require_text, without_special
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.map import pool
-from mhaviz.attention.model import Inputs, Model, SiteCall
+from mhaviz.attention.model import Inputs, Model, Site, SiteCall
 from mhaviz.attention.pooled_map import PooledMap, Pooling, Window
 from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Tokens, is_run
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens, is_run
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis, cell_edges, even_cells
 from mhaviz.results.quantity import NORM, WEIGHT, Cells, Quantity, Reduction
+from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 
 NEAR = 32
@@ -81,7 +82,7 @@ def pooled_maps(
 
     def on_attention(seen: SiteCall) -> None:
         nonlocal done, number
-        part = _within_text(seen, pooling) if hide_special else pooling
+        part = _within_text((seen.queries[0], seen.keys[0]), seen.site.kind, pooling) if hide_special else pooling
         cost, what = _n_scores(_size_of(seen), pooling), f"map {number} of {len(sizes)}"
         number += 1
         pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole, what))
@@ -119,19 +120,18 @@ def _size_of(seen: SiteCall) -> MapSize:
     return MapSize(seen.site.kind, n_heads, q_length, k_length, seen.site.d_key, seen.sentence)
 
 
-def _within_text(seen: SiteCall, pooling: Pooling) -> Pooling:
+def _within_text(sides: tuple[Tokens, Tokens], kind: Kind, pooling: Pooling) -> Pooling:
     """Restrict a pooling to the tokens of the text, and request the totals for the share of special tokens.
 
     Raises:
         ArgumentError: there are only special tokens, or some inside the text.
     """
-    sides = seen.queries[0].of_text, seen.keys[0].of_text
-    require_text(*sides, seen.site.kind)
-    if not all(map(is_run, sides)):
+    rows, columns = (side.of_text for side in sides)
+    require_text(rows, columns, kind)
+    if not (is_run(rows) and is_run(columns)):
         raise ArgumentError(
             f"{parameter('hide_special')}: special tokens are inside the text and share cells with it; leave this out"
         )
-    rows, columns = sides
     window = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
     return replace(pooling, window=window, totals=True, reduce="both" if pooling.reduce == "max" else pooling.reduce)
 
@@ -144,6 +144,55 @@ def _with_share(found: Sequence[AttentionMap], pooled: PooledMap) -> list[Attent
     wholes = np.ones_like(totals) if mass.quantity.is_distribution else totals
     share = mean_share(totals.sum(axis=-1, keepdims=True) - inside, wholes)
     return [replace(m, to_special=share) for m in found]
+
+
+def outline(
+    model: Model, inputs: Inputs, pooling: Pooling | None, hide_special: bool = False, quantity: Quantity = WEIGHT
+) -> Attention:
+    """Return maps with the axes of those that ``pooled_maps`` computes, or ``attention_weights`` without a pooling.
+
+    There is one map, with one head of zeros, for each text and kind of attention. What is then done with the maps, and
+    cannot be, fails on these before the model runs. Arguments as in ``pooled_maps``; ``quantity``: what the maps show.
+
+    Raises:
+        ArgumentError: as ``pooled_maps``.
+    """
+    sites, maps = dict[Kind, Site](), list[AttentionMap]()
+    for site in model.sites(inputs):
+        sites.setdefault(site.kind, site)
+    for number, text in enumerate(inputs.texts):
+        for site in sites.values():
+            sides, sentence = text.sides(site.kind), inputs.sentence(number)
+            rows, columns = map(Axis, sides)
+            reductions: tuple[Reduction, ...] = ("mass",)
+            if pooling is not None:
+                part = _within_text(sides, site.kind, pooling) if hide_special else pooling
+                size = MapSize(site.kind, 1, len(rows), len(columns), site.d_key, sentence)
+                cells = _axes(pooling_of(size, part), sides)
+                is_pooled = any(axis.is_pooled for axis in cells)
+                rows, columns = cells if part.window or is_pooled else (rows, columns)
+                reductions = _reductions(pooling) if is_pooled else reductions
+            zeros = np.broadcast_to(np.float32(0), (1, len(rows), len(columns)))
+            m = AttentionMap(zeros, rows, columns, site.kind, site.layer, sentence=sentence, quantity=quantity)
+            m = without_special(m) if hide_special and pooling is None else m
+            maps += [replace(m, quantity=replace(quantity, reduction=reduction)) for reduction in reductions]
+    return Attention(Source(""), tuple(maps))
+
+
+def _reductions(pooling: Pooling) -> tuple[Reduction, ...]:
+    """Return the reductions of pooled maps, one map each."""
+    return ("mass", "max") if pooling.reduce == "both" else (pooling.reduce or "mass",)
+
+
+def _axes(of_map: Pooling, sides: tuple[Tokens, Tokens]) -> tuple[Axis, Axis]:
+    """Return the axes of a map with this pooling, of ``pooling_of``, between these tokens."""
+    q0, q1, k0, k1 = of_map.span
+    rows, columns = of_map.cells
+    queries, keys = sides
+    return (
+        Axis(queries[q0:q1], cell_edges(q1 - q0, rows) + q0),
+        Axis(keys[k0:k1], cell_edges(k1 - k0, columns) + k0),
+    )
 
 
 def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.device) -> float:
@@ -164,15 +213,11 @@ def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.dev
 
 def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
     """Return the cells of the maps that ``pooled_maps`` computes for one sentence; empty if nothing is pooled."""
-    of_map = pooling_of(size, pooling)
-    rows, columns = (
-        Axis(Tokens(("",) * (end - start)), cell_edges(end - start, cells) + start)
-        for (start, end), cells in zip((of_map.span[:2], of_map.span[2:]), of_map.cells, strict=True)
-    )
+    sides = Tokens(("",) * size.q_length), Tokens(("",) * size.k_length)
+    rows, columns = _axes(pooling_of(size, pooling), sides)
     if Cells(rows, columns, WEIGHT).are_tokens:
         return ()
-    reductions: tuple[Reduction, ...] = ("mass", "max") if pooling.reduce == "both" else (pooling.reduce or "mass",)
-    return tuple(Cells(rows, columns, Quantity(reduction=reduction)) for reduction in reductions)
+    return tuple(Cells(rows, columns, Quantity(reduction=reduction)) for reduction in _reductions(pooling))
 
 
 def scores_needed(sizes: Sequence[MapSize], pooling: Pooling) -> int:

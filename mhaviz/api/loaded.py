@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
 from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.analyses.pooled_maps import pooled_maps
+from mhaviz.analyses.pooled_maps import outline, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import HeadNumber, ablation, without_heads
@@ -33,7 +33,7 @@ from mhaviz.results.explanation import Explanation
 from mhaviz.results.head_statistics import SHOWN, HeadStatistics
 from mhaviz.results.masking import Masking
 from mhaviz.results.matrices import LayerMatrices
-from mhaviz.results.quantity import NORM, WEIGHT, ShownMaps, ShownNumbers, require_shown
+from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT, ShownMaps, ShownNumbers, require_shown
 from mhaviz.results.report import Report
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep
 from mhaviz.results.trace import ShapeTrace
@@ -182,6 +182,8 @@ class LoadedModel:
         pool: Literal["mass", "max", "both"] | None = None,
         size: int | None = None,
         window: OpenWindow | None = None,
+        query: int | str | None = None,
+        mean: bool = False,
         page: bool | None = None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float, str], None] = lambda done, what: None,
@@ -206,6 +208,8 @@ class LoadedModel:
             pool, size, window: how maps of long inputs are pooled to cells: by "mass", "max" or "both", to at most
                 ``size`` cells a side, and of which part of the map, (q0, q1, k0, k1). None: maps of more than 512
                 tokens, or of more than 256 MiB in all, are pooled by mass.
+            query, mean: return ``Attention.of_query`` of this query, and the mean over the heads of each map. What of
+                this cannot be done fails before the model runs.
             page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
                 inputs; None: keep them if they take at most 64 MiB.
             on_notice: called with one line for what takes long, and for what verification has found.
@@ -215,8 +219,8 @@ class LoadedModel:
                 that a decoder writes after the text, which become part of the map.
 
         Raises:
-            ArgumentError: the model has no such layer, head or kind, or cannot read such texts; or two arguments
-                contradict each other.
+            ArgumentError: the model has no such layer, head or kind, or cannot read such texts; there is no such query;
+                or two arguments contradict each other.
             MhavizError: the result does not fit into memory, or with ``page`` into a page; the model computes NaN or
                 infinity; or verification finds that outputs differ.
 
@@ -244,9 +248,18 @@ class LoadedModel:
                     f"a rollout goes through all heads; leave out {', '.join(map(parameter, unheeded))}"
                 )
         inputs = model.read(whole)
+        crops = hide_special and show not in ("uniform", "rollout")  # which are computed with special tokens
+
+        def finished(attention: Attention) -> Attention:
+            attention = attention.times_uniform() if show == "uniform" else attention
+            if hide_special and not crops:
+                attention = replace(attention, maps=tuple(map(without_special, attention.maps)))
+            attention = attention if query is None else attention.of_query(query)
+            return attention.mean() if mean else attention
+
         if show == "rollout":
-            rolled = rollout_of(model, inputs)
-            return replace(rolled, maps=tuple(map(without_special, rolled.maps))) if hide_special else rolled
+            finished(outline(model, inputs, None, quantity=ROLLOUT))
+            return finished(rollout_of(model, inputs))
         model = model.with_norms() if show == "norms" else model
         n_heads = len(inputs.texts) * len(model.sites(inputs)) * len(heads)
         dtype = model.require_outputs() if verify else None
@@ -256,17 +269,13 @@ class LoadedModel:
         if page:
             page_size(sizes, pooling, hide_special).require_fit(MAP_SUFFIXES)
         keep = _takes_little(sizes) if page is None else page
+        finished(outline(model, inputs, pooling, crops, NORM if show == "norms" else WEIGHT))
         if pooling is None:
-            crops = hide_special and show != "uniform"  # uniform weights count special tokens as keys
             attention = attention_weights(model, inputs, heads, crops, keep)
         else:
             announce(sizes, pooling, model.device, on_notice, NORM if show == "norms" else WEIGHT)
             attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress, keep)
-        attention = attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
-        if show != "uniform":
-            return attention
-        attention = attention.times_uniform()
-        return replace(attention, maps=tuple(map(without_special, attention.maps))) if hide_special else attention
+        return finished(attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice))
 
     def explain(
         self,

@@ -246,30 +246,39 @@ def _rows_of(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[in
         is_text = m.kind not in OF_ONE_TEXT or _with_named_patches(m.columns.tokens) is not m.columns.tokens
         special = () if is_text else (keys.special if is_image else ()) or m.rows.tokens.special
         return ([special[0]], _name_of(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
-    name, wanted = parameter("query"), query
-    if isinstance(query, str):
-        if match := _PATCH.fullmatch(query):
-            query = int(match[1]), int(match[2])
-        else:
-            query = (Axis(keys) if is_image and m.rows.are_positions else m.rows).position(query)
-    if isinstance(query, tuple):
-        rows, columns = keys.grid or (0, 0)
+    if (patch := named_patch(query)) is not None:
         if not is_image:
             raise ArgumentError(
-                f"{name}: the queries of {m.name} are not patches; expected a position from 0 to {n_queries - 1:,}, or "
-                f"a token, got {quoted(wanted)}"
+                f"{parameter('query')}: the queries of {m.name} are not patches; expected a position from 0 to "
+                f"{n_queries - 1:,}, or a token, got {quoted(query)}"
             )
-        row, column = map(operator.index, query)
-        if not (0 <= row < rows and 0 <= column < columns):
-            raise ArgumentError(
-                f"{name}: expected a patch from 0,0 to {rows - 1},{columns - 1}, got {counted(row)},{counted(column)}"
-            )
-        return [keys.patches[row * columns + column]], f"{row},{column}", (row, column)
+        grid = keys.grid or (0, 0)
+        row, column = require_patch(patch, grid)
+        return [keys.patches[row * grid[1] + column]], f"{row},{column}", (row, column)
+    assert not isinstance(query, tuple)
+    if isinstance(query, str):
+        query = (Axis(keys) if is_image and m.rows.are_positions else m.rows).position(query)
     position = m.rows.position(query)
     if is_image and position in keys.patches:
         row, column = divmod(keys.patches.index(position), (keys.grid or (0, 1))[1])
         return [position], f"{row},{column}", (row, column)
     return [position], _name_of(m, keys, position), None
+
+
+def named_patch(query: QueryChoice) -> tuple[int, int] | None:
+    """Return the row and column of the patch that a query names, as "5,7" or (5, 7); None: it names none."""
+    if isinstance(query, str):
+        match = _PATCH.fullmatch(query)
+        return match and (int(match[1]), int(match[2]))
+    return (operator.index(query[0]), operator.index(query[1])) if isinstance(query, tuple) else None
+
+
+def require_patch(patch: tuple[int, int], grid: tuple[int, int]) -> tuple[int, int]:
+    """Return the row and column of a patch. Raises ArgumentError unless the grid has it."""
+    if not all(0 <= place < count for place, count in zip(patch, grid, strict=True)):
+        last, got = (",".join(map(counted, places)) for places in ([count - 1 for count in grid], patch))
+        raise ArgumentError(f"{parameter('query')}: expected a patch from 0,0 to {last}, got {got}")
+    return patch
 
 
 def _name_of(m: AttentionMap, keys: Tokens, position: int) -> str:

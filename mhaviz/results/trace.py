@@ -117,7 +117,7 @@ class ShapeTrace(Result):
             element: coordinates in Q, (batch_size, q_length, d_model).
 
         Raises:
-            ArgumentError: Q has no such element; the message names the axis.
+            ArgumentError: Q has no such element, and the message names the axis; or the trace lacks the reshapes of Q.
         """
         return replace(self, followed=follow_element(self, element))
 
@@ -135,7 +135,13 @@ def follow_element(trace: ShapeTrace, element: Sequence[int]) -> FollowedElement
     order of memory, so that a head gets all features of a few tokens instead of a few features of all tokens. This is
     a common mistake in hand-written attention, and no check of shapes finds it.
     """
-    Q, split, heads = trace.step("Q"), trace.step("Q split"), trace.step("Q heads")
+    try:
+        Q, split, heads = trace.step("Q"), trace.step("Q split"), trace.step("Q heads")
+    except KeyError:
+        raise ArgumentError(
+            f"{parameter('follow')}: expected a layer that is traced through every reshape, as with random weights, "
+            f"got {trace.source.model}; leave it out"
+        ) from None
     if len(element) != len(Q.shape):
         raise ArgumentError(
             f"expected {len(Q.shape)} coordinates of an element of Q, {', '.join(Q.axes)}, got {len(element)}"

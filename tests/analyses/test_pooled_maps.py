@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,13 +18,16 @@ from mhaviz.analyses.pooled_maps import (
     bytes_needed,
     cells_of,
     map_sizes,
+    outline,
     pooled_maps,
     scores_needed,
     seconds_needed,
 )
+from mhaviz.analyses.weights import attention_weights
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import ArgumentError
+from mhaviz.models.load import load_model
 
 CLOSE = rounding()
 
@@ -122,6 +126,31 @@ def test_announced_cells_are_those_of_the_map():
         assert announced.rows.edges.tolist() == found.rows.edges.tolist()
         assert announced.columns.edges.tolist() == found.columns.edges.tolist()
         assert announced.quantity.reduction == found.quantity.reduction
+
+
+POOLINGS = [
+    *(None, Pooling(), Pooling(size=2), Pooling(size=2, reduce="both"), Pooling(size=(1, 9), reduce="max")),
+    *(Pooling(window=(0, 3, None, 2)), Pooling(size=2, window=(0, 3, 0, 2))),
+]
+
+
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_the_outline_has_the_axes_of_the_maps(model_folder, name):
+    """One map of each kind of attention, before the model runs."""
+    model = load_model(str(model_folder(name)))
+    inputs = model.encode(["a b", "a b c a"])
+    for pooling, hides in product(POOLINGS, (False, True)):
+        if pooling is None:
+            maps = attention_weights(model, inputs, None, hides)
+        else:
+            maps = pooled_maps(model, inputs, pooling, None, hides)
+        first = {}
+        for m in maps:
+            first.setdefault((m.sentence, m.kind, m.quantity), m)
+        for drawn, m in zip(outline(model, inputs, pooling, hides), first.values(), strict=True):
+            assert (drawn.name, drawn.is_whole) == (m.name, m.is_whole), pooling
+            assert drawn.rows.is_same(m.rows), pooling
+            assert drawn.columns.is_same(m.columns), pooling
 
 
 @pytest.mark.parametrize("kind", ["self", "masked"])

@@ -5,8 +5,11 @@ import shlex
 from itertools import combinations
 
 import pytest
+from PIL import Image
 
 import mhaviz as package
+from mhaviz.models.single_layer import SingleLayer
+from mhaviz.models.transformers.model import TransformersModel
 from mhaviz.views.figure import page
 
 SMALL = "--d-model 16 --n-heads 2 --device cpu"
@@ -78,3 +81,58 @@ def test_an_advice_names_what_the_command_can_do(mhaviz, tmp_path, monkeypatch, 
     assert ("a .html file" in high.err) == (mhaviz(*shlex.split(command), "-qo", "page.html").status == 0)
     narrow = mhaviz(*shlex.split(command), "--width", "1in", "-qo", "narrow.png")
     assert narrow.status in (0, 2)
+
+
+WRONG = [  # what cannot be done, and how the message begins
+    ("heatmap 'a b a' {} --query zebra", "--query: expected a token, or a position from 0 to {}, got 'zebra'"),
+    ("heatmap 'a b a' {} --query 9", "--query: expected a token, or a position from 0 to {}, got '9'"),
+    ("heatmap 'a b a' {} --query a", "--query: 'a' occurs 2 times"),
+    ("heatmap 'a b a' {} --query 2 --window 0:2,:", "--query: expected a token, or a position from 0 to 1, got '2'"),
+    ("heatmap 'a b a' {} --query 1 --size 1", "--query: query 1 shares a cell with others; give --window 1:2,:"),
+    ("heatmap 'a b a' {} --query 1 --show rollout --query c", "--query: expected a token, or a position from 0 to {}"),
+    ("heatmap 'a b a' {} --pool max --size 1 --mean", "layer 0, self, max: the mean over heads is not defined"),
+    ("heatmap 'a b a' {} --show uniform --size 1", "layer 0, self: expected weights of all tokens"),
+    ("heatmap 'a b a' {} --window 0:9,:", "--window: expected query positions that go up"),
+    ("heatmap 'a b a' {} --head 9", "--head: there is no head 9"),
+    ("heatmap 'a b a' {} --layer 9", "--layer: there is no layer 9"),
+    ("heatmap 'a b a' {} --kind cross", "--kind: expected "),
+    ("explain 'a b a' {} --token zebra", "--token: expected a token, or a position from 0 to {}, got 'zebra'"),
+    ("explain 'a b a' {} --token b --head 9", "--head: there is no head 9"),
+    ("matrices 'a b a' {} --token 9", "--token: expected a token, or a position from 0 to {}, got '9'"),
+    ("matrices 'a b a' {} --head 9", "--head: there is no head 9"),
+    ("masks 'a b a' {} --head 9", "--head: there is no head 9"),
+    ("compare-scaling 'a b a' {} --head 9", "--head: there is no head 9"),
+    ("report 'a b a' {} --head 9", "--head: there is no head 9"),
+    ("trace-shapes 'a b a' {} --layer 9", "--layer: there is no layer 9"),
+]
+
+
+@pytest.mark.parametrize("family", ["random", "bert"])
+@pytest.mark.parametrize(("command", "message"), WRONG)
+def test_what_cannot_be_done_is_said_before_the_model_runs(mhaviz, monkeypatch, model_folder, family, command, message):
+    monkeypatch.setattr(SingleLayer, "run", None)
+    monkeypatch.setattr(TransformersModel, "run", None)
+    model, last = (SMALL, 2) if family == "random" else (f"--model {model_folder(family)}", 4)
+    result = mhaviz(*shlex.split(command.format(model)))
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"mhaviz: {message.format(last)}")
+
+
+def test_an_element_is_followed_where_every_reshape_is_known(mhaviz, model_folder):
+    result = mhaviz("trace-shapes", "a b", "--model", str(model_folder("bert")), "--follow", "0,0,0")
+    assert result.status == 2
+    assert result.err.startswith("mhaviz: --follow: expected a layer that is traced through every reshape")
+
+
+def test_hidden_tokens_are_no_queries(mhaviz, monkeypatch, model_folder):
+    monkeypatch.setattr(TransformersModel, "run", None)
+    words = "heatmap", "a b", "--model", str(model_folder("bert")), "--hide-special", "--query", "[CLS]"
+    assert "--query: expected a token, or a position from 1 to 2, got '[CLS]'" in mhaviz(*words).err
+
+
+def test_a_patch_outside_of_the_grid_is_refused_before_the_program_runs(mhaviz, tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "photo.png")
+    (tmp_path / "program.py").write_text("raise SystemExit('has run')")
+    words = "--image", str(tmp_path / "photo.png"), "--grid", "2x3", "--query", "2,0", str(tmp_path / "program.py")
+    result = mhaviz("record", *words)
+    assert (result.status, result.err) == (2, "mhaviz: --query: expected a patch from 0,0 to 1,2, got 2,0\n")

@@ -95,10 +95,10 @@ def heatmap(
             pool=long.pool,
             size=long.size,
             window=long.window,
+            query=query,
+            mean=mean,
             on_notice=None if delivery.quiet else delivery.tell,
             on_progress=on_progress,
         )
-    attention = attention if query is None else attention.of_query(query)
-    attention = attention.mean() if mean else attention
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
     delivery.deliver(attention, style, notice)

@@ -72,7 +72,10 @@ class ImageOptions:
         if looks.numbers is not None:
             raise ArgumentError("--numbers is for maps, and not for attention over an image; leave it out")
         from mhaviz.files.images import read_image
+        from mhaviz.results.image import named_patch, require_patch
 
+        if self.grid is not None and min(self.grid) > 0 and (patch := named_patch(self.query)) is not None:
+            require_patch(patch, self.grid)
         try:
             read_image(self.image)
         except MhavizError as error:
