@@ -208,3 +208,23 @@ def test_the_set_up_commands_are_those_that_users_are_told():
     start = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e "
     assert any(line.startswith(f"{start}. && .venv/bin/mhaviz heatmap --model translation ") for line in LINES)
     assert f'{start}".[test]" && .venv/bin/pytest -n 2' in LINES
+
+
+ROWS = [
+    row
+    for text in (README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    for row in re.search(r"^\| to add \|.*\n\|[ -|]*\n((?:\|.*\n)+)", text, re.MULTILINE)[1].splitlines()
+]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_what_is_entered_in_a_table_is_there(row):
+    """The tables of what to add where name files, and what is defined in them."""
+    package = ROOT / "mhaviz"
+    named = re.findall(r"`@?(\w+)`, `(\w+/[\w./]+)`", row)
+    assert named or "@shown" in row
+    for name, path in named:
+        defined = rf"^(?:export )?(?:class |def |function )?{name}\b(?: =|: |\(| \{{|$)"
+        assert re.search(defined, (package / path).read_text(encoding="utf-8"), re.MULTILINE), (name, path)
+    for path in re.findall(r"`(\w+/[\w./]+|web)`", row):
+        assert (package / path).exists(), path
