@@ -14,6 +14,7 @@ from mhaviz.pages.labels import cut
 from mhaviz.pages.panels import tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.sheet import mapped
 from mhaviz.views.scale import scales_of
 from mhaviz.views.style import Style
@@ -36,7 +37,7 @@ def axes_figure(attention: Attention, style: Style) -> Figure:
     a_layer = len(attention.maps[0].heads) if len(attention.maps) > 1 else 4
     columns = min(style.columns or a_layer, n_heads)
     rows = math.ceil(n_heads / columns)
-    figure = Figure(figsize=(_INCHES * columns + 1, _INCHES * rows + 0.5), dpi=style.dpi, layout="constrained")
+    figure = NotebookFigure(figsize=(_INCHES * columns + 1, _INCHES * rows + 0.5), dpi=style.dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = [figure.add_subplot(rows, columns, place) for place in range(1, n_heads + 1)]
     draw_heads(attention, style, axes)

@@ -17,7 +17,6 @@ from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
 from mhaviz.views.figure.axes import draw_heads
-from mhaviz.views.figure.notebook import notebook, show_in_cell
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import house_style
 from mhaviz.views.style import Style
@@ -86,8 +85,7 @@ def display_attention(
         figure = draw_page(attention_page(result), style)
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=2)
-    if shell := notebook():
-        show_in_cell(figure, shell)
+    figure.show_in_cell()
     return figure
 
 
@@ -110,10 +108,18 @@ def _checked(attention: Any, n_heads: int | None, q_length: int, k_length: int, 
         if size < 1:
             raise ArgumentError(f"{axis}: expected at least 1, got {size}")
         if got != size:
-            hint = "; leave n_heads out" if axis == "n_heads" else ""
+            hint = "; leave n_heads out" if axis == "n_heads" else _hint(q_length, k_length, weights.shape[1:])
             raise ArgumentError(f"{name}: expected axis {axis} to be {size}, got {got}{hint}")
     _check_weights(weights, tolerance, name)
     return weights
+
+
+def _hint(q_length: int, k_length: int, shape: tuple[int, ...]) -> str:
+    """Return which argument labels which side of weights of another shape, and what to do."""
+    labels = f"translation labels the rows (queries), {q_length}, and sentence the columns (keys), {k_length}"
+    fits = shape == (k_length, q_length)
+    advice = "exchange the two" if fits else f"give {shape[0]} and {shape[1]} tokens"
+    return f"; {labels}: {advice}"
 
 
 def _as_array(attention: Any, name: str) -> tuple[NDArray[np.float32], float]:

@@ -33,7 +33,7 @@ from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
-from mhaviz.views.figure.notebook import notebook, show_in_cell
+from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.scale import palette
 from mhaviz.views.text import left_to_right
@@ -69,7 +69,7 @@ def house_style() -> Iterator[None]:
         yield
 
 
-class Sheet(Figure):
+class Sheet(NotebookFigure):
     """Figure with axes over all of it, in inches, with y pointing downwards.
 
     Attributes:
@@ -80,7 +80,6 @@ class Sheet(Figure):
         pixels: pixels for an inch of the layout.
         title_size: font size of titles, in points.
         heading: title of the PDF or SVG: the first title, not shortened.
-        shown_in_cell: number of the notebook's cell that has shown the figure last.
     """
 
     def __init__(
@@ -104,20 +103,12 @@ class Sheet(Figure):
         self.heading = ""
         self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
         self.width, self.height = width, height
-        self.shown_in_cell: int | None = None
 
     def _repr_png_(self) -> bytes:
-        """Return the figure as PNG, which notebooks show also without pyplot."""
+        """Return the figure as PNG."""
         png = io.BytesIO()
         self.save(png, "png")
         return png.getvalue()
-
-    def _ipython_display_(self) -> None:
-        """Show the figure as the result of a cell, unless the cell has shown it already."""
-        shell = notebook()
-        if shell is None:
-            raise NotImplementedError  # then IPython uses another representation
-        show_in_cell(self, shell)
 
     def save(self, stream: BinaryIO, suffix: str) -> None:
         """Write the sheet as png, svg or pdf: the same bytes in every run, whatever matplotlibrc says."""

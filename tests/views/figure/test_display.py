@@ -1,3 +1,4 @@
+import re
 import sys
 import warnings
 from types import SimpleNamespace
@@ -86,6 +87,17 @@ def wrong(index, value):
 def test_what_is_wrong_is_named(attention, options, message):
     with pytest.raises(ArgumentError, match=message):
         display_attention(TOKENS, TOKENS, attention, **options)
+
+
+@pytest.mark.parametrize(("shape", "advice"), [((5, 3), "exchange the two"), ((4, 6), "give 4 and 6 tokens")])
+def test_words_of_the_other_side_are_named(shape, advice):
+    weights, words = softmax(8, *shape), list("abcde")
+    message = (
+        f"attention: expected axis q_length to be 3, got {shape[0]}; translation labels the rows (queries), 3, and "
+        f"sentence the columns (keys), 5: {advice}"
+    )
+    with pytest.raises(ArgumentError, match=f"^{re.escape(message)}$"):
+        display_attention(words, TOKENS, weights)
 
 
 def test_nothing_to_draw():
