@@ -146,7 +146,13 @@ class TokenNames:
             patches = replace(patches, grid=self._grid)
         if patches is not None and not patches.is_text:
             (places,) = patches.places
-            return patch_tokens(*patches.grid, places[0], length - places[-1] - 1)
+            tokens = patch_tokens(*patches.grid, places[0], length - places[-1] - 1)
+            called = {
+                place: f"{name} {number}" if len(part) > 1 else name
+                for part, name in patches.parameters
+                for number, place in enumerate(part)
+            }
+            return replace(tokens, texts=tuple(called.get(place, text) for place, text in enumerate(tokens.texts)))
         if patches is None and not first and self._grid is not None and read is None:
             rows, columns = self._grid
             extra = length - rows * columns

@@ -1,7 +1,7 @@
 """The effect of each function of PyTorch on the axes of its arguments."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
 from itertools import accumulate
@@ -273,7 +273,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
         layout = cut_layout(_shared_layout(source, parts, layouts, dim), done.result.shape)
         sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
         along = [one and one.axes[dim] for one in layouts]
-        tokens = _joined_tokens(sizes, along)
+        tokens = _joined_tokens(sizes, along, (axes.parameter_of(x) for x in parts))
         if tokens is None and layouts[0] is source and dim < len(source.axes):
             tokens = first_tokens(source.axes[dim], done.result.shape[dim])
         layout = layout if tokens is None else layout.with_axis(dim, uncut(tokens))
@@ -356,15 +356,23 @@ def _shared_layout(source: Layout, parts: Sequence[Tensor], layouts: Sequence[La
     return source if len(reads) < 2 else unnamed(source)
 
 
-def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
-    """Return the axis of joined tokens if some are patches, or of the patches of several images; else None."""
+def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None], parameters: Iterable[str]) -> Axis | None:
+    """Return the axis of joined tokens if some are patches, or of the patches of several images; else None.
+
+    ``parameters``: for each part the name of the parameter that it is; "" for others.
+    """
     found = [(place, axis, one) for place, axis in enumerate(parts) if axis and (one := patches_along(axis))]
     if not found:
         return None
     (place, axis, patches), size = found[0], sum(sizes)
     if len(found) == len(parts) and all(one.are_all and one == patches for _, _, one in found):
         return (*lost(len(parts)), *axis)
-    return with_patches(fitted(axis, size), patches.moved(sum(sizes[:place]), size) if len(found) == 1 else None)
+    if len(found) > 1:
+        return with_patches(fitted(axis, size), None)
+    starts = accumulate(sizes, initial=0)
+    named = [(range(at, at + n), name) for at, n, name in zip(starts, sizes, parameters, strict=False) if name]
+    patches = patches.moved(sum(sizes[:place]), size)
+    return with_patches(fitted(axis, size), replace(patches, parameters=(*patches.parameters, *named)))
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:

@@ -9,6 +9,7 @@ codebook or a memory are no tokens.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,7 @@ class FixedRows:
         self.is_within = is_within
         self._roots = Marks[Root | None]()
         self._modules = Marks[list[str]]()  # the names of a module's plain tensors before it first ran
+        self._parameters = dict[int, tuple[str, ref[Tensor]]]()  # parameters with their names, by their ids
 
     def __len__(self) -> int:
         return len(self._roots)
@@ -91,6 +93,16 @@ class FixedRows:
         if (root := self._roots.get(x)) is not None:
             return None if ACTIVE in (root, self._roots.get(base)) else root
         return id(base) if type(base) is nn.Parameter else None
+
+    def parameter_of(self, x: Tensor) -> str:
+        """Return the name of the parameter that a tensor is a view of, without that of its module; "" if of none."""
+        root = self.root(x)
+        if not isinstance(root, int) or root not in self._parameters:
+            return ""
+        name, of = self._parameters[root]
+        parameter = of()
+        is_view = parameter is not None and parameter.untyped_storage()._cdata == x.untyped_storage()._cdata
+        return name if is_view else ""
 
     def sides(self, query: Tensor, key: Tensor, value: Tensor) -> Sides:
         """Return which sides of an attention are fixed."""
@@ -169,6 +181,8 @@ class FixedRows:
             if names is None:
                 names = [name for name, x in vars(one).items() if type(x) is Tensor]
                 self._modules.set(one, names)
+                named = one._parameters.items()
+                self._parameters |= {id(x): (name, ref(x)) for name, x in named if type(x) is nn.Parameter}
             for x in map(vars(one).get, names):
                 if type(x) is Tensor and self._roots.get(x) is None:
                     is_factor = x.is_floating_point() and x.numel() == 1

@@ -66,6 +66,10 @@ class Layouts:
                 self._layouts.set(x, layout)
         return layout
 
+    def parameter_of(self, x: Tensor) -> str:
+        """See ``FixedRows.parameter_of``."""
+        return self._fixed.parameter_of(x)
+
     def are_fixed(self, x: Tensor) -> bool:
         """Return whether a tensor is known to be computed from parameters and constants alone."""
         return bool(are_rows_fixed([self._fixed.root(x)]))

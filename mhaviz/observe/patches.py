@@ -13,12 +13,15 @@ class Patches:
         length: number of tokens in the sequence.
         places: index of each patch in the sequence, for each example of a batch, or once for all of them.
         is_text: whether the patches stand in the place of tokens of a text.
+        parameters: indices in the sequence and names of parameters, such as "cls_token", that were joined to the
+            patches as tokens.
     """
 
     grid: tuple[int, int]
     length: int
     places: tuple[tuple[int, ...], ...]
     is_text: bool = False
+    parameters: tuple[tuple[range, str], ...] = ()
 
     @classmethod
     def of_image(cls, rows: int, columns: int) -> "Patches":
@@ -33,4 +36,6 @@ class Patches:
     def moved(self, by: int, length: int) -> "Patches":
         """Return the patches with their indices shifted by ``by``, in a sequence of another length."""
         places = tuple(tuple(place + by for place in one) for one in self.places)
-        return replace(self, length=length, places=places)
+        moved = [(range(part.start + by, part.stop + by), name) for part, name in self.parameters]
+        inside = tuple((part, name) for part, name in moved if part.start >= 0 and part.stop <= length)
+        return replace(self, length=length, places=places, parameters=inside)

@@ -1,5 +1,6 @@
 """Page of attention over an image: each head as a film over the image."""
 
+import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -19,6 +20,7 @@ from mhaviz.results.image import ImageAttention, ImageMap
 
 _NAME = 40  # cells of a name
 _SHORT = 16  # cells of a name in a narrow place
+_UNNAMED = re.compile(r"token [0-9]+")  # name of a token of which no more is known than its place
 _FEW = 2  # most special tokens that are named
 
 
@@ -88,11 +90,15 @@ def _input_text(m: ImageMap) -> str:
 
 
 def _special_text(over: ImageAttention) -> str:
-    """Return the names of the tokens that are not patches, "token 0 and 4 tokens more"; "" if there are none."""
+    """Return the names of the tokens that are not patches, "cls_token", or "token 0 and 4 tokens more, which are no
+    patches" where it is not known what they are; "" if there are none."""
     texts = list(dict.fromkeys(text for m in over.maps for text in m.special_texts))
     named = [quoted(text, _NAME) or "a special token" for text in texts[:_FEW]]
     more = [counted(len(texts) - _FEW, "token") + " more"] if len(texts) > _FEW else []
-    return " and ".join([", ".join(named), *more]) if more else " and ".join(named)
+    names = " and ".join([", ".join(named), *more]) if more else " and ".join(named)
+    if not any(map(_UNNAMED.fullmatch, texts)):
+        return names
+    return f"{names}, which {'is no patch' if len(texts) == 1 else 'are no patches'}"
 
 
 def _remark(over: ImageAttention, drawn: Drawn) -> str:

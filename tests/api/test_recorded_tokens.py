@@ -403,15 +403,20 @@ def _keys(model, **inputs):
 @pytest.mark.parametrize(
     ("name", "options", "before", "after"),
     [
-        ("ViT", {}, ["token 0"], []),
-        ("DeiT", {}, ["token 0", "token 1"], []),
-        ("Dinov2WithRegisters", {"num_register_tokens": 4}, [f"token {i}" for i in range(5)], []),
+        ("ViT", {}, ["cls_token"], []),
+        ("DeiT", {}, ["cls_token", "distillation_token"], []),
+        (
+            "Dinov2WithRegisters",
+            {"num_register_tokens": 4},
+            ["token 0", *(f"register_tokens {i}" for i in range(4))],
+            [],
+        ),
         ("SiglipVision", {}, [], []),
         (
             "Yolos",
             {"image_size": (32, 32), "num_detection_tokens": 3},
-            ["token 0"],
-            [f"token {i}" for i in (17, 18, 19)],
+            ["cls_token"],
+            [f"detection_tokens {i}" for i in range(3)],
         ),
     ],
 )
@@ -507,9 +512,9 @@ def test_learned_queries_and_merged_patches_are_no_patches():
     ids = torch.tensor([[*[IMAGE_TOKEN] * 18, 2, 7, 8]])
     found = _keys(transformers.Blip2ForConditionalGeneration(config), input_ids=ids, pixel_values=IMAGE)
     keys = {name.rpartition("layer")[0].rpartition(".")[0]: m.keys for name, m in found.items() if "cross" not in name}
-    assert not {*keys["qformer.encoder"]} & {"token 0", *PATCHES}
+    assert not {*keys["qformer.encoder"]} & {"class_embedding", *PATCHES}
     (cross,) = (m for name, m in found.items() if "cross" in name)
-    assert cross.keys == ("token 0", *PATCHES)
+    assert cross.keys == ("class_embedding", *PATCHES)
 
 
 def test_a_text_as_long_as_the_sequence_of_an_image_is_not_called_patches():
@@ -517,7 +522,7 @@ def test_a_text_as_long_as_the_sequence_of_an_image_is_not_called_patches():
     ids = torch.tensor([[1, *[IMAGE_TOKEN] * 16]])
     found = _keys(_llava(), input_ids=ids, pixel_values=IMAGE)
     assert found["model.language_model.layers.0.self_attn"].keys == ("0", *PATCHES)
-    assert found["model.vision_tower.encoder.layers.0.self_attn"].keys == ("token 0", *PATCHES)
+    assert found["model.vision_tower.encoder.layers.0.self_attn"].keys == ("class_embedding", *PATCHES)
 
 
 class Tower(nn.Module):

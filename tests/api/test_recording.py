@@ -22,7 +22,9 @@ from torch.overrides import _get_current_function_mode_stack
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.head_statistics import counts_text, head_statistics_page
+from mhaviz.pages.registry import page_of
 
 CLOSE = rounding(depth=2)
 
@@ -502,9 +504,12 @@ def test_an_image_is_read_as_patches():
         vit(image)
     m = recording.attention[1]
     assert m.rows.tokens.grid == (2, 3)
-    assert m.queries == ("token 0", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
+    assert m.queries == ("cls_token", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
     expected = vit(image, output_attentions=True).attentions[1]
     np.testing.assert_array_equal(m.weights, expected[0].detach())
+    over = recording.attention.over_image(np.zeros((32, 48, 3), np.uint8))
+    assert over.query == "cls_token", "as the model calls it"
+    assert page_of(over).reading(Drawn()).endswith("of the weight goes to cls_token")
 
 
 def _gpt2(attention):
