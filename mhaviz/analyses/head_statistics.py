@@ -7,6 +7,7 @@ or the layer. So they are found once for a batch, and each layer takes one more 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
+from weakref import ref
 
 import msgspec
 import numpy as np
@@ -189,7 +190,8 @@ class _Counted:
         reading: bool, (batch_size, q_length, k_length), True for tokens of earlier needles that a query may copy;
             None: no needle.
         drawn: float64, (batch_size, replicates), how often the bootstrap draws each sentence.
-        chances: cache of the chance sums, by the identity of the mask and whether later keys are hidden.
+        chances: cache of the chance sums, by the identity of the mask and whether later keys are hidden, each with its
+            mask for as long as that lives.
     """
 
     sides: tuple[tuple[Tokens, ...], tuple[Tokens, ...]]
@@ -202,7 +204,7 @@ class _Counted:
     queries: NDArray[np.int64]
     reading: Tensor | None
     drawn: NDArray[np.float64]
-    chances: dict[tuple[int, bool], tuple[Tensor | None, NDArray[np.float64]]] = field(default_factory=dict)
+    chances: dict[tuple[int, bool], tuple[ref[Tensor] | None, NDArray[np.float64]]] = field(default_factory=dict)
 
     def is_of(self, seen: SiteCall, numbers: Sequence[int]) -> bool:
         """Return whether this was found for the very batch of a call."""
@@ -270,12 +272,14 @@ class _Counted:
         n_heads, n_statistics).
         """
         call = seen.call
-        mask, causal = (call.mask, call.causal) if isinstance(call, AttentionCall) else (call.given, False)
-        found = self.chances.get((id(mask), causal))
-        if found is None:
-            # Keep the mask alive, so that no other object can get its id.
-            found = self.chances[id(mask), causal] = mask, self._chance(call)
-        return found[1]
+        if isinstance(call, AttentionWeights):  # each layer has its own
+            return self._chance(call)
+        mask, key = call.mask, (id(call.mask), call.causal)
+        of, chance = self.chances.get(key, (None, None))
+        if chance is None or (of is not None and of() is not mask):  # another mask had this id
+            chance = self._chance(call)
+            self.chances[key] = None if mask is None else ref(mask), chance
+        return chance
 
     def _chance(self, call: AttentionCall | AttentionWeights) -> NDArray[np.float64]:
         visible = _seen_keys(call)

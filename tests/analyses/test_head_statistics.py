@@ -1,6 +1,7 @@
 import itertools
 import math
 from dataclasses import replace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from rounding import rounding
 
 from mhaviz.analyses import head_statistics
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.attention.call import AttentionWeights
+from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site, SiteCall
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.head_statistics import STATISTICS
@@ -240,6 +241,24 @@ def test_sides_that_layers_share_are_looked_at_once(monkeypatch):
     study.add(replace(batch, site=replace(batch.site, kind="masked")), [0])
     study.add(batch_of([a], SENTENCES[1:], SENTENCES[1:]), [0])
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("way", ["weights", "mask of each", "mask of all"])
+def test_tensors_of_a_layer_are_let_go(way, monkeypatch):
+    """All layers of a batch share what was found of its tokens, and a mask what was found of it, but keep neither."""
+    random, side_of_all, made, found = torch.Generator().manual_seed(0), side([([1, 2, 3, 4, 5], [False] * 5)]), [], []
+    chance = head_statistics._Counted._chance
+    monkeypatch.setattr(head_statistics._Counted, "_chance", lambda *x: found.append(1) or chance(*x))
+    study, of_all = HeadStudy(), torch.ones(1, 1, 5, 5).tril().bool()
+    for layer in range(4):
+        x = torch.randn(3, 1, 2, 5, 5, generator=random)
+        mask = of_all if way == "mask of all" else x[0].clone()
+        call = AttentionWeights(mask.softmax(-1)) if way == "weights" else AttentionCall(*x, 1.0, mask=mask)
+        study.add(SiteCall(Site("self", layer, 2, 5), call, (0, 1), side_of_all, side_of_all), [0])
+        made.append(ref(call.given if way == "weights" else mask))
+        del x, mask, call
+    is_shared = way == "mask of all"
+    assert (len(found), [one() is not None for one in made]) == (1 if is_shared else 4, [is_shared] * 4)
 
 
 def test_in_blocks(monkeypatch):

@@ -16,6 +16,7 @@ from looking import attend, calls, encoded, traced
 from rounding import rounding
 
 from mhaviz.analyses.explanation import explain
+from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
 from mhaviz.attention.call import AttentionCall
@@ -184,13 +185,14 @@ def test_weights_of_something_else_are_not_drawn(name):
 def test_the_weights_of_all_layers_are_never_in_memory():
     """Some models hand them to the loop over their layers, which keeps them until the next have been made."""
     made = ByHandModel(ByHandConfig(vocab_size=V, num_hidden_layers=5))
-    model, kept, alive = model_in_memory(made, bytes_and_words()), [], []
+    model, kept, alive, study = model_in_memory(made, bytes_and_words()), [], [], HeadStudy()
 
     def look(seen):
         alive.append(sum(weights() is not None for weights in kept))
         kept.append(weakref.ref(seen.call.given.untyped_storage()))
+        study.add(seen, [0])
 
-    model.run(model.encode([TEXT]), look)
+    model.run(model.encode_unnamed([TEXT]), look, batched=True)
     assert len(kept) == 5
     assert max(alive) <= 1
 
