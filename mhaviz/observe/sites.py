@@ -46,7 +46,8 @@ class ObservedSite:
         passes: number of passes that it has run in.
         length: number of tokens that its queries have been, in the current pass.
         k_length: number of tokens that its keys have been, in the current pass.
-        keys: a few features of each key, (batch_size, k_length, features), by which it is recognised; None: not known.
+        keys: a few features of each key and of its value, (batch_size, k_length, features), by which it is recognised;
+            None: not known.
         is_followed: whether the current pass is read. If it is not, steps are counted by their numbers of keys alone.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
@@ -434,63 +435,83 @@ class Sites:
         return observed
 
 
-_SAME_KEY = 0.1
-"""Largest change of a key in a cache of fewer bits, relative to the largest number, until it is another key."""
+_SAME_KEY = 0.3
+"""Largest change of a key in a cache of fewer bits, relative to the spread of a feature, until it is another key."""
 
 _SAME_NUMBER = 1e-4
-"""Largest change of a key that has moved within a cache, relative to the largest number: it is only rounded."""
+"""Largest change of a key that has moved within a cache, likewise: it is only rounded."""
+
+_ROUNDING = 2**-20
+"""Largest change of any key by rounding, relative to the largest number of a feature."""
+
+_FEWER_BITS = [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2]
+"""Types in which a cache may keep keys of a program that computes in others."""
 
 _MOST_ENDS = 64
 """Number of places at which keys are looked for."""
 
 
 def _known_by(observed: ObservedCall, k_length: int) -> Tensor | None:
-    """Return a few features of the first ``k_length`` keys, or of their values where keys are not known.
+    """Return a few features of the first ``k_length`` keys and of their values, or of these alone where keys are not
+    known.
 
     They are (batch_size, k_length, features); None: neither is known.
     """
     if isinstance(observed.call, AttentionCall):
-        x = observed.call.key
-    else:
-        weighted = None if observed.weighted is None else observed.weighted()
-        if weighted is None:
-            return None
-        x = weighted.value
-    return _few_features(x[:, :, :k_length])
+        return _few_features(observed.call.key[:, :, :k_length], observed.call.value[:, :, :k_length])
+    weighted = None if observed.weighted is None else observed.weighted()
+    return None if weighted is None else _few_features(weighted.value[:, :, :k_length])
 
 
-def _few_features(x: Tensor) -> Tensor:
-    """Return the first and last features of the first head, as DeepSeek's keys have no position at one end."""
-    x = x[:, 0].detach().float()
-    return torch.cat([x[..., :2], x[..., -2:]], dim=-1)
+def _few_features(*sides: Tensor) -> Tensor:
+    """Return the first and last features of the first and the last head, as DeepSeek's keys have no position at one
+    end."""
+    heads = [head for x in sides for head in (x[:, 0], x[:, -1])]
+    return torch.cat([part.detach().float() for x in heads for part in (x[..., :2], x[..., -2:])], dim=-1)
 
 
 def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
-    """Return where, among the known keys, runs end that are equal to the first ``n_keys`` keys now; in order."""
+    """Return where, among the known keys, runs end that are equal to the first ``n_keys`` keys now; in order.
+
+    A change is small or large beside the spread of a feature, and not beside its numbers: a bias of the keys makes
+    those of all texts large.
+    """
     if known is None or now is None or known.shape[0] != now.shape[0] or known.shape[2] != now.shape[2]:
         return []
-    now, most = now[:, :n_keys], known.abs().amax()
-    n_known = known.shape[1]
+    spread, rounding = _spread(now), _ROUNDING * known.abs().amax(dim=(0, 1))  # features
+    now, n_known = now[:, :n_keys], known.shape[1]
     if n_keys == n_known:
-        return [n_known] if bool((now - known).abs().amax() <= _SAME_KEY * most) else []
-    starts = n_known - n_keys + 1
-    apart = [
-        (known[:, i : i + starts] - now[:, i : i + 1]).abs().amax(dim=(0, 2)) <= _SAME_NUMBER * most
-        for i in (0, n_keys - 1)
+        is_close = bool(((now - known).abs() <= _SAME_KEY * spread + rounding).all())
+        return [n_known] if is_close or _is_rounded(now, known) else []
+    most, starts = _SAME_NUMBER * spread + rounding, n_known - n_keys + 1
+    is_end = [
+        ((known[:, i : i + starts] - now[:, i : i + 1]).abs() <= most).all(dim=2).all(dim=0) for i in (0, n_keys - 1)
     ]
-    found = torch.nonzero(apart[0] & apart[1])[:_MOST_ENDS, 0].tolist()
-    return [
-        start + n_keys
-        for start in found
-        if bool((known[:, start : start + n_keys] - now).abs().amax() <= _SAME_NUMBER * most)
-    ]
+    found = torch.nonzero(is_end[0] & is_end[1])[:_MOST_ENDS, 0].tolist()
+    return [start + n_keys for start in found if bool(((known[:, start : start + n_keys] - now).abs() <= most).all())]
+
+
+def _spread(x: Tensor) -> Tensor:
+    """Return how far two keys are apart, (features,), for x, (batch_size, k_length, features).
+
+    It is the median over pairs, as the first key is often far from all others, and at least that of half the features:
+    that of few keys is small by chance.
+    """
+    spread = (x - x.roll(x.shape[1] // 2, dims=1)).abs().flatten(0, 1).median(dim=0).values
+    return spread.clamp(min=float(spread.median()))
+
+
+def _is_rounded(now: Tensor, known: Tensor) -> bool:
+    """Return whether keys are the known ones in fewer bits, which leave little of a key beside a large bias."""
+    now, known = now.cpu(), known.cpu()  # other devices lack some types
+    return any(torch.equal(known.to(bits).float(), now) for bits in _FEWER_BITS)
 
 
 def _end_left(site: ObservedSite, layer: tuple[Tensor, Tensor]) -> int:
     """Return where, among the keys of an attention, those end that are left in a layer's cache; 0: they are others."""
-    for x in layer:
-        ends = _ends(site.keys, _few_features(x), x.shape[2]) if 0 < x.shape[2] <= site.k_length else []
-        if len(ends) == 1:
+    n_keys = layer[0].shape[2]
+    for sides in (layer, layer[1:]) if 0 < n_keys <= site.k_length else ():
+        if len(ends := _ends(site.keys, _few_features(*sides), n_keys)) == 1:
             return ends[0]
     return 0
 

@@ -403,6 +403,69 @@ def test_texts_that_go_on_with_copies_of_a_cache_are_passes_of_their_own():
     assert "its keys do not continue those of the steps before" in line
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(("bias", "factor"), [(0, 1), (50, 1), (5000, 1), (50, 0)])
+@pytest.mark.parametrize("n_prompt", [1, 5])
+def test_steps_with_the_caches_of_two_texts_in_turn_are_of_their_own_text(bias, factor, n_prompt):
+    """A bias of the keys, as Qwen2's, makes those of all texts alike beside it; where it is all, values tell."""
+    torch.manual_seed(0)
+    model, texts, caches = Drafting(), torch.randn(2, 1, n_prompt + 3, 8), []
+    model.qkv.bias[8] = bias
+    model.qkv.weight[8:16] *= factor
+    with record(model, passes="0-") as recording:
+        for text in texts:
+            model.begin()
+            model(text[:, :n_prompt])
+            caches.append(model.cache)
+        for place in range(n_prompt, n_prompt + 3):
+            for text, model.cache in zip(texts, caches, strict=True):
+                model(text[:, place : place + 1])
+    first, *rows = (slice(0, n_prompt), *(slice(place, place + 1) for place in range(n_prompt, n_prompt + 3)))
+    expected = [model.expected(text)[:, part, : part.stop] for part in (first, *rows) for text in texts]
+    assert len(recording.attention.maps) == len(expected)
+    for m, A in zip(recording.attention.maps, expected, strict=True):
+        np.testing.assert_allclose(m.weights, A, atol=1e-6 * max(bias, 1))
+
+
+def _in_bits(bits):
+    def rounded(x: Tensor) -> Tensor:
+        least, most = x.amin(dim=-1, keepdim=True), x.amax(dim=-1, keepdim=True)
+        step = (most - least) / (2**bits - 1)
+        return ((x - least) / step).round() * step + least
+
+    return rounded
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("rounded", "bias", "n_prompt"),
+    [
+        *((lambda x: x.bfloat16().float(), bias, n) for bias in (0, 50, 5000) for n in (1, 5)),
+        *((lambda x: x.half().float(), bias, n) for bias in (0, 50, 5000) for n in (1, 5)),
+        *((lambda x: x.to(torch.float8_e4m3fn).float(), bias, 5) for bias in (0, 50)),
+        *((_in_bits(8), bias, 12) for bias in (0, 50)),
+        (_in_bits(4), 0, 12),
+    ],
+)
+def test_steps_join_where_the_cache_keeps_keys_in_fewer_bits(rounded, bias, n_prompt):
+    torch.manual_seed(0)
+    model, text = Drafting(), torch.randn(1, n_prompt + 3, 8)
+    model.qkv.bias[8] = bias
+    model.begin()
+    with record(model) as recording:
+        for part in text.split([n_prompt, 1, 1, 1], dim=1):
+            model(part)
+            (layer,) = model.cache.layers
+            layer.keys, layer.values = rounded(layer.keys), rounded(layer.values)
+    (m,) = recording.attention.maps
+    assert not recording.notices
+    q, k = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in model.qkv(text).chunk(3, dim=-1)[:2])
+    for place in range(n_prompt, n_prompt + 3):
+        keys = torch.cat([rounded(k[:, :, :place]), k[:, :, place : place + 1]], dim=2)
+        A = (q[:, :, place : place + 1] @ keys.mT / 2).softmax(dim=-1)[0, :, 0]
+        np.testing.assert_allclose(m.weights[:, place, : place + 1], A, atol=1e-6 * max(bias, 1))
+
+
 class Evicting(nn.Module):
     """Keeps a cache of four keys: a ring, or the first one and the last ones."""
 
