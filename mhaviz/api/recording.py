@@ -5,7 +5,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ContextDecorator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -99,6 +99,23 @@ def record(
     return Recording(model, chosen, on_attention, statistics, program, on_notice)
 
 
+@dataclass
+class _Drawn:
+    """What is told of the passes of an attention that are drawn.
+
+    Attributes:
+        pass_number: of the latest.
+        batch_size: of the largest batch.
+        remarks: on their maps.
+        masked: names of the attentions, with their passes, by what masks do to some tokens of these maps.
+    """
+
+    pass_number: int
+    batch_size: int = 0
+    remarks: dict[str, None] = field(default_factory=dict)
+    masked: dict[str, list[str]] = field(default_factory=dict)
+
+
 class Recording(ContextDecorator):
     """A recording of attention, as ``mhaviz.record`` returns it: a context manager, and a decorator of functions.
 
@@ -145,9 +162,8 @@ class Recording(ContextDecorator):
         self._most_bytes = allowed_bytes(torch.device("cpu"))
         self._heads: dict[int, tuple[int, ...]] = {}  # by the number of the attention
         self._device = "cpu"
-        self._remarks: dict[str, None] = {}
-        self._masked: dict[str, list[str]] = {}  # what masks did to some tokens: names of the attentions
-        self._left_out = 0
+        self._remarks: dict[str, None] = {}  # on all passes
+        self._drawn: dict[tuple[int, bool], _Drawn] = {}  # by attention, and whether its passes stay: see ``_begin``
         self._told: set[str] = set()
         self._entered, self._lock = threading.local(), threading.RLock()  # threads wait for one another
         self._follows_caches = False
@@ -182,25 +198,41 @@ class Recording(ContextDecorator):
     def notices(self) -> list[str]:
         """Messages about attention that was not observed or not kept, one line each."""
         lines = self.missed
-        if self._left_out:
-            wanted = self._options.examples or ()
-            beyond = [one for one in wanted if one >= self._left_out]
-            kept = "the first" if wanted == (0,) else f"{len(wanted) - len(beyond)}"
-            lines.append(
-                f"kept {kept} of up to {self._left_out:,} along the batch axis; {parameter('examples')} chooses others"
-            )
-            lines += [f"there was no example {one:,}: the axis had {self._left_out:,} at most" for one in beyond[:1]]
-        lines += [f"{_listed_names(names)}: {what}" for what, names in list(self._masked.items())[:_MOST_NOTED]]
-        if (others := len(self._masked) - _MOST_NOTED) > 0:
+        wanted, sizes = self._options.examples or (), self._batch_sizes
+        if most := max(filter(self._leaves_out, sizes), default=0):
+            kept = "the first" if wanted == (0,) else f"{len(self._examples_of(most))}"
+            lines.append(f"kept {kept} of up to {most:,} along the batch axis; {parameter('examples')} chooses others")
+        if sizes and (beyond := [place for place in wanted if place >= max(sizes)]):
+            lines.append(f"there was no example {beyond[0]:,}: the axis had {max(sizes):,} at most")
+        masked: dict[str, list[str]] = {}
+        for one in self._drawn.values():
+            for what, names in one.masked.items():
+                masked.setdefault(what, []).extend(names)
+        lines += [f"{_listed_names(names)}: {what}" for what, names in list(masked.items())[:_MOST_NOTED]]
+        if (others := len(masked) - _MOST_NOTED) > 0:
             lines.append(f"masks leave out tokens of other examples, or do not hide some, in {others:,} more ways")
         most = self._most_passes
         if most and (late := self._options.passes.beyond(most - 1)):
             lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")
-        if _BEFORE_DROPOUT in self._remarks:
+        if any(_BEFORE_DROPOUT in one.remarks for one in self._drawn.values()):
             lines.append(_BEFORE_DROPOUT)
         if self._options.passes.is_first and most > 1 and not self.is_empty:
             lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines
+
+    @property
+    def _batch_sizes(self) -> list[int]:
+        """Sizes of the largest drawn batches."""
+        return [one.batch_size for (number, _), one in self._drawn.items() if not self._sites.all[number].is_part]
+
+    def _leaves_out(self, batch_size: int) -> bool:
+        """Return whether some examples of a batch are not drawn."""
+        return len(self._examples_of(batch_size)) < batch_size
+
+    def _examples_of(self, batch_size: int) -> Sequence[int]:
+        """Return the examples of a batch that are drawn."""
+        wanted = self._options.examples
+        return range(batch_size) if wanted is None else [place for place in wanted if place < batch_size]
 
     @property
     def _most_passes(self) -> int:
@@ -252,6 +284,8 @@ class Recording(ContextDecorator):
         has_passes = len({one.pass_number for one in found}) > 1
         has_examples = len({one.example for one in found}) > 1
         named: dict[Tokens, Tokens] = {}
+        of_maps = dict.fromkeys((one.number, self._options.passes.keeps(one.pass_number)) for one in found)
+        remarks = {text: None for key in of_maps for text in self._drawn[key].remarks}
 
         def names_of(tokens: Tokens) -> Tokens:
             if tokens not in named:
@@ -266,8 +300,8 @@ class Recording(ContextDecorator):
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
             if kind != "masked":  # a causal mask orders tokens, not examples of a batch or constants
                 own, others = zip(site.last.tokens.may_be_batch, site.may_be_fixed, strict=True)
-                queries = self._as_rows(queries, *own) if queries == m.rows.tokens else queries
-                keys = self._as_rows(keys, *others) if keys == m.columns.tokens else keys
+                queries = _as_rows(queries, *own, remarks) if queries == m.rows.tokens else queries
+                keys = _as_rows(keys, *others, remarks) if keys == m.columns.tokens else keys
             if site.is_block or is_unplaced:
                 queries = rows_of("row", 0, len(queries))
             if is_unplaced:
@@ -285,17 +319,8 @@ class Recording(ContextDecorator):
                 )
             )
         self._names.finish()
-        return Attention(
-            self._source(self._names.remark, remark, which=self._which_of_several()), _with_heads_joined(maps)
-        )
-
-    def _as_rows(self, tokens: Tokens, may_be_batch: bool, may_be_fixed: bool) -> Tokens:
-        """Rename positions to rows where they may be examples of a batch or constants instead of tokens."""
-        others = ["an example of a batch"] * may_be_batch + ["a constant of the program"] * may_be_fixed
-        if not others or not any(text.isdecimal() for text in tokens.texts):
-            return tokens
-        self._remarks[f"“row i” is a token or {' or '.join(others)}, as nothing tells"] = None
-        return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
+        source = self._source(*remarks, self._names.remark, remark, which=self._which_of_several(found))
+        return Attention(source, _with_heads_joined(maps))
 
     def _of_one_batch(self, found: list[RecordedMap]) -> tuple[list[RecordedMap], str]:
         """Keep only the first example of passes whose batch axes differ in length: which others match is not known.
@@ -423,13 +448,15 @@ class Recording(ContextDecorator):
             self._sites.merge(numbers)
 
     def _on_weighed(self, number: int) -> None:
-        if self._is_drawn(self._sites.all[number]):
-            self._remarks["weights are those before a gate or a sink that multiplies the outputs of some heads"] = None
+        if self._is_drawn(site := self._sites.all[number]):
+            self._remark(site, "weights are those before a gate or a sink that multiplies the outputs of some heads")
 
     def _take(self, site: ObservedSite, observed: ObservedCall) -> None:
         is_wanted = self._options.passes.wants(site.pass_number)
         if not is_wanted and self._study is None:
             return
+        if is_wanted:
+            self._begin(site, observed)
         self._note_form(site, observed)
         self._device = str(observed.call.device)
         call, (batch_size, n_heads, q_length, k_length) = observed.call, observed.call.shape
@@ -481,6 +508,22 @@ class Recording(ContextDecorator):
                 self._keep(site, observed, seen_of, name)
         except MhavizError as error:
             self._watch.miss(f"{name}: {error}")
+
+    def _begin(self, site: ObservedSite, observed: ObservedCall) -> None:
+        """Note a run of a pass that is drawn. A pass that begins takes the place of what was the last one until now."""
+        stays = self._options.passes.keeps(site.pass_number)  # even if others follow
+        if not site.first_query and (last := self._drawn.pop((site.number, False), None)) is not None:
+            for place in self._examples_of(last.batch_size):
+                self._maps.forget(site.number, last.pass_number, place)
+        drawn = self._drawn.setdefault((site.number, stays), _Drawn(site.pass_number))
+        drawn.pass_number, drawn.batch_size = site.pass_number, max(drawn.batch_size, observed.call.shape[0])
+
+    def _remark(self, site: ObservedSite, text: str) -> None:
+        """Note a remark on the current pass of an attention."""
+        self._remarks[text] = None
+        drawn = self._drawn.get((site.number, self._options.passes.keeps(site.pass_number)))
+        if drawn is not None:
+            drawn.remarks[text] = None
 
     def _padding(self, site: ObservedSite, observed: ObservedCall) -> Padding | None:
         """Return the padding according to a call's mask; None: not known, or there is none.
@@ -564,10 +607,7 @@ class Recording(ContextDecorator):
         name: str,
     ) -> None:
         batch_size = observed.call.shape[0]
-        wanted = range(batch_size) if self._options.examples is None else self._options.examples
-        there = [place for place in wanted if place < batch_size]
-        if len(there) < batch_size:
-            self._left_out = max(self._left_out, batch_size)
+        there = self._examples_of(batch_size)
         if not there:
             self._watch.miss(f"{name}: has {batch_size:,} along its batch axis, and none of those asked for")
         if self._maps.bytes > self._most_bytes:
@@ -582,32 +622,30 @@ class Recording(ContextDecorator):
             try:
                 grows = site.kind in OF_ONE_TEXT
                 self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
-                self._note_mask(name, one, weighing[place], f"of example {place}, " if batch_size > 1 else "")
+                self._note_mask(site, name, one, weighing[place], f"of example {place}, " if batch_size > 1 else "")
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._watch.miss(f"{name}{of}: {error}")
-                continue
-            if not self._options.passes.keeps(site.pass_number - 1):  # it was the last pass until now
-                self._maps.forget(site.number, site.pass_number - 1, place)
 
-    def _note_mask(self, name: str, seen: SiteCall, weighing: Sequence[int], example: str) -> None:
+    def _note_mask(self, site: ObservedSite, name: str, seen: SiteCall, weighing: Sequence[int], example: str) -> None:
         """Note which tokens of an example are left out because of a mask, and which queries have weight despite it."""
+        masked = self._drawn[site.number, self._options.passes.keeps(site.pass_number)].masked
         if seen.padding is not None and not bool(seen.padding.keys.all()):
             left_out = (~seen.padding.keys[0]).nonzero().flatten().tolist()
             # In other kinds, hidden keys may be those of a cache that is not full yet, or later ones.
             if seen.site.kind in OF_ONE_TEXT and seen.call.shape[2] == seen.call.shape[3]:
-                self._remarks["tokens that masks hide from all queries are left out, as padding"] = None
+                self._remark(site, "tokens that masks hide from all queries are left out, as padding")
                 what = f"{listed_runs('token', left_out)}, queries and keys, as padding"
             else:
-                self._remarks["keys that no query may see are left out"] = None
+                self._remark(site, "keys that no query may see are left out")
                 what = listed_runs("key", left_out)
             why = "the mask hides them from all queries"
-            self._masked.setdefault(f"{example}left out {what}: {why}", []).append(name)
+            masked.setdefault(f"{example}left out {what}: {why}", []).append(name)
             weighing = [query for query in weighing if bool(seen.padding.queries[0, query])]
         if weighing:
             what = f"{listed_runs('query', weighing)} weigh{'s' * (len(weighing) == 1)} keys that the mask hides from"
             what += " it" if len(weighing) == 1 else " them"
-            self._masked.setdefault(f"{example}{what}", []).append(name)
+            masked.setdefault(f"{example}{what}", []).append(name)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None
@@ -621,19 +659,19 @@ class Recording(ContextDecorator):
         batch_size, n_heads, q_length, k_length = observed.call.shape
         name = site.full_name
         if observed.is_before_dropout:
-            self._remarks[_BEFORE_DROPOUT] = None
+            self._remark(site, _BEFORE_DROPOUT)
         if any(observed.are_fixed):
-            self._remarks["fixed rows are parameters or constants of the program, not tokens"] = None
+            self._remark(site, "fixed rows are parameters or constants of the program, not tokens")
         if observed.order.is_taken and isinstance(observed.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
-            self._remarks["axes are taken as (batch, heads, queries, keys), as nothing tells"] = None
+            self._remark(site, "axes are taken as (batch, heads, queries, keys), as nothing tells")
         if not observed.order.is_numbered:
-            self._remarks["some heads are numbered as they stand in the softmax"] = None
+            self._remark(site, "some heads are numbered as they stand in the softmax")
         keys = observed.order.tokens.parts[1]
         if site.kind == "masked" and keys is not None and keys.step and keys.start < 0:
             before = counted(-keys.start, "key")
-            self._remarks[f"numbers count {before} that stand before the tokens, such as learned ones"] = None
+            self._remark(site, f"numbers count {before} that stand before the tokens, such as learned ones")
         windows = observed.order.windows
         if windows > 1:
             lengths, why = f"{q_length:,} tokens", ""
@@ -641,16 +679,16 @@ class Recording(ContextDecorator):
                 lengths = f"{q_length:,} {'query' if q_length == 1 else 'queries'} and {k_length:,} keys"
                 why = "; which tokens these are is not known, and they are called rows"
             self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
-            self._remarks["of inputs that are cut into windows, a map is of one window"] = None
+            self._remark(site, "of inputs that are cut into windows, a map is of one window")
         if observed.order.called == "head":
             self._watch.miss(
                 f"{name}: its queries and keys are the {k_length:,} heads of one token, not tokens; before the product "
                 "a transpose of tokens and heads may be missing"
             )
-            self._remarks["some rows and columns are heads of one token, not tokens"] = None
+            self._remark(site, "some rows and columns are heads of one token, not tokens")
         if q_length == k_length and _rows_called(observed) == ("channel", "channel"):
             self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
-            self._remarks["some rows and columns are channels, not tokens"] = None
+            self._remark(site, "some rows and columns are channels, not tokens")
 
     def _layers(self) -> dict[int, int]:
         """Return the layer of each attention: the number in its name, or else its place in its stack.
@@ -720,18 +758,20 @@ class Recording(ContextDecorator):
             }
             lacking = [f"more of {name}" if name in drawn else name for name in names[:3]]
             remarks = (*remarks, f"not drawn: {', '.join(lacking)}{', …' * (len(names) > 3)}")
-        return Source(", ".join(parts), details, "; ".join(filter(None, [*self._remarks, *remarks])))
+        return Source(", ".join(parts), details, "; ".join(filter(None, remarks)))
 
-    def _which_of_several(self) -> Iterator[str]:
+    def _which_of_several(self, shown: Sequence[RecordedMap]) -> Iterator[str]:
         """Iterate over "the first of 61 passes" and "the first of 16 examples", where no others were chosen."""
-        if self._options.passes.is_first and self._most_passes > 1:
-            yield f"the first of {self._most_passes:,} passes"
-        if self._left_out and self._options.examples == (0,):
-            yield f"the first of {self._left_out:,} examples"
+        n_passes = max(self._sites.all[one.number].passes for one in shown)
+        if self._options.passes.is_first and n_passes > 1:
+            yield f"the first of {n_passes:,} passes"
+        batch_size = max(one.batch_size for one in shown)
+        if self._options.examples == (0,) and batch_size > 1:
+            yield f"the first of {batch_size:,} examples"
 
     def _source_of_statistics(self) -> Source:
         """Return the source of statistics, with the passes that were averaged, and what they leave out."""
-        source, last = self._source(), self._most_passes - 1
+        source, last = self._source(*self._remarks), self._most_passes - 1
         passes = f"passes 0 to {last:,}" if last else "pass 0"
         padded = max(self._padded.values(), default=0)
         remark = f"{padded:,} positions that masks tell to be padding do not count"
@@ -769,8 +809,9 @@ class Recording(ContextDecorator):
         last = self._most_passes - 1
         if not options.passes.begins_by(last):
             return f"{parameter('passes')}: expected some of 0 to {last:,}"
-        if options.examples and self._left_out and min(options.examples) >= self._left_out:
-            return f"{parameter('examples')}: expected some of 0 to {self._left_out - 1:,}"
+        most = max(self._batch_sizes, default=0)
+        if options.examples and most and min(options.examples) >= most:
+            return f"{parameter('examples')}: expected some of 0 to {most - 1:,}"
         return ""
 
 
@@ -809,6 +850,15 @@ def _rows_called(observed: ObservedCall) -> tuple[str, str]:
         return called, called
     queries, keys = ("fixed" if fixed else "" for fixed in observed.are_fixed)
     return queries or "row" * bool(keys), keys  # queries of fixed keys may be anything
+
+
+def _as_rows(tokens: Tokens, may_be_batch: bool, may_be_fixed: bool, remarks: dict[str, None]) -> Tokens:
+    """Rename positions to rows where they may be examples of a batch or constants instead of tokens; add a remark."""
+    others = ["an example of a batch"] * may_be_batch + ["a constant of the program"] * may_be_fixed
+    if not others or not any(text.isdecimal() for text in tokens.texts):
+        return tokens
+    remarks[f"“row i” is a token or {' or '.join(others)}, as nothing tells"] = None
+    return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
 
 
 def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:

@@ -7,6 +7,7 @@ import copy
 import gc
 import json
 import math
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,27 @@ def test_passes_are_chosen(gpt, passes, kept):
         with mhaviz.record(gpt) as one:
             gpt(ids(seed=seed))
         np.testing.assert_array_equal(m.weights, one.attention[1].weights)
+
+
+def test_what_is_said_of_the_last_pass_is_of_no_other(gpt):
+    """A batch in training, and a single text without padding or dropout after it."""
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    mask[0, 5:] = False
+    with mhaviz.record(gpt, passes="last", examples=(0, 2)) as recording:
+        gpt(ids(batch_size=3))
+        assert recording.notices == ["kept 2 of up to 3 along the batch axis; `examples` chooses others"]
+        gpt(ids())
+    assert recording.notices == ["there was no example 2: the axis had 1 at most"]
+    assert [(m.sentence, m.pass_number) for m in recording.attention] == [(None, 1)] * 3
+    layer, x = nn.MultiheadAttention(8, 2, batch_first=True, dropout=0.5), torch.randn(3, 7, 8)
+    with mhaviz.record(layer, passes="last") as recording:
+        layer(x, x, x, key_padding_mask=~mask)
+        source = recording.attention.source
+        assert "the first of 3 examples" in source.footnote
+        assert {"dropout", "padding"} <= set(re.findall("dropout|padding", source.remark))
+        layer.eval()(x[1:2], x[1:2], x[1:2])
+    assert recording.attention.source.footnote == "recorded: MultiheadAttention, 1 attention of 2 heads, cpu"
+    assert (recording.attention.source.remark, recording.notices) == ("", [])
 
 
 @pytest.mark.parametrize("passes", ["", "a", "3-1", "-1", "1--2", "last-", -2, 1.5, [], True, "1," * 3, "9" * 50])
