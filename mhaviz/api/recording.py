@@ -364,17 +364,19 @@ class Recording(ContextDecorator):
         if self.missed:
             raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {self.missed[0]}")
         sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
-        for place, site in enumerate(sites):
-            before = [one for one in sites[:place] if one.kind == site.kind][-1:]
-            if before and not site.goes_on_from(before[0]):
+        of_other_kind = {one.number: other for one, other in self._sites.others_read()}
+        last: dict[Kind, ObservedSite] = {}
+        for site in sites:
+            before, last[site.kind] = last.get(site.kind), site
+            if before is not None and not site.goes_on_from(before):
                 raise ArgumentError(
-                    f"a rollout goes through layers that read one another, and of {before[0].full_name} and "
+                    f"a rollout goes through layers that read one another, and of {before.full_name} and "
                     f"{site.full_name} that is not known, as of two towers; record the one or the other"
                 )
-            if others := [one for one in sites if one.kind != site.kind and site.goes_on_from(one)]:
+            if (other := of_other_kind.get(site.number)) is not None:
                 raise ArgumentError(
                     f"a rollout goes through layers of one kind, and {site.full_name}, {KIND_NAMES[site.kind]}, reads "
-                    f"what {others[0].full_name} has made, {KIND_NAMES[others[0].kind]}"
+                    f"what {other.full_name} has made, {KIND_NAMES[other.kind]}"
                 )
 
     @property
@@ -699,12 +701,10 @@ class Recording(ContextDecorator):
         whole = [site for site in self._sites.all if site.joins is None]
         stacks = {kind: [site for site in whole if site.kind == kind] for kind in dict.fromkeys(s.kind for s in whole)}
         unnumbered = {kind for kind, sites in stacks.items() if kind != "cross" and not _numbers_in(sites)}
-        for site in whole:
-            for other in (self._sites.all[number] for number in site.last.tokens.through):
-                kinds = {site.kind, other.kind}
-                if len(kinds - {"cross"}) > 1 and kinds & unnumbered and site.goes_on_from(other):
-                    merged = {one.number: one for kind in kinds for one in stacks[kind]}
-                    stacks |= {one.kind: [merged[number] for number in sorted(merged)] for one in merged.values()}
+        for kinds in dict.fromkeys(frozenset((site.kind, other.kind)) for site, other in self._sites.others_read()):
+            if kinds <= stacks.keys() and kinds & unnumbered:
+                merged = {one.number: one for kind in kinds for one in stacks[kind]}
+                stacks |= {one.kind: [merged[number] for number in sorted(merged)] for one in merged.values()}
         layers: dict[int, int] = {}
         for sites in stacks.values():
             layers |= zip((site.number for site in sites), _numbers_in(sites) or range(len(sites)), strict=True)

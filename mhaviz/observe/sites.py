@@ -5,7 +5,7 @@ counts as another. A decoder that generates text calls its attentions again for 
 so far: these steps are one pass.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from weakref import ref
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
-from mhaviz.observe.axes import Part
+from mhaviz.observe.axes import Origin, Part
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
@@ -137,6 +137,9 @@ class Sites:
             back from its cache.
         is_drawn: returns whether the current pass of an attention is wanted. There are no messages about others.
         on_part: called with an attention that turns out to be a part of one; see ``ObservedSite.is_part``.
+
+    Attributes:
+        all: all attentions, in the order in which they first ran.
     """
 
     def __init__(
@@ -147,14 +150,24 @@ class Sites:
         on_part: Callable[[ObservedSite], None],
     ) -> None:
         self._on_rejected, self._is_drawn, self._on_part = on_rejected, is_drawn, on_part
+        self.all: list[ObservedSite] = []
         self._sites: dict[tuple[int, str, int], ObservedSite] = {}
         self._miss = miss
         self._passes: dict[int, _Pass] = {}  # by ``Place.forward``, the most recent last
 
-    @property
-    def all(self) -> tuple[ObservedSite, ...]:
-        """All attentions, in the order in which they first ran."""
-        return tuple(self._sites.values())
+    def others_read(self) -> Iterator[tuple[ObservedSite, ObservedSite]]:
+        """Iterate over attentions that are known to go on from those of another kind, with the first of that kind.
+
+        Cross attention is none of them. See ``ObservedSite.goes_on_from``.
+        """
+        numbers: dict[frozenset[Origin], dict[Kind, set[int]]] = {}
+        sites = [site for site in self.all if site.kind != "cross" and site.last.tokens.sequence]
+        for site in sites:
+            numbers.setdefault(site.last.tokens.sequence, {}).setdefault(site.kind, set()).add(site.number)
+        for site in sites:
+            for kind, others in numbers[site.last.tokens.sequence].items():
+                if kind != site.kind and (read := others & site.last.tokens.through):
+                    yield site, self.all[min(read)]
 
     def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
         """Count a run if it begins an unwanted pass, and return whether it does; ``lengths``: of queries and keys.
@@ -249,6 +262,7 @@ class Sites:
             order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
             site = ObservedSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
+            self.all.append(site)
             self._join_heads(site, beside, observed)
             self._join_list(site, observed)
         was_drawn = self._is_drawn(site)

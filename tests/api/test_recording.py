@@ -494,6 +494,37 @@ def test_nothing_that_was_seen_is_said():
         _ = mhaviz.record().attention
 
 
+class Tower(nn.Module):
+    """Attention of two kinds in turn, of the same tokens, in modules whose names have no numbers."""
+
+    def __init__(self, depth):
+        super().__init__()
+        for place in range(depth):
+            setattr(self, f"l{place}", nn.MultiheadAttention(8, 2, batch_first=True))
+
+    def forward(self, x):
+        for place, attention in enumerate(self.children()):
+            later = torch.ones(4, 4, dtype=torch.bool).triu(1) if place % 2 else None
+            x = x + attention(x, x, x, attn_mask=later)[0]
+        return x
+
+
+def test_many_attentions_take_as_many_times_the_calls():
+    n_calls, depths = [], (8, 40)
+    for depth in depths:
+        tower, calls = Tower(depth).eval(), []
+        with torch.no_grad(), mhaviz.record(tower) as recording:
+            tower(torch.randn(1, 4, 8))
+        sys.setprofile(lambda frame, event, arg, calls=calls: calls.append(event))
+        try:
+            attention, lines = recording.attention, recording.notices
+        finally:
+            sys.setprofile(None)
+        assert ([m.layer for m in attention], lines) == ([*range(depth)], [])
+        n_calls.append(len(calls))
+    assert n_calls[1] / n_calls[0] < 1.1 * depths[1] / depths[0]
+
+
 def test_nan_is_said_and_not_drawn(gpt, by_hand):
     for model in (gpt, by_hand):
         with torch.no_grad():
