@@ -3,9 +3,10 @@
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -126,6 +127,20 @@ def free_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return free_main_memory()
+
+
+def held_bytes(arrays: Iterable[NDArray[Any]]) -> int:
+    """Return the bytes of memory that arrays keep alive: a view keeps all that it is a view of, which counts once."""
+    held: dict[int, int] = {}
+    for array in arrays:
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        if isinstance(array.base, Tensor):
+            storage = array.base.untyped_storage()
+            held[storage.data_ptr()] = storage.nbytes()
+        else:
+            held[id(array)] = array.nbytes
+    return sum(held.values())
 
 
 def float_array(x: Tensor) -> NDArray[np.float32]:

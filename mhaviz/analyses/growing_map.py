@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.devices import held_bytes
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import AttentionMap
@@ -26,13 +27,20 @@ class GrowingMap:
     """
 
     def __init__(self, first: AttentionMap, size: int) -> None:
-        self._first, self._size = first, max(size, 2)
-        self._is_mass = first.quantity.reduction == "mass"
+        no_weights = np.broadcast_to(np.float32(0), first.weights.shape)
+        self._first = replace(first, weights=no_weights, summary=None, queries_and_keys=None, reach=None)
+        self._size, self._is_mass = max(size, 2), first.quantity.reduction == "mass"
         self._join = np.add if self._is_mass else np.maximum
-        self._cells: list[Array] = list(first.weights.swapaxes(0, 1))  # for each row, (n_heads, columns at that time)
+        self._cells = [row.copy() for row in first.weights.swapaxes(0, 1)]  # rows: (n_heads, columns then)
+        self._bytes = held_bytes(self._cells)
         self._rows, self._columns = (np.diff(axis.edges).tolist() for axis in (first.rows, first.columns))  # tokens
         self._height, self._width = max(self._rows), max(self._columns)  # most tokens in a cell
         self._last: tuple[Array, bool] | None = None  # added last, kept apart as it may still be dropped
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all weights."""
+        return self._bytes + (0 if self._last is None else self._last[0].nbytes)
 
     def add(self, weights: Array, grows: bool = True) -> None:
         """Add the weights of the next queries.
@@ -65,6 +73,7 @@ class GrowingMap:
         self._columns = self._columns[: len(self._columns) - n_queries * shrinks]
         self._rows = self._rows[: len(self._rows) - n_queries]
         self._cells = [row[:, : len(self._columns)] for row in self._cells[: len(self._rows)]]
+        self._bytes = held_bytes(self._cells)
 
     def result(self, queries: Tokens, keys: Tokens) -> AttentionMap:
         """Return the map of all queries so far, with the tokens of queries and keys."""
@@ -80,9 +89,6 @@ class GrowingMap:
             rows=rows,
             columns=columns,
             kind=self._first.kind if self._first.kind == "cross" else "masked",
-            summary=None,
-            queries_and_keys=None,
-            reach=None,
         )
 
     def _join_last(self) -> None:
@@ -98,18 +104,22 @@ class GrowingMap:
             row = np.zeros((n_heads, sum(self._columns)), np.float32)
             row[:, first_key:] = weights[:, query, : row.shape[1] - first_key]
             cells = self._join.reduceat(row, np.cumsum([0, *self._columns[:-1]]), axis=1)
-            if _extend(self._rows, self._height):
-                self._cells.append(cells)
-            else:
-                self._cells[-1] = self._pooled([self._cells[-1], cells], [self._rows[-1] - 1, 1])
+            if not _extend(self._rows, self._height):
+                before = self._cells.pop()
+                cells = self._pooled([before, cells], [self._rows[-1] - 1, 1])
+                self._bytes -= held_bytes([before])
+            self._cells.append(cells)
+            self._bytes += held_bytes([cells])
             if len(self._rows) > self._size:
                 pairs = [slice(start, start + 2) for start in range(0, len(self._rows), 2)]
                 self._cells = [self._pooled(self._cells[pair], self._rows[pair]) for pair in pairs]
                 self._rows, self._height = [sum(self._rows[pair]) for pair in pairs], 2 * self._height
+                self._bytes = held_bytes(self._cells)
             if len(self._columns) > self._size:
                 starts = np.arange(0, len(self._columns), 2)
                 self._cells = [self._join.reduceat(self._whole(row), starts, axis=1) for row in self._cells]
                 self._columns, self._width = np.add.reduceat(self._columns, starts).tolist(), 2 * self._width
+                self._bytes = held_bytes(self._cells)
 
     def _pooled(self, rows: Sequence[Array], counts: Sequence[int]) -> Array:
         """Merge rows of cells into one; ``counts``: number of queries in each."""

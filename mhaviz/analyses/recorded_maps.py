@@ -1,8 +1,10 @@
 """Maps of a program's attentions, computed as these run, since their tensors are only valid during the call."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from mhaviz.analyses.weights import weight_map
 from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import SiteCall, with_plain_mask
 from mhaviz.attention.pooled_map import Pooling
-from mhaviz.devices import float_array
+from mhaviz.devices import float_array, held_bytes
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import AttentionMap, heads_text
@@ -35,11 +37,12 @@ class _Kept:
 
     Attributes:
         batch_size: number of examples in the first run.
-        maps: the maps of the first run.
+        maps: the maps of the first run, until further steps are added.
         queries, keys: tokens of all runs so far.
         growing: maps to which further steps have been added; empty if there was one run only.
         left_out: positions of keys that are padding.
         k_length, q_length: number of keys and queries so far, padding included.
+        bytes: memory of all maps, as it was last counted.
     """
 
     batch_size: int
@@ -50,6 +53,7 @@ class _Kept:
     left_out: frozenset[int]
     k_length: int
     q_length: int
+    bytes: int = 0
 
     def result(self) -> list[AttentionMap]:
         return [one.result(self.queries, self.keys) for one in self.growing] or self.maps
@@ -61,6 +65,9 @@ class RecordedMaps:
     Args:
         pooling: pooling of inputs that are longer than its size, and of all inputs if it names a reduction.
         keep: keep queries and keys beside the maps, except for passes that are generated step by step.
+
+    Attributes:
+        bytes: memory of all maps.
     """
 
     def __init__(self, pooling: Pooling, keep: bool) -> None:
@@ -96,7 +103,8 @@ class RecordedMaps:
         key = seen.site.number, pass_number, example
         if first_query:
             kept = self._kept.get(key)
-            if kept is not None:  # otherwise the pass had begun before the recording
+            # Otherwise the pass had begun before the recording, or steps were left out for want of memory.
+            if kept is not None and first_query <= kept.q_length:
                 try:
                     self._continue(kept, seen, first_query, grows)
                 except MhavizError:  # later steps would be at wrong positions
@@ -116,14 +124,23 @@ class RecordedMaps:
             _require_finite(m.weights, seen)
         if isinstance(seen.call, AttentionWeights):  # the program may overwrite its own
             maps = [replace(m, weights=m.weights.copy()) for m in maps]
+        elif self._keep:
+            of_maps: dict[int, Any] = {}  # which share them
+            maps = [replace(m, queries_and_keys=deepcopy(m.queries_and_keys, of_maps)) for m in maps]
+        self.forget(*key)
         self._kept[key] = _Kept(batch_size, maps, queries, keys, [], left_out, k_length, q_length)
-        self.bytes += sum(m.weights.nbytes for m in maps)
+        self._count(self._kept[key])
 
     def forget(self, number: int, pass_number: int, example: int) -> None:
         """Drop the maps of an attention in a pass for an example, if there are any."""
         kept = self._kept.pop((number, pass_number, example), None)
         if kept is not None:
-            self.bytes -= sum(m.weights.nbytes for m in kept.maps)
+            self.bytes -= kept.bytes
+
+    def _count(self, kept: _Kept) -> None:
+        """Count the memory of maps that have changed."""
+        before, kept.bytes = kept.bytes, held_bytes(_arrays_of(kept.maps)) + sum(one.bytes for one in kept.growing)
+        self.bytes += kept.bytes - before
 
     def forget_pass(self, number: int, pass_number: int) -> None:
         """Drop the maps of an attention in a pass for all examples."""
@@ -147,16 +164,18 @@ class RecordedMaps:
                     raise
 
     def _shorten(self, kept: _Kept, n_queries: int, is_cross: bool) -> None:
-        rejected, kept.q_length = kept.q_length - n_queries, n_queries
+        rejected = max(kept.q_length - n_queries, 0)
+        kept.q_length -= rejected
         if not is_cross:
             kept.k_length -= rejected
             rejected -= sum(position >= kept.k_length for position in kept.left_out)
-        kept.growing = kept.growing or [GrowingMap(m, self._most) for m in kept.maps]
+        kept.growing, kept.maps = kept.growing or [GrowingMap(m, self._most) for m in kept.maps], []
         if rejected:
             for one in kept.growing:
                 one.drop(rejected, shrinks=not is_cross)
             kept.queries = kept.queries[:-rejected]
             kept.keys = kept.keys if is_cross else kept.keys[:-rejected]
+        self._count(kept)
 
     def _continue(self, kept: _Kept, seen: SiteCall, first_query: int, grows: bool) -> None:
         (queries,) = seen.queries
@@ -172,15 +191,27 @@ class RecordedMaps:
         kept.keys = kept.keys + queries if grows else kept.keys
         for one in kept.growing:
             one.add(weights, grows)
+        self._count(kept)
 
     def result(self) -> list[RecordedMap]:
         """Return all maps, ordered by pass, example and attention."""
-        found = [
-            RecordedMap(*key, kept.batch_size, replace(m, sentence=None))
-            for key, kept in self._kept.items()
-            for m in kept.result()
-        ]
+        found = []
+        for key, kept in self._kept.items():
+            found += [RecordedMap(*key, kept.batch_size, replace(m, sentence=None)) for m in kept.result()]
+            self._count(kept)  # the last step has been moved into cells
         return sorted(found, key=lambda one: (one.pass_number, one.example, one.number))
+
+
+def _arrays_of(x: object) -> Iterator[NDArray[Any]]:
+    """Iterate over the arrays in maps, and in what is kept beside them."""
+    if isinstance(x, np.ndarray):
+        yield x
+    elif isinstance(x, list | tuple):
+        for one in x:
+            yield from _arrays_of(one)
+    elif is_dataclass(x) and not isinstance(x, Tokens):
+        for of_x in fields(x):
+            yield from _arrays_of(getattr(x, of_x.name))
 
 
 def _require_finite(weights: NDArray[np.float32], seen: SiteCall) -> None:

@@ -897,6 +897,83 @@ def test_what_is_recorded_of_weights_by_hand_is_not_the_programs_own_memory(by_h
         np.testing.assert_array_equal(m.weights, weights)
 
 
+class Writer(nn.Module):
+    """Reads tokens behind those of a cache."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.cache = nn.Linear(8, 24), torch.zeros(2, 1, 2, 0, 4)
+
+    def forward(self, x):
+        q, *new = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        self.cache = torch.cat([self.cache, torch.stack(new)], dim=3)
+        seen = torch.ones(x.shape[1], self.cache.shape[3], dtype=torch.bool).tril(self.cache.shape[3] - x.shape[1])
+        return nn.functional.scaled_dot_product_attention(q, *self.cache, seen)
+
+    def write(self, x):
+        for part in x.split([7, *[1] * (x.shape[1] - 7)], dim=1):
+            self(part)
+
+    def expected(self, x):
+        q, k, _ = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        return (q @ k.mT / 2 + torch.full((x.shape[1],) * 2, -torch.inf).triu(1)).softmax(dim=-1)[0]
+
+
+def held_by(x, held):
+    """The memory of all arrays that are reached from an object, by its address."""
+    if isinstance(x, np.ndarray):
+        while isinstance(x.base, np.ndarray):
+            x = x.base
+        is_own = x.base is None
+        held[id(x)] = x.nbytes if is_own else x.base.untyped_storage().nbytes()
+    elif isinstance(x, dict | list | tuple):
+        for one in x.values() if isinstance(x, dict) else x:
+            held_by(one, held)
+    elif hasattr(x, "__dict__"):
+        held_by(vars(x), held)
+    return held
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", [{}, {"size": 8}, {"size": 8, "pool": "both"}, {"page": True}])
+@pytest.mark.parametrize("n_steps", [0, 12])
+def test_what_maps_may_take_is_counted_as_it_is_held(options, n_steps):
+    writer = Writer()
+    with mhaviz.record(writer, passes="last", **options) as recording:
+        for n in (20 + n_steps, 7 + n_steps):  # the last one is kept
+            writer.cache = writer.cache[:, :, :, :0]
+            writer.write(torch.randn(1, n, 8))
+    held = sum(held_by(recording._maps, {}).values())
+    assert recording._maps.bytes == pytest.approx(held, abs=200)  # edges of axes
+    recording._maps.forget_pass(0, 1)
+    assert recording._maps.bytes == 0
+
+
+@torch.no_grad()
+def test_steps_that_memory_has_no_room_for_are_left_out(monkeypatch):
+    monkeypatch.setattr("mhaviz.api.recording.allowed_bytes", lambda device: 4_000)
+    writer, x = Writer(), torch.randn(1, 50, 8)
+    with mhaviz.record(writer) as recording:
+        writer.write(x)
+    assert recording.notices == [
+        "Writer, pass 0 and what came later is left out: the maps have filled the memory that they may take"
+    ]
+    (m,) = recording.attention
+    n = m.weights.shape[1]
+    assert 4_000 < 2 * 4 * sum(max(row, 7) for row in range(1, n + 1)) < 4_000 + 2 * 4 * (n + 1)  # rows as they were
+    np.testing.assert_allclose(m.weights, writer.expected(x[:, :n]), atol=CLOSE)
+
+
+def test_what_is_kept_for_a_page_is_not_the_programs_own_memory():
+    q, mask = torch.randn(1, 2, 5, 4), torch.rand(1, 1, 5, 5) < 0.7
+    mask[..., 0] = True
+    expected = mask[0].clone()
+    with mhaviz.record(page=True) as recording:
+        nn.functional.scaled_dot_product_attention(q, q, q, mask)
+        mask.fill_(True)
+    np.testing.assert_array_equal(recording.attention[0].queries_and_keys.bias.values, expected)
+
+
 def test_passes_of_two_recordings_are_compared(gpt, tmp_path):
     with mhaviz.record(gpt, passes=(0, 2)) as recording:
         for seed in range(3):
