@@ -181,7 +181,8 @@ class _Counted:
     """Weights and queries of a batch that each statistic counts, the same for all heads of all layers.
 
     Attributes:
-        sides, kind, numbers, padding: tokens of queries and keys, kind of attention, indices and padding of the batch.
+        sides, kind, numbers, padding, places: tokens of queries and keys, kind of attention, indices and padding of the
+            batch; see ``SiteCall``.
         visible: bool, (batch_size, q_length, k_length), False for padding and for queries that are not counted.
         names: names of the statistics that are sums of weights.
         factors: float32, (batch_size, len(names), q_length · k_length). Each of these statistics is the sum of weight
@@ -198,6 +199,7 @@ class _Counted:
     kind: Kind
     numbers: tuple[int, ...]
     padding: Padding | None
+    places: range | None
     visible: Tensor
     names: tuple[str, ...]
     factors: Tensor
@@ -213,7 +215,7 @@ class _Counted:
         is_padded_alike = seen.padding is self.padding or (
             seen.padding is not None and seen.padding.is_same(self.padding)
         )
-        return is_batch and is_padded_alike and self.numbers == tuple(numbers)
+        return is_batch and is_padded_alike and (self.numbers, self.places) == (tuple(numbers), seen.places)
 
     @classmethod
     def of(
@@ -222,7 +224,7 @@ class _Counted:
         """Find the weights and queries that are counted in the batch of a call."""
         is_query, (_, is_key) = is_counted(seen, seen.call.device), are_tokens(seen, seen.call.device)
         visible = is_query[:, :, None] & is_key[:, None]  # batch_size q_length k_length
-        factors = _factors(seen.keys, is_key, visible, seen.site.kind)
+        factors = _factors(seen.keys, is_key, visible, seen.site.kind, seen.places)
         reading = _reading(seen.keys, visible, needle) if needle and seen.site.kind == "masked" else None
         if reading is not None:
             factors["needle"] = reading
@@ -239,6 +241,7 @@ class _Counted:
             seen.site.kind,
             tuple(numbers),
             seen.padding,
+            seen.places,
             visible,
             tuple(factors),
             summed_up,
@@ -360,7 +363,9 @@ def reading_of(ids: Sequence[int], needle: Sequence[int]) -> list[tuple[int, lis
     return [(last + k - 1, [j for j in sorted(before) if ids[j] == needle[k]]) for k in range(length)]
 
 
-def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Kind) -> dict[str, Tensor]:
+def _factors(
+    keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Kind, places: range | None
+) -> dict[str, Tensor]:
     """Return the factors of each weight by statistic, (batch_size, q_length, k_length) each, as far as defined.
 
     ``is_key``: bool, (batch_size, k_length), False for padding.
@@ -374,7 +379,8 @@ def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Ki
         return factors
 
     positions = torch.arange(is_key.shape[1], device=is_key.device)
-    offsets = positions - positions[:, None]  # q_length k_length
+    own = positions if places is None else positions[list(places)]
+    offsets = positions - own[:, None]  # q_length k_length
     factors |= {
         "distance": visible * offsets.abs(),
         "itself": visible & (offsets == 0),
@@ -385,7 +391,7 @@ def _factors(keys: tuple[Tokens, ...], is_key: Tensor, visible: Tensor, kind: Ki
         del factors["next"]
     if all(len(tokens.ids) == len(tokens) for tokens in keys):  # without ids, equal tokens cannot be found
         ids = pad_sequence([torch.tensor(tokens.ids) for tokens in keys], batch_first=True).to(is_key.device)
-        is_same = (ids[:, :, None] == ids[:, None]) & is_text[:, :, None] & is_text[:, None]
+        is_same = (ids[:, own, None] == ids[:, None]) & is_text[:, own, None] & is_text[:, None]
         copies = visible & is_same & (offsets < 0)
         factors |= {"copies": copies, "induction": pad(copies[..., :-1], (1, 0))}  # the key after each copy
     return factors

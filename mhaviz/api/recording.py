@@ -164,6 +164,7 @@ class Recording(ContextDecorator):
         self._device = "cpu"
         self._remarks: dict[str, None] = {}  # on all passes
         self._drawn: dict[tuple[int, bool], _Drawn] = {}  # by attention, and whether its passes stay: see ``_begin``
+        self._reasons: dict[int, str] = {}  # why an attention is not shown, at first; see ``_not_shown``
         self._told: set[str] = set()
         self._entered, self._lock = threading.local(), threading.RLock()  # threads wait for one another
         self._follows_caches = False
@@ -267,7 +268,7 @@ class Recording(ContextDecorator):
 
         Raises:
             ArgumentError: no such layer or head was recorded.
-            MhavizError: no attention was recorded.
+            MhavizError: no attention was recorded, or none of the layer could be drawn.
         """
         attention = self._attention_of(self._options.layers)
         return attention if self._options.heads is None else attention.select(self._options.heads)
@@ -279,7 +280,8 @@ class Recording(ContextDecorator):
         layers = self._layers()
         found = [one for one in self._maps.result() if wanted is None or layers[one.number] in wanted]
         if not found:
-            raise self._no_such_layer(layers)
+            there = (layers[one.number] for one in self._maps.result())
+            raise self._no_such_layer(layers, there, "its passes are others than were chosen")
         found, remark = self._of_one_batch(found)
         has_passes = len({one.pass_number for one in found}) > 1
         has_examples = len({one.example for one in found}) > 1
@@ -393,7 +395,8 @@ class Recording(ContextDecorator):
         rolled, wanted = rollout_of_maps(self._attention_of(None)), self._options.layers
         maps = tuple(m for m in rolled.maps if wanted is None or m.layer in wanted)
         if not maps:
-            raise self._no_such_layer(self._layers())
+            there = (m.layer for m in rolled.maps)
+            raise self._no_such_layer(self._layers(), there, "a rollout goes through no source-target attention")
         return replace(rolled, maps=maps)
 
     @property
@@ -405,7 +408,7 @@ class Recording(ContextDecorator):
 
         Raises:
             ArgumentError: the recording was made without ``statistics``, or there is no such layer.
-            MhavizError: no attention was recorded.
+            MhavizError: no attention was recorded, or none that statistics count.
         """
         if self._study is None:
             raise ArgumentError("statistics are computed while a program runs; write mhaviz.record(…, statistics=True)")
@@ -415,10 +418,13 @@ class Recording(ContextDecorator):
         found, layers = self._study.result(self._source_of_statistics()), self._layers()
         kinds = [one.select(tuple(number for number in one.layers if number in whole)) for one in found.kinds]
         kinds = [replace(one, layers=tuple(layers[number] for number in one.layers)) for one in kinds]
+        there = [layer for one in kinds for layer in one.layers]
+        if not there:
+            raise MhavizError(self._why_empty())
         if self._options.layers is not None:
             kinds = [chosen for one in kinds if (chosen := one.select(self._options.layers)).layers]
         if not kinds:
-            raise self._no_such_layer(layers)
+            raise self._no_such_layer(layers, there, "statistics count no steps of a decoder and no single tokens")
         return replace(found, kinds=tuple(kinds), is_recorded=True)
 
     def _is_wanted(self, place: Place, q_length: int, k_length: int) -> bool:
@@ -491,25 +497,27 @@ class Recording(ContextDecorator):
         try:
             if is_wanted and self._on_attention is not None:
                 self._visit(seen_of(range(batch_size), observed))
-            is_whole = site.kind not in OF_ONE_TEXT or q_length == k_length
+            of_queries = _places_of(observed) if site.kind in OF_ONE_TEXT and q_length < k_length else None
+            is_whole = site.kind not in OF_ONE_TEXT or q_length == k_length or of_queries is not None
             is_whole = is_whole and site.first_query == 0 and k_length > 1
             if self._study is not None and site.heads:
-                self._watch.miss(f"{site.name}: a softmax for each of its heads, which statistics do not count")
+                self._not_shown(site, f"{site.name}: a softmax for each of its heads, which statistics do not count")
             elif self._study is not None and (part := observed.order.tokens.parts[1]) is not None and not part.step:
-                self._watch.miss(f"{site.name}: which tokens its keys are is not known; statistics count no such")
+                self._not_shown(site, f"{site.name}: which tokens its keys are is not known; statistics count no such")
             elif self._study is not None and is_whole:
                 whole = seen_of(range(batch_size), observed)
                 # The kind may change while the program runs; the number does not.
-                whole = replace(whole, site=replace(named, layer=named.number))
+                whole = replace(whole, site=replace(named, layer=named.number), places=of_queries)
                 self._count(self._study, whole)
             elif site.first_query:
                 self._steps[site.number] += batch_size * q_length
             elif self._study is not None and q_length != k_length:
-                self._watch.miss(f"{site.full_name}: begins with fewer queries than keys; statistics count no such")
+                why = "and these are not known to be the tokens of one text; statistics count no such"
+                self._not_shown(site, f"{site.full_name}: begins with fewer queries than keys, {why}")
             if is_wanted:
                 self._keep(site, observed, seen_of, name)
         except MhavizError as error:
-            self._watch.miss(f"{name}: {error}")
+            self._not_shown(site, f"{name}: {error}")
 
     def _begin(self, site: ObservedSite, observed: ObservedCall) -> None:
         """Note a run of a pass that is drawn. A pass that begins takes the place of what was the last one until now."""
@@ -519,6 +527,11 @@ class Recording(ContextDecorator):
                 self._maps.forget(site.number, last.pass_number, place)
         drawn = self._drawn.setdefault((site.number, stays), _Drawn(site.pass_number))
         drawn.pass_number, drawn.batch_size = site.pass_number, max(drawn.batch_size, observed.call.shape[0])
+
+    def _not_shown(self, site: ObservedSite, line: str) -> None:
+        """Note why a run of an attention is not drawn, or not counted."""
+        self._watch.miss(line)
+        self._reasons.setdefault(site.number, line)
 
     def _remark(self, site: ObservedSite, text: str) -> None:
         """Note a remark on the current pass of an attention."""
@@ -547,6 +560,9 @@ class Recording(ContextDecorator):
                 every = torch.ones_like(of_queries)
                 padding = padding or Padding(every, every.new_ones(batch_size, k_length), every)
                 padding = replace(padding, queries=of_queries)
+        elif padding is not None and (places := _places_of(observed)) is not None:
+            are_keys = padding.keys[:, list(places)]
+            padding = replace(padding, queries=are_keys | ~are_keys.any())  # a mask may hide from all what reads them
         if padding is not None and site.kind == "other":
             why = "no query may see some keys; whether they are padding, and which queries are, is not known"
             self._watch.miss(f"{site.full_name}: {why}")
@@ -584,7 +600,7 @@ class Recording(ContextDecorator):
         try:
             self._maps.shorten(site.number, site.passes - 1, site.length, site.kind == "cross")
         except MhavizError as error:
-            self._watch.miss(f"{site.full_name}, pass {site.passes - 1}: {error}")
+            self._not_shown(site, f"{site.full_name}, pass {site.passes - 1}: {error}")
 
     def _on_part(self, site: ObservedSite) -> None:
         self._maps.forget_pass(site.number, site.passes - 1)
@@ -611,10 +627,10 @@ class Recording(ContextDecorator):
         batch_size = observed.call.shape[0]
         there = self._examples_of(batch_size)
         if not there:
-            self._watch.miss(f"{name}: has {batch_size:,} along its batch axis, and none of those asked for")
+            self._not_shown(site, f"{name}: has {batch_size:,} along its batch axis, and none of those asked for")
         if self._maps.bytes > self._most_bytes:
-            self._watch.miss(
-                f"{name} and what came later is left out: the maps have filled the memory that they may take"
+            self._not_shown(
+                site, f"{name} and what came later is left out: the maps have filled the memory that they may take"
             )
             return
         weighing = _weighing_hidden(observed, there, site.first_query)
@@ -627,7 +643,7 @@ class Recording(ContextDecorator):
                 self._note_mask(site, name, one, weighing[place], f"of example {place}, " if batch_size > 1 else "")
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
-                self._watch.miss(f"{name}{of}: {error}")
+                self._not_shown(site, f"{name}{of}: {error}")
 
     def _note_mask(self, site: ObservedSite, name: str, seen: SiteCall, weighing: Sequence[int], example: str) -> None:
         """Note which tokens of an example are left out because of a mask, and which queries have weight despite it."""
@@ -710,12 +726,26 @@ class Recording(ContextDecorator):
             layers |= zip((site.number for site in sites), _numbers_in(sites) or range(len(sites)), strict=True)
         return layers | {site.number: layers[site.joins.number] for site in self._sites.all if site.joins is not None}
 
-    def _no_such_layer(self, layers: dict[int, int]) -> ArgumentError:
-        there = sorted({layers[site.number] for site in self._sites.all if self._options.wants(site)})
-        wanted = ", ".join(map(str, self._options.layers or ()))
-        return ArgumentError(
-            f"{parameter('layer')}: there is no layer {wanted}; the recording has {listed_numbers('layer', there)}"
-        )
+    def _no_such_layer(self, layers: dict[int, int], there: Iterable[int], other_reason: str) -> MhavizError:
+        """Return the error for layers that were asked for, and that have not run or are not shown.
+
+        Args:
+            layers: layer of each attention.
+            there: layers that are shown.
+            other_reason: why those that have run are not, if no message says it.
+        """
+        wanted = self._options.layers or ()
+        ran = [site for site in self._sites.all if self._options.wants(site)]
+        asked = [site for site in ran if layers[site.number] in wanted]
+        text = ", ".join(map(str, wanted))
+        if not asked:
+            has = listed_numbers("layer", sorted({layers[site.number] for site in ran}))
+            return ArgumentError(f"{parameter('layer')}: there is no layer {text}; the recording has {has}")
+        parts = tuple(f"{site.name}: " for site in asked if site.is_part)
+        reasons = [self._reasons[site.number] for site in asked if site.number in self._reasons]
+        reasons += [line for line in self.missed if parts and line.startswith(parts)]
+        shown = listed_numbers("layer", sorted({*there}))
+        return MhavizError(f"{parameter('layer')}: expected {shown}, got {text}; {next(iter(reasons), other_reason)}")
 
     def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:
         shown: Counter[int] = Counter()
@@ -813,6 +843,15 @@ class Recording(ContextDecorator):
         if options.examples and most and min(options.examples) >= most:
             return f"{parameter('examples')}: expected some of 0 to {most - 1:,}"
         return ""
+
+
+def _places_of(observed: ObservedCall) -> range | None:
+    """Return the places of the queries among the keys, which are all tokens of a text; None: not known."""
+    (own, keys), (_, _, q_length, k_length) = observed.order.tokens.parts, observed.call.shape
+    if own is None or keys is None or own.of != keys.of or not (keys.is_first and keys.length == keys.n == k_length):
+        return None
+    is_known = len(own.places) == q_length and {own.places[0], own.places[-1]} <= {*keys.places}
+    return own.places if is_known else None
 
 
 def _weighing_hidden(observed: ObservedCall, examples: Sequence[int], first: int) -> dict[int, list[int]]:

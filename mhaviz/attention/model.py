@@ -82,6 +82,8 @@ class SiteCall:
         pieces: for each sentence, the part of a longer sentence that it is, with the queries that count; None, or an
             empty tuple: all of it.
         padding: padding other than behind the ends of the shorter sentences; None: there is none.
+        places: positions of the queries among the keys, if these are all tokens of a text and the queries only some of
+            them; None: both are the same tokens, or of two texts.
     """
 
     site: Site
@@ -94,6 +96,7 @@ class SiteCall:
     reach: int | None = None
     pieces: tuple[Piece | None, ...] = ()
     padding: Padding | None = None
+    places: range | None = None
 
     @property
     def with_inputs(self) -> AttentionCall:

@@ -29,10 +29,15 @@ MEANING = {
 }
 
 
-def one_by_one(weights, query_ids, key_ids, special, kind):
-    """Every number of one sentence of one head, in plain Python: the mean over its queries, and how many they are."""
+def one_by_one(weights, query_ids, key_ids, special, kind, places=None):
+    """Every number of one sentence of one head, in plain Python: the mean over its queries, and how many they are.
+
+    ``places``: of the queries; None: all.
+    """
     rows = {name: [] for name in STATISTICS}
     for i, row in enumerate(weights):
+        if places is not None and i not in places:
+            continue
         shares = [a / sum(row) for a in row]  # a sink may have taken some of it
         rows["entropy"].append(-sum(a * math.log(a) for a in shares if a > 0))
         rows["first"].append(row[0])
@@ -132,6 +137,25 @@ def test_against_plain_loops(corpus, cuts, shuffle):
             spread = np.std([value for value, _ in values], ddof=1) if len(values) > 1 else np.nan
             np.testing.assert_allclose(average.mean[0, head], mean, rtol=CLOSE, atol=CLOSE)
             np.testing.assert_allclose(average.spread[0, head], spread, rtol=1e-4, atol=CLOSE)
+
+
+@pytest.mark.parametrize("places", [range(1), range(4, 5), range(0, 5, 2), range(3, 0, -1)])
+@pytest.mark.parametrize("kind", ["self", "masked"])
+def test_queries_that_are_some_of_the_keys(kind, places):
+    """As a class token that alone reads all tokens."""
+    ids, special = [7, 3, 4, 3, 4], [True, False, False, False, False]
+    a = np.random.default_rng(0).dirichlet(np.ones(5), (2, 5)).astype(np.float32)
+    side_of_keys, side_of_queries = side([(ids, special)]), side([([ids[i] for i in places], [False] * len(places))])
+    call = AttentionWeights(torch.tensor(a[None][:, :, list(places)]))
+    study = HeadStudy()
+    study.add(SiteCall(Site(kind, 0, 2, 1), call, (0, 1), side_of_queries, side_of_keys, places=places), [0])
+    (averages,) = study.result(SOURCE).kinds
+    for head in range(2):
+        expected = one_by_one(a[head].astype(float), ids, ids, special, kind, places)
+        for name in STATISTICS:
+            mean, queries = expected.get(name, (np.nan, 0))
+            assert averages.number(name).queries == queries
+            np.testing.assert_allclose(averages.number(name).mean[0, head], mean, rtol=CLOSE, atol=CLOSE)
 
 
 @given(corpus=corpora(), cuts=st.lists(st.integers(0, 4), max_size=4))

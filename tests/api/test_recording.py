@@ -461,6 +461,79 @@ def test_statistics_are_of_all_passes(gpt):
         _ = mhaviz.record(gpt).head_statistics
 
 
+class Readout(nn.Module):
+    """Two layers, of which the second one reads some of the tokens, in one of several ways."""
+
+    def __init__(self, queries=slice(None), prefix=0, factor=1.0):
+        super().__init__()
+        self.a, self.b = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+        self.prefix, self.queries, self.factor = nn.Parameter(torch.randn(1, prefix, 8)), queries, factor
+
+    def forward(self, x, is_padding=None):
+        x = x + self.a(x, x, x, key_padding_mask=is_padding)[0]
+        queries = x[:, self.queries] * self.factor
+        keys = torch.cat([self.prefix.expand(len(x), -1, -1), x], dim=1) if self.prefix.numel() else x
+        _, self.weights = self.b(queries, keys, keys, key_padding_mask=is_padding, average_attn_weights=False)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "queries", [slice(1), slice(5, None), slice(0, None, 2)], ids=["first", "last", "every second"]
+)
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_statistics_of_a_layer_with_fewer_queries_than_keys(queries, is_padded):
+    model, x, is_padding = Readout(queries).eval(), torch.randn(2, 6, 8), torch.zeros(2, 6, dtype=torch.bool)
+    is_padding[1, :3] = is_padded
+    with mhaviz.record(model, statistics=True, layer=1) as recording:
+        model(x, is_padding if is_padded else None)
+    (of_heads,) = recording.head_statistics.kinds
+    assert (of_heads.kind, of_heads.layers) == ("self", (1,))
+    distance, first = [], []
+    for A, padded in zip(model.weights, is_padding, strict=True):
+        keys = (~padded).nonzero().flatten().tolist()
+        rows = {place: A[:, row] for row, place in enumerate(range(6)[queries]) if place in keys}
+        if rows:
+            distance.append(np.mean([sum(A[:, j] * abs(i - j) for j in keys) for i, A in rows.items()], axis=0))
+            first.append(np.mean([A[:, keys[0]] for A in rows.values()], axis=0))
+    np.testing.assert_allclose(of_heads.distance.mean[0], np.mean(distance, axis=0), rtol=CLOSE * 10)
+    np.testing.assert_allclose(of_heads.first.mean[0], np.mean(first, axis=0), rtol=CLOSE * 10)
+    assert recording.missed == []
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("model", "statistics", "why"),
+    [
+        (
+            Readout(prefix=2),
+            True,
+            "b: begins with fewer queries than keys, and these are not known to be the tokens of",
+        ),
+        (Readout(factor=math.nan), True, "b, pass 0: statistics: expected queries that are numbers, got NaN"),
+        (Readout(factor=math.nan), False, "b, pass 0: expected weights that are numbers, got NaN or infinity"),
+    ],
+)
+def test_it_is_said_why_a_layer_that_has_run_is_not_shown(model, statistics, why):
+    with mhaviz.record(model.eval(), statistics=statistics, layer=1) as recording:
+        model(torch.randn(2, 6, 8))
+    with pytest.raises(mhaviz.MhavizError, match=f"^`layer`: expected layer 0 only, got 1; {why}"):
+        _ = recording.head_statistics if statistics else recording.attention
+
+
+@torch.no_grad()
+def test_it_is_said_that_a_layer_of_single_tokens_has_no_statistics_and_cross_attention_no_rollout():
+    layers, x = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2)), torch.randn(2, 6, 8)
+    for y, shown, why in (
+        (x[:, :1], "head_statistics", "count no steps"),
+        (torch.randn(2, 6, 8), "rollout", "through no"),
+    ):
+        with mhaviz.record(nn.ModuleDict({"layers": layers}), statistics=True, layer=1) as recording:
+            layers[0](x, x, x)
+            layers[1](y, *2 * [y if shown == "head_statistics" else x])
+        with pytest.raises(mhaviz.MhavizError, match=f"^`layer`: expected layer 0 only, got 1; .*{why}"):
+            getattr(recording, shown)
+
+
 def test_rollout_goes_through_the_recorded_layers(gpt):
     with mhaviz.record(gpt) as recording:
         gpt(ids())

@@ -244,10 +244,9 @@ def test_statistics_of_an_attention_whose_kind_changes_while_it_runs():
         reader(x, 2)
     averages = recording.head_statistics.kinds
     assert [(one.kind, one.layers) for one in averages] == [("self", (0,)), ("masked", (0,))]
-    assert recording.notices == [
-        "LastReads: begins with fewer queries than keys; statistics count no such",
-        "drawn is the first of 3 forward passes; `passes` chooses others",
-    ]
+    assert averages[0].entropy.by_layer.tolist() == [[1, 4]]
+    assert averages[1].entropy.by_layer.tolist() == [[2, 4 + 2]], "whole inputs, and no step"
+    assert recording.notices == ["drawn is the first of 3 forward passes; `passes` chooses others"]
 
 
 def _tiny(kind="Mistral", **sizes):
