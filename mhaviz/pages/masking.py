@@ -21,15 +21,13 @@ def masking_page(m: Masking) -> Page:
     """Return the page: scores, masked scores, weights and weights after dropout of each sentence, on shared scales."""
     layer = f", {m.source.model}" + ("" if m.layer is None else f", layer {m.layer}")
     dropout = "" if m.dropout is None else f", dropout with p = {m.dropout:g}"
-    n_hidden, n_scores = _count_hidden(m), _count_scores(m)
-    hides = f"hides {n_hidden:,} of {n_scores:,} scores from the softmax" if n_hidden else "hides nothing"
-    title = f"{KIND_NAMES[m.kind]}{layer}: the mask {hides}{dropout}"
+    title = f"{KIND_NAMES[m.kind]}{layer}: {_lesson(m)}{dropout}"
     largest = max(float(np.nanmax(np.abs(one.scores))) for one in m.sentences) or 1.0
     scores = Scale(DIVERGING, -largest, largest, 1 if largest >= 10 else 2, zeros=True, name="score")
     texts = ((one, one.weights[:, : len(one.queries), : len(one.keys)]) for one in m.sentences)
     maps = [AttentionMap(weights, Axis(one.queries), Axis(one.keys), m.kind) for one, weights in texts]
     weights = Scale(high=darkest_from(maps), zeros=True, name=WEIGHT)
-    words = [f"{PAD}: padding, hidden as a key; its output is ignored"] if _has_padding(m) else []
+    words = [f"{PAD}: padding, hidden as a key; as a query it is left out"] if m.counts.padding else []
     words += [] if m.dropout is None else [f"{CROSS}: {_dropped_words(m)}"]
     pictures = (_panels(m, number, scores, weights) for number in range(len(m.sentences)))
 
@@ -83,32 +81,26 @@ def _padded_axis(tokens: Tokens, length: int) -> Axis:
     return Axis(Tokens(texts, (*tokens.special, *range(n, length))))
 
 
-def _has_padding(m: Masking) -> bool:
-    """Return whether any sentence is padded."""
-    return any(one.is_padded for one in m.sentences)
-
-
-def _count_scores(m: Masking) -> int:
-    """Return the number of scores of all heads, padding aside."""
-    return sum(int((~one.padding).sum()) for one in m.sentences) * len(m.heads)
-
-
-def _count_hidden(m: Masking) -> int:
-    """Return the number of scores that the mask hides, padding aside."""
-    return sum(int((one.hidden & ~one.padding).sum()) for one in m.sentences)
+def _lesson(m: Masking) -> str:
+    """Return how many of the scores that are drawn the mask hides, and how many padding leaves out."""
+    scores, masked, padding = m.counts
+    by_mask = f"the mask hides {masked:,} of {scores:,} scores" if masked else "the mask hides nothing"
+    if not padding:
+        return by_mask
+    return f"{by_mask}, padding leaves out {padding:,} {'more' if masked else f'of {scores:,} scores'}"
 
 
 def _hidden_text(m: Masking, mark: str) -> str:
-    """Return how hidden cells look, or that nothing is hidden."""
-    if _count_hidden(m):
-        return f"{mark}: hidden by the mask: −∞, no number, and no weight"
-    return f"the mask hides nothing{' but padding' if _has_padding(m) else ''}"
+    """Return how the cells look that the mask hides; "" if it hides none."""
+    _, masked, padding = m.counts
+    return f"{mark}: hidden by the mask, −∞{', unless it is padding' * bool(padding)}" if masked else ""
 
 
 def _dropped_words(m: Masking) -> str:
     """Return the number of weights that are dropped, and what happens to the others."""
     assert m.dropout is not None, "called only with dropout"
-    seen = _count_scores(m) - _count_hidden(m)
+    scores, masked, padding = m.counts
+    seen = scores - masked - padding
     dropped = sum(
         int((one.dropped & ~one.hidden & ~one.padding).sum()) for one in m.sentences if one.dropped is not None
     )

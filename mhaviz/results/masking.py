@@ -1,7 +1,7 @@
 """Scores before the mask, the weights after it, and the weights that dropout drops."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,20 @@ class MaskedSentence(ShortRepr):
         """Whether the sentence is shorter than the batch."""
         return bool(self.padding.any())
 
+    @property
+    def masked(self) -> NDArray[np.bool_]:
+        """Scores that the mask hides between tokens, bool, (n_heads, q_length, k_length)."""
+        return self.hidden & ~self.padding
+
+
+class ScoreCounts(NamedTuple):
+    """Numbers of scores of all heads and sentences: all that are drawn, those between tokens that the mask hides, and
+    those that padding leaves out."""
+
+    scores: int
+    masked: int
+    padding: int
+
 
 @dataclass(frozen=True)
 class Masking(Result):
@@ -67,6 +81,15 @@ class Masking(Result):
     seed: int = 0
     layer: int | None = None
 
+    @property
+    def counts(self) -> ScoreCounts:
+        """Numbers of scores, of those that the mask hides, and of those that padding leaves out."""
+        return ScoreCounts(
+            sum(one.scores.size for one in self.sentences),
+            sum(int(one.masked.sum()) for one in self.sentences),
+            sum(int(one.padding.sum()) for one in self.sentences) * len(self.heads),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; gives tokens by their texts, and includes the padding."""
         about = {"kind": self.kind, "rule": self.rule, "heads": self.heads}
@@ -75,4 +98,4 @@ class Masking(Result):
             vars(one) | {"queries": one.queries.texts, "keys": one.keys.texts, "padding": one.padding}
             for one in self.sentences
         ]
-        return of_layer(self.layer) | about | dropout | {"sentences": sentences}
+        return of_layer(self.layer) | about | {"counts": self.counts._asdict()} | dropout | {"sentences": sentences}

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from mhaviz.analyses.masking import masking
 from mhaviz.models.single_layer import RandomLayer
+from mhaviz.views.data import document
 from mhaviz.views.figure.sheet import INK
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
@@ -52,11 +53,24 @@ def test_each_matrix_shows_its_numbers():
 
 
 @pytest.mark.parametrize(("heads", "causal", "hides"), [
-    ((0,), True, "hides 18 of 45 scores from the softmax"), ((0, 1), True, "hides 36 of 90 scores from the softmax"),
-    ((0,), False, "hides nothing"),
+    ((0,), True, "hides 18 of 72 scores, padding leaves out 27 more"),
+    ((0, 1), True, "hides 36 of 144 scores, padding leaves out 54 more"),
+    ((0,), False, "hides nothing, padding leaves out 27 of 72 scores"),
 ])  # fmt: skip
-def test_the_title_counts_what_the_mask_hides_padding_aside(heads, causal, hides):
-    assert figure_of(made(heads=heads, causal=causal)).heading.endswith(f"the mask {hides}, dropout with p = 0.3")
+def test_the_title_counts_the_cells_that_are_drawn_and_why_some_are_blank(heads, causal, hides):
+    m = made(heads=heads, causal=causal)
+    sheet = figure_of(m)
+    assert sheet.heading.endswith(f"the mask {hides}, dropout with p = 0.3")
+    drawn, masked = ([values(image) for image in images(sheet, name)] for name in ("L0 H", "S masked"))
+    blank = sum(int(np.isnan(cells).sum()) for cells in masked)
+    counts = document(m)["counts"]
+    assert counts["scores"] == sum(cells.size for cells in drawn if np.isfinite(cells).all())
+    assert counts["masked"] + counts["padding"] == blank
+
+
+def test_padding_is_not_called_hidden_by_the_mask():
+    assert any("hidden by the mask, −∞, unless it is padding" in text for text in texts(figure_of(made())))
+    assert not any("hidden by the mask" in text for text in texts(figure_of(made(causal=False))))
 
 
 def test_a_cross_for_each_weight_that_is_dropped():
@@ -76,10 +90,11 @@ def test_padding_is_labelled_and_said_only_where_there_is_some():
     shown = texts(figure_of(made()))
     assert "sentence 1, 3 of 6 tokens, the others are padding: a dog barks" in shown
     assert {"pad₃", "pad₄", "pad₅"} <= set(shown)
-    assert "pad: padding, hidden as a key; its output is ignored" in shown
+    assert "pad: padding, hidden as a key; as a query it is left out" in shown
     alone = texts(figure_of(made(BATCH[:1], dropout=None)))
     assert not any(text.startswith(("×", "pad")) for text in alone)
-    assert any("outside the thin outline: hidden by the mask" in text for text in alone)
+    assert any(text.endswith("outside the thin outline: hidden by the mask, −∞") for text in alone)
+    assert any("the mask hides 15 of 36 scores" in text for text in alone)
     assert any("the mask hides nothing" in text for text in texts(figure_of(made(BATCH[:1], causal=False))))
 
 
