@@ -19,7 +19,7 @@ from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import ArgumentError, counted, parameter
 from mhaviz.layer.attention import MultiHeadAttention, check_heads
 from mhaviz.layer.seeding import check_seed, seeded
-from mhaviz.results.result import Source
+from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.results.timing import Timing
 
 _CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ class Bench:
         """Source of the measurements: the layer and the device."""
         threads = torch.get_num_threads()
         details = {
-            "kind": "random weights",
+            "kind": RANDOM_WEIGHTS,
             "seed": self.seed,
             "device": str(self.device),
             "device_name": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None,

@@ -18,7 +18,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import weigh
 from mhaviz.layer.embedding import Embeddings
 from mhaviz.layer.seeding import seeded
-from mhaviz.results.result import Source
+from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 
 SATURATED = 0.99
@@ -88,7 +88,7 @@ def sweep_scaling(
             unscaled.append(_over_draws(products, visible))
             scaled.append(_over_draws(products / math.sqrt(d_key), visible))
     footnote = f"random weights, seed {seed}, 1 head, d_model = d_key from {min(d_keys)} to {max(d_keys)}, cpu"
-    details = {"kind": "random weights", "seed": seed, "device": "cpu", "n_heads": 1, "tokens": list(tokens)}
+    details = {"kind": RANDOM_WEIGHTS, "seed": seed, "device": "cpu", "n_heads": 1, "tokens": list(tokens)}
     return ScalingSweep(
         source=Source(footnote, details),
         tokens=tuple(tokens),

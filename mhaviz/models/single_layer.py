@@ -25,7 +25,7 @@ from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Si
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.projections import ProjectionInputs
-from mhaviz.results.result import Source
+from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.results.trace import VALUES_UP_TO, ShapeTrace
 
 WORKED_EXAMPLE = (
@@ -276,7 +276,7 @@ class RandomLayer(SingleLayer):
         assert isinstance(encoder, SentenceEncoder)
         ids = torch.tensor([tokens.ids], device=self.device)
         parts = embedded_parts(encoder.embeddings, encoder.position, ids)
-        details: dict[str, object] = {"kind": "random weights", "seed": self.seed, "device": str(self.device)}
+        details: dict[str, object] = {"kind": RANDOM_WEIGHTS, "seed": self.seed, "device": str(self.device)}
         details |= {"d_model": self.d_model, "sentences": [text]}
         footnote = f"random embeddings, seed {self.seed}, d_model {self.d_model}, {self.device}"
         return EmbeddedText(Source(footnote, details), tokens, parts, "sinusoids", (), 0.0)
@@ -306,7 +306,7 @@ class RandomLayer(SingleLayer):
         return MultiHeadAttention(self.d_model, self.n_heads)
 
     def _origin(self) -> tuple[str, dict[str, object]]:
-        return f"random weights, seed {self.seed}", {"kind": "random weights", "seed": self.seed}
+        return f"random weights, seed {self.seed}", {"kind": RANDOM_WEIGHTS, "seed": self.seed}
 
     def _shapes_origin(self) -> str:
         return "an untrained layer"

@@ -173,13 +173,11 @@ def _split_text(c: ProjectionComparison) -> str:
 
 
 def _divergence_text(c: ProjectionComparison) -> str:
-    """Return the mean divergence of the heads in a sentence or two."""
+    """Return the mean divergence of the heads, and that it is chance, in a sentence or two."""
     if c.mean_divergence is None:
         return "One head: there is no other to differ from."
     n_pairs = len(c.heads) * (len(c.heads) - 1) // 2
     pairs = f"the {n_pairs} pairs of heads" if n_pairs > 1 else "the two heads"
-    return (
-        "Jensen–Shannon divergence in bits, 0 the same, 1 nothing in common; "
-        f"{c.mean_divergence:.2f} on average over {pairs}. "
-        "Heads that differ see different things: the reason for having several."
-    )
+    mean = f"Jensen–Shannon divergence in bits, 0 the same, 1 nothing in common; {c.mean_divergence:.2f} on average"
+    chance = " The weights are random: heads differ by chance."
+    return f"{mean} over {pairs}.{chance * c.source.is_random}"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Page, Table, Text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.scaling import scaling_blocks
+from mhaviz.pages.scaling import scaling_blocks, scaling_lesson
 from mhaviz.pages.trace import costs_text, steps_table
 from mhaviz.results.attention import head_name
 from mhaviz.results.report import Report
@@ -23,7 +23,7 @@ def report_page(report: Report) -> Page:
         Text(("the shapes on the way",), "heading"),
         _shapes(report.trace),
         Text((f"altogether {costs_text(report.trace.steps)}", "")),
-        *scaling_blocks(scaling, f"why the scores are scaled: {head_name(scaling.layer, scaling.heads[0])}"),
+        *scaling_blocks(scaling, f"{head_name(scaling.layer, scaling.heads[0])}: {scaling_lesson(scaling)}"),
     )
     return replace(page, blocks=blocks)
 

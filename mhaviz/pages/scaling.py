@@ -109,15 +109,32 @@ def _numbers(sweep: ScalingSweep) -> Table:
 @shown(ScalingComparison)
 def scaling_page(c: ScalingComparison) -> Page:
     """Return the page of each head's scores and weights, unscaled and scaled, with their numbers."""
-    return Page(_lesson(c), scaling_blocks(c, study_title(c)), c.source.footnote, READING)
+    reading = "; ".join(filter(None, [READING, scale_remark(c)]))
+    return Page(scaling_lesson(c), scaling_blocks(c, study_title(c)), c.source.footnote, reading)
 
 
-def _lesson(c: ScalingComparison) -> str:
-    """Return the title: how many rows of the softmax are saturated without scaling, and with it."""
-    unscaled, scaled = (float(np.mean([s.saturated for s in side.statistics])) for side in (c.unscaled, c.scaled))
-    if f"{unscaled:.0%}" == f"{scaled:.0%}" or unscaled < scaled:
-        return "What scaling the scores does to the softmax"
-    return f"Unscaled scores saturate the softmax: {unscaled:.0%} of its rows, scaled {scaled:.0%}"
+def scaling_lesson(c: ScalingComparison) -> str:
+    """Return the title: how many rows of the softmax are saturated without the scale, and with it.
+
+    Random weights show what scaling is for. Others go with their scale, so that nothing follows but what they would do
+    without it.
+    """
+    n_rows = len(c.queries)
+    sides = (c.unscaled.statistics, c.scaled.statistics)
+    without, with_scale = (sum(round(s.saturated * n_rows) for s in side) for side in sides)
+    rows = f"{without:,} of {n_rows * len(c.heads):,} rows of the softmax"
+    if c.source.is_random:
+        if without <= with_scale:
+            return "What scaling the scores does to the softmax"
+        return f"Unscaled scores saturate {rows}, scaled ones {with_scale:,}"
+    if without == with_scale:
+        return "What the softmax would be without the scale of its scores"
+    return f"Without their scale the scores would saturate {rows}, with it {with_scale:,}"
+
+
+def scale_remark(c: ScalingComparison) -> str:
+    """Return what weights that are not random do not show; "" for random ones."""
+    return "" if c.source.is_random else "weights go with their scale: what they do without it is not why it is needed"
 
 
 def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | Table, ...]:

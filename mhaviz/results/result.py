@@ -10,6 +10,9 @@ from mhaviz.errors import MhavizError, shortened
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+RANDOM_WEIGHTS = "random weights"
+"""Kind of a source whose weights are random, as those of no other source are known to be."""
+
 _NAME = 32  # most characters of a model's name in a title
 
 
@@ -32,6 +35,11 @@ class Source:
         """Name of the model, the recorded program or the file, short enough for titles: "minilm", "train.py"."""
         named = self.details.get("name") or self.details.get("program")
         return shortened(str(named or self.footnote.partition(", ")[0].partition(": ")[0]), _NAME)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the weights are random, so that what heads look at, and how they differ, is chance."""
+        return self.details.get("kind") == RANDOM_WEIGHTS
 
 
 def of_layer(layer: int | None) -> dict[str, int]:

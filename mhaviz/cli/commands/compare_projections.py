@@ -33,7 +33,8 @@ def compare_projections(
     projection each; outputs are weighted averages of the inputs until values have one, too. Each word is left out of
     its own sum, as it is most similar to itself, and its weight would hide the others. Then the matrices are split into
     heads; with --include-self, these are the heads of mhaviz heatmap. Heads are compared by the mean Jensen–Shannon
-    divergence of their rows, from 0 to 1 bit. The default sentence is "I am going to deposit my money at the bank".
+    divergence of their rows, from 0 to 1 bit, which is chance here, as the weights are random. The default sentence is
+    "I am going to deposit my money at the bank".
 
     Output: a {RESULT_SUFFIXES} file.
     """

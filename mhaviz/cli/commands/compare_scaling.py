@@ -35,7 +35,8 @@ def compare_scaling(
     mhaviz compare-scaling --model path/to/bert "The animal didn't cross the street." --layer 3
 
     The standard deviation of unscaled scores grows as √d_key. So the softmax saturates as d_key grows, and its
-    Jacobian, through which gradients pass, vanishes. Without a sentence, the first one of the worked example is read.
+    Jacobian, through which gradients pass, vanishes. The weights of --model go with their scale: the picture shows what
+    they would do without it, not why it is needed. Without a sentence, the first one of the worked example is read.
     A translator's source-target attention is compared, unless --kind names another.
 
     Output: a {RESULT_SUFFIXES} file.

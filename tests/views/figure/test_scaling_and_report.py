@@ -110,7 +110,7 @@ def test_a_report_is_one_page_with_everything_on_it(sentence, n_heads, target):
     attention = attend(layer, [sentence], target)
     sheet = figure_of(Report(attention, layer.trace(layer.encode([sentence], target)), c))
     shown = texts(sheet)
-    for part in ("the shapes on the way", "why the scores are scaled: L0 H0", "concat", attention.source.footnote):
+    for part in ("the shapes on the way", "concat", attention.source.footnote):
         assert part in shown
     assert len(images(sheet, "L0 H")) == n_heads + 2, "and its scores, unscaled and scaled"
     inside(sheet)

@@ -35,6 +35,7 @@ def test_every_number_is_there(show, width, colour):
     assert f"{c.divergence[0, 1]:.2f} on average" in " ".join(shown.split())
     assert "divergence, bits" in shown
     assert c.source.footnote in " ".join(shown.split())
+    assert "heads differ by chance" in " ".join(shown.split()), "as the weights are random, nothing follows"
 
 
 def test_each_number_stands_under_its_stage(show):
