@@ -85,6 +85,7 @@ MEASURED = {
     "seconds",
     "rounds",
     "quartiles",
+    "passes",
     "peak_bytes",
     "would_take",
     "would_need",
@@ -94,7 +95,8 @@ MEASURED = {
     "longest",
 }
 OF_THE_MACHINE = {"mhaviz", "torch", "threads", "free_bytes"}  # fields of a JSON document
-OF_TIMES = re.compile(r"\d|take as long|was measured")  # texts of pictures that times have made what they are
+# texts of pictures that times have made what they are
+OF_TIMES = re.compile(r"\d|take as long|was measured|(^|least )memory$")
 # The same in texts: what rounding leaves, too, is not the same everywhere.
 MACHINE_WORDS = [
     (re.compile(r", \d+ threads?, torch [^ ,;)]+"), ""),

@@ -1,15 +1,17 @@
 """Benchmark: a layer with random weights and inputs, and the time and peak memory of functions as the input grows.
 
 Work that would take too long is skipped. Functions that are compared take turns, and each round starts with another
-one, so that a machine that slows down affects all of them alike.
+one, so that a machine that slows down affects all of them alike. All lengths are measured in several passes, as runs
+within a moment agree better than the machine does with itself.
 """
 
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import torch
@@ -149,7 +151,11 @@ def _peak_on_cpu(work: Callable[[], object]) -> tuple[int | None, int]:
 LONGEST = 10**12
 """Largest length, in tokens; beyond any computer of today."""
 
-_LEAST_ROUNDS, _MOST_ROUNDS, _ENOUGH_SECONDS = 3, 50, 0.15
+PASSES = 5
+"""Number of times that all lengths are measured, from the shortest to the longest."""
+
+_MOST_ROUNDS, _ENOUGH_SECONDS = 10, 0.03  # of a function at a length in one pass
+_RETRIES = 2  # further runs that must be as slow before a function is skipped
 
 Work = Callable[[], object]
 OnProgress = Callable[[float, str], None]
@@ -181,49 +187,99 @@ def measure(
     """Measure several functions, with one timing for each length.
 
     The cost of an input is estimated from one of at least half its length, so that doublings between the lengths are
-    run as well.
+    run as well. A single slow run skips nothing: the input of the estimate is run again, and each pass estimates anew.
 
     Args:
         works_at: returns the functions for an input of a given length, by name.
         lengths: increasing lengths in tokens; see ``check_lengths``.
         device: device of the functions.
         most_seconds: functions that would take longer than this in a single run are skipped.
-        on_progress: called before the first run of each function at each length.
+        on_progress: called before the runs of each function at each length in each pass.
 
     Raises:
         ArgumentError: most_seconds is not above 0.
     """
     if not most_seconds > 0:
         raise ArgumentError(f"{parameter('most_seconds')}: expected a number above 0, got {most_seconds:g}")
-    free = free_memory(device)
-    costs = dict.fromkeys(works_at(1), _Cost())
-    timings: dict[str, list[Timing]] = {name: [] for name in costs}
-    steps = with_doublings(lengths)
-    for number, length in enumerate(steps):
-        expected = {name: cost.at(length) for name, cost in costs.items()}
-        skipped = {name: _skip(cost, most_seconds, free) for name, cost in expected.items()}
-        running = [name for name, reason in skipped.items() if reason is None]
-        works = works_at(length) if running else {}
-        rounds, peaks = {}, {}
-        for turn, name in enumerate(running):
-            on_progress((number + turn / len(running)) / len(steps), f"N = {length:,}: {name}")
-            first = run_seconds(works[name], device)  # warms up caches and kernels
-            fast = int(_ENOUGH_SECONDS / max(first, 1e-9)) if length in lengths else 0
-            rounds[name] = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, fast))
-            is_watched = expected[name].notes <= MOST_NOTES
-            peaks[name] = measure_peak(works[name], device) if is_watched else (None, expected[name].notes)
-        for name, seconds in _in_turns(works, rounds, device).items():
-            peak, notes = peaks[name]
-            held = expected[name].bytes if peak is None else peak
-            costs[name] = _Cost(length, min(seconds), held, notes)  # one stalled run must not end the measurement
-            first, _, third = statistics.quantiles(seconds, n=4, method="inclusive")
-            skipped[name] = Timing(statistics.median(seconds), len(seconds), peak, quartiles=(first, third))
-        if length in lengths:
-            for name, timing in skipped.items():
-                assert timing is not None
-                timings[name].append(timing)
+    course = _Course(works_at, device, most_seconds)
+    steps = [(0, length) for length in with_doublings(lengths)] + list(product(range(1, PASSES), lengths))
+    for number, (turn, length) in enumerate(steps):
+        running = course.names_at(length)
+        for place, name in enumerate(running):
+            on_progress((number + place / len(running)) / len(steps), f"N = {length:,}: {name}, pass {turn + 1}")
+            course.measure_memory(name, length)
+        course.run(_from(running, turn), length)
     on_progress(1, "")
-    return timings
+    return {name: [course.timing(name, length) for length in lengths] for name in course.costs}
+
+
+class _Course:
+    """Runs of several functions at increasing lengths, again and again.
+
+    Attributes:
+        costs: least cost of each function at the largest length that it was run at.
+    """
+
+    def __init__(
+        self, works_at: Callable[[int], Mapping[str, Work]], device: torch.device, most_seconds: float
+    ) -> None:
+        self._works_at, self._device, self._most_seconds = works_at, device, most_seconds
+        self._free = free_memory(device)
+        self._works, self._length = works_at(1), 1
+        self._skipped: dict[tuple[str, int], Timing] = {}
+        self._peaks: dict[tuple[str, int], int | None] = {}
+        self._seconds: dict[tuple[str, int], list[list[float]]] = {}  # of the runs in each pass
+        self.costs = dict.fromkeys(self._works, _Cost())
+
+    def _at(self, length: int) -> Mapping[str, Work]:
+        """Return the functions for an input of this length."""
+        if length != self._length:
+            self._works, self._length = self._works_at(length), length
+        return self._works
+
+    def names_at(self, length: int) -> list[str]:
+        """Return the functions that are run at a length; the others are skipped."""
+        ended = {name for name, _ in self._skipped}
+        for name, cost in self.costs.items():
+            if (name, length) in self._peaks:
+                continue
+            for _ in range(0 if name in ended else _RETRIES):
+                if cost.at(length).seconds > self._most_seconds:
+                    again = run_seconds(self._at(cost.length)[name], self._device)
+                    cost = self.costs[name] = replace(cost, seconds=min(cost.seconds, again))
+            if reason := _skip(cost.at(length), self._most_seconds, self._free):
+                self._skipped[name, length] = reason
+            else:
+                self._skipped.pop((name, length), None)
+        return [name for name in self.costs if (name, length) not in self._skipped]
+
+    def measure_memory(self, name: str, length: int) -> None:
+        """Measure the peak memory of a function at a length, once. The run warms up caches and kernels, too."""
+        if (name, length) in self._peaks:
+            return
+        expected = self.costs[name].at(length)
+        is_watched = expected.notes <= MOST_NOTES
+        peak, notes = measure_peak(self._at(length)[name], self._device) if is_watched else (None, expected.notes)
+        self.costs[name] = replace(expected, bytes=expected.bytes if peak is None else peak, notes=notes)
+        self._peaks[name, length] = peak
+
+    def run(self, names: Sequence[str], length: int) -> None:
+        """Run functions at a length, in turns, beginning with the first."""
+        for name, seconds in _in_turns({name: self._at(length)[name] for name in names}, self._device).items():
+            cost, passes = self.costs[name], self._seconds.setdefault((name, length), [])
+            if length == cost.length:
+                self.costs[name] = replace(cost, seconds=min([*seconds, *([cost.seconds] if passes else [])]))
+            passes.append(seconds)
+
+    def timing(self, name: str, length: int) -> Timing:
+        """Return the timing of all runs of a function at a length, or the reason why there are none."""
+        if (name, length) in self._skipped:
+            return self._skipped[name, length]
+        passes = self._seconds[name, length]
+        runs = [seconds for one in passes for seconds in one]
+        first, median, third = statistics.quantiles(runs, n=4, method="inclusive")
+        medians = tuple(statistics.median(one) for one in passes)
+        return Timing(median, len(runs), self._peaks[name, length], quartiles=(first, third), passes=medians)
 
 
 def _skip(expected: _Cost, most_seconds: float, free: int | None) -> Timing | None:
@@ -233,16 +289,25 @@ def _skip(expected: _Cost, most_seconds: float, free: int | None) -> Timing | No
     return Timing(would_need=expected.bytes) if free is not None and expected.bytes > free else None
 
 
-def _in_turns(works: Mapping[str, Work], rounds: Mapping[str, int], device: torch.device) -> dict[str, list[float]]:
-    """Run all functions in turns, and return the seconds of each run."""
-    seconds: dict[str, list[float]] = {name: [] for name in rounds}
-    names = list(rounds)
+def _in_turns(works: Mapping[str, Work], device: torch.device) -> dict[str, list[float]]:
+    """Run functions in turns, and return the seconds of each run. A first one, which warms up, counts only where it is
+    the only one."""
+    names = list(works)
+    seconds = {name: [run_seconds(work, device)] for name, work in works.items()}
+    rounds = {name: min(int(_ENOUGH_SECONDS / max(first, 1e-9)), _MOST_ROUNDS) for name, (first,) in seconds.items()}
+    fast = [name for name in names if rounds[name] > 1]
+    seconds |= {name: [] for name in fast}
     for number in range(max(rounds.values(), default=0)):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+        for name in _from(fast, number):
             if number < rounds[name]:
                 seconds[name].append(run_seconds(works[name], device))
     return seconds
+
+
+def _from(names: list[str], turn: int) -> list[str]:
+    """Return the names from a place on, and then those before it."""
+    first = turn % len(names) if names else 0
+    return names[first:] + names[:first]
 
 
 def run_seconds(work: Work, device: torch.device) -> float:

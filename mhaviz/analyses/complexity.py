@@ -76,8 +76,6 @@ def measure_complexity(
         name: tuple(of_one)
         for name, of_one in measure(works_at, rising, bench.device, most_seconds, on_progress).items()
     }
-    crossing = crossover(rising, timings["projections"], timings["attention"])
-    equal_times, equal_seconds = crossing or (None, None)
     return Complexity(
         source=bench.source,
         d_model=bench.d_model,
@@ -88,8 +86,7 @@ def measure_complexity(
         **timings,
         equal_terms=bench.d_model,  # N²·d_model = N·d_model²
         equal_operations=2 * bench.d_model,  # 2 · 2·N²·d_model = 4 · 2·N·d_model²
-        equal_times=equal_times,
-        equal_seconds=equal_seconds,
+        equal_times=crossovers(rising, timings["projections"], timings["attention"]),
         longest=tuple(longest_input(device, size, bench.n_heads) for device, size in free.items()),
         most_seconds=most_seconds,
     )
@@ -109,24 +106,35 @@ def attend(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     return H
 
 
-def crossover(
+def crossovers(
     lengths: Sequence[int], projections: Sequence[Timing], attention: Sequence[Timing]
-) -> tuple[float, float] | None:
-    """Return the length from which attention takes longer than the projections, and the seconds of both at that length.
+) -> tuple[tuple[float, float] | None, ...]:
+    """Return, for each pass, the least and the largest length at which attention takes as long as the projections.
 
-    Times are interpolated by straight lines on logarithmic axes. None if these lines do not cross.
+    Times are interpolated by straight lines on logarithmic axes. None where attention does not take less time at the
+    shortest length and more at the longest. Lengths that some pass has skipped are left out.
     """
-    points = [
-        (math.log(N), math.log(p.seconds), math.log(a.seconds))
-        for N, p, a in zip(lengths, projections, attention, strict=True)
-        if a.seconds and p.seconds
+    measured = list(zip(lengths, projections, attention, strict=True))
+    n_passes = max(len(timing.passes) for timing in (*projections, *attention))
+    both = [(N, p.passes, a.passes) for N, p, a in measured if len(p.passes) == len(a.passes) == n_passes > 0]
+    if len(both) < 2:
+        return ()
+    known = [N for N, *_ in both]
+    return tuple(_crossover(known, [(p[i], a[i]) for _, p, a in both]) for i in range(n_passes))
+
+
+def _crossover(lengths: Sequence[int], seconds: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Return the first and the last crossing in one pass; ``seconds``: of the projections and of attention."""
+    beyond = [math.log(attention / projections) for projections, attention in seconds]
+    if not beyond[0] < 0 <= beyond[-1]:
+        return None
+    places = [math.log(N) for N in lengths]
+    found = [
+        math.exp(x0 + (x1 - x0) * y0 / (y0 - y1))
+        for (x0, y0), (x1, y1) in pairwise(zip(places, beyond, strict=True))
+        if (y0 < 0) != (y1 < 0)
     ]
-    found = None
-    for (x0, p0, a0), (x1, p1, a1) in pairwise(points):
-        if a0 < p0 and a1 >= p1:
-            share = (p0 - a0) / ((p0 - a0) + (a1 - p1))
-            found = math.exp(x0 + share * (x1 - x0)), math.exp(p0 + share * (p1 - p0))
-    return found
+    return found[0], found[-1]
 
 
 def longest_input(device: str, free_bytes: int | None, n_heads: int) -> LongestInput:

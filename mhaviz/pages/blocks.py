@@ -124,6 +124,7 @@ class Series:
         marker: number of a marker shape, 0 to 4; None: no markers.
         band: interval around each y, (low, high), drawn as a shaded band; empty: none.
         line: line style.
+        end: lines of text beside the last point, which say why the curve ends there; "": none.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Series:
     marker: int | None = None
     band: tuple[tuple[float, float] | None, ...] = ()
     line: Literal["solid", "dashed", "dotted"] = "solid"
+    end: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class Plot:
         series: the lines.
         x, y: the axes.
         marks: annotated points, (x, y, text).
+        spans: annotated ranges of x, (low, high, text).
     """
 
     title: str
@@ -168,6 +171,7 @@ class Plot:
     x: PlotAxis
     y: PlotAxis
     marks: tuple[tuple[float, float, str], ...] = ()
+    spans: tuple[tuple[float, float, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Page of the costs of attention: formulas, predicted and measured costs at each length, and where they cross."""
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
-from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
+from mhaviz.pages.timings import BAND, SPREAD, skipped_from_text, skipped_text, time_text
 from mhaviz.results.complexity import Complexity
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
@@ -22,14 +24,15 @@ def complexity_page(c: Complexity) -> Page:
     keys = {name: skipped_from_text(c.lengths, timings[name]) for name in _PARTS}
     rate = _best_rate(c)
     notes = [
-        "proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured",
+        f"proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured, {SPREAD}",
         *filter(None, skipped),
         f"parameters: {readable_bytes(c.parameter_bytes)}",
         *([f"the whole layer does up to {readable_count(rate)}FLOP/s"] if rate else []),
     ]
-    blocks = (
+    blocks: tuple[Block, ...] = (
         _terms(c),
         Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes)), keys=keys),
+        *([Text((BAND,), "quiet")] if rate else []),
         Text(_crossings(c)),
         Text(_longest(c)),
     )
@@ -37,10 +40,21 @@ def complexity_page(c: Complexity) -> Page:
 
 
 def _lesson(c: Complexity) -> str:
-    """Return the title: the length from which on attention costs more than its projections, predicted and measured."""
-    clock = "" if c.equal_times is None else f"; on this machine's clock they meet at {c.equal_times:,.0f}"
-    operations = f"Beyond N = {c.equal_operations:,} attention takes more operations than its projections"
-    return operations + clock
+    """Return the title: the length from which on attention costs more than its projections, predicted, and measured
+    where all passes agree."""
+    operations = f"Attention takes more operations than its projections beyond N = {c.equal_operations:,}"
+    if c.meeting is not None:
+        return f"{operations}, more time on this machine beyond {_range_text(*c.meeting)}"
+    return f"{operations}; beyond which N it takes more time is not known" if c.equal_times else operations
+
+
+def _range_text(low: float, high: float) -> str:
+    """Return "570 to 950": two digits of both, rounded outwards."""
+    ends = []
+    for end, rounded in ((low, math.floor), (high, math.ceil)):
+        step = 10 ** max(math.floor(math.log10(end)) - 1, 0)
+        ends.append(f"{rounded(end / step) * step:,}")
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _terms(c: Complexity) -> Table:
@@ -75,8 +89,14 @@ def _operations(c: Complexity) -> Plot:
 
 
 def _times(c: Complexity) -> Plot:
-    """Plot measured times, and dotted the times of the predicted operations at the best rate of the whole layer."""
-    measured = [tuple(timing.seconds for timing in timings) for timings in (c.projections, c.attention, c.whole)]
+    """Plot measured times with the middle half of the runs, where all passes say that two of them meet, and dotted the
+    times of the predicted operations at the best rate of the whole layer."""
+    measured = c.projections, c.attention, c.whole
+    parts = _parts(c, [tuple(timing.seconds for timing in timings) for timings in measured])
+    banded = (
+        replace(series, band=tuple(timing.quartiles for timing in timings))
+        for series, timings in zip(parts, measured, strict=True)
+    )
     predicted = [(_PROJECTIONS, c.flops("projections")), (_ATTENTION, c.flops("attention"))]
     rate = _best_rate(c)
     ideal = [
@@ -89,11 +109,9 @@ def _times(c: Complexity) -> Plot:
         )
         for colour, flops in (predicted if rate else [])
     ]
-    crossing = [] if c.equal_times is None or c.equal_seconds is None else [(c.equal_times, c.equal_seconds)]
-    series = (*ideal, *_parts(c, measured))
-    return Plot(
-        "time of one run, measured", series, _TOKENS, PlotAxis(log=10, unit=readable_seconds), _marked(crossing)
-    )
+    spans = () if c.meeting is None else ((*c.meeting, f"N = {_range_text(*c.meeting)}"),)
+    y = PlotAxis(log=10, unit=readable_seconds)
+    return Plot("time of one run, measured", (*ideal, *banded), _TOKENS, y, spans=spans)
 
 
 def _sizes(c: Complexity) -> Plot:
@@ -126,10 +144,12 @@ def _crossings(c: Complexity) -> tuple[str, ...]:
         f"N²·d_model = N·d_model² at N = d_model = {c.equal_terms:,}",
         f"2 products of N²·d_model = 4 of N·d_model² at N = 2·d_model = {c.equal_operations:,}",
     ]
-    compared = sum(None not in (a.seconds, p.seconds) for a, p in zip(c.attention, c.projections, strict=True))
-    if compared > 1:  # a single length does not show where they cross
-        measured = "nowhere within these lengths" if c.equal_times is None else f"at N = {c.equal_times:,.0f}"
-        lines.append(f"scores, softmax and mix take as long as the projections {measured}")
+    if n_passes := len(c.equal_times):
+        n_crossing = sum(ends is not None for ends in c.equal_times)
+        where = f"is not known: they cross within these lengths in {n_crossing} of {n_passes} passes"
+        if c.meeting is not None:
+            where = f"lies at N = {_range_text(*c.meeting)}: the range of {n_passes} passes"
+        lines.append(f"where scores, softmax and mix take as long as the projections {where}")
     return tuple(lines)
 
 

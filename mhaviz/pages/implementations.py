@@ -1,11 +1,12 @@
 """Page of implementations of attention: time, memory and exactness of each against the length of the input."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
-from mhaviz.pages.timings import skipped_from_text, skipped_text, time_text
+from mhaviz.pages.timings import BAND, SPREAD, ends_text, skipped_from_text, skipped_text, time_text
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.timing import Timing
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
@@ -20,8 +21,10 @@ Point = tuple[float | None, tuple[float, float] | None]
 def implementations_page(c: ImplementationComparison) -> Page:
     """Return the page: plots with their numbers, and what the numbers and names mean."""
     keys = {one.name: _remark(c, i) for i, one in enumerate(c.implementations)}
+    times = _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds))
+    ends = (ends_text(c.lengths, one.timings) for one in c.implementations)
     plots = (
-        _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds)),
+        replace(times, series=tuple(replace(one, end=end) for one, end in zip(times.series, ends, strict=True))),
         _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
         _plot(c, "peak memory", lambda _, t: (t.peak_bytes, None), PlotAxis(log=2, unit=readable_bytes)),
     )
@@ -30,23 +33,29 @@ def implementations_page(c: ImplementationComparison) -> Page:
 
 
 def _lesson(c: ImplementationComparison) -> str:
-    """Return the title: which implementation is best at the longest input that several could do."""
+    """Return the title: which implementations are best at the longest input that several could do, as far as the
+    spread of their runs tells."""
     title = "The same attention, five ways"
     for n, length in reversed(list(enumerate(c.lengths))):
-        times = {one.name: time for one in c.implementations if (time := one.timings[n].seconds) is not None}
+        times = {one.name: spread for one in c.implementations if (spread := one.timings[n].spread) is not None}
         peaks = {one.name: peak for one in c.implementations if (peak := one.timings[n].peak_bytes) is not None}
         if len(times) > 1:
-            fastest, smallest = _least(times), _least(peaks) if len(peaks) == len(times) else ""
-            memory = (
-                " and holds least memory" if smallest == fastest else smallest and f", {smallest} holds least memory"
-            )
-            return f"{title}: at N = {length:,} {fastest} is fastest{memory}"
+            fastest = _fastest(times)
+            smallest = _called(min(peaks, key=peaks.__getitem__)) if len(peaks) == len(times) else ""
+            memory = " and holds least memory" if smallest == fastest else f", {smallest} holds least memory"
+            return f"{title}: at N = {length:,} {fastest} is fastest{memory * bool(smallest)}"
     return title
 
 
-def _least(costs: Mapping[str, float]) -> str:
-    """Return the name of the least, with an article where it is not somebody's."""
-    name = min(costs, key=costs.__getitem__)
+def _fastest(spreads: Mapping[str, tuple[float, float]]) -> str:
+    """Return the implementations whose middle half of the runs is not beyond that of another, "the fused kernel"."""
+    least = min(third for _, third in spreads.values())
+    *others, last = (_called(name) for name, (first, _) in spreads.items() if first <= least)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _called(name: str) -> str:
+    """Return the name with an article where it is not somebody's."""
     return name if "'" in name else f"the {name}"
 
 
@@ -120,7 +129,7 @@ def _meanings(c: ImplementationComparison) -> tuple[str, ...]:
     unwatched = unwatched if any(timing.peak_bytes is None for timing in measured) else ""
     return (
         f"difference: the largest deviation of the output from {c.reference}",
-        "band: the middle half of the runs",
-        f"N: tokens; time: the median of one run; speed-up: against the {c.implementations[0].name}",
+        BAND,
+        f"N: tokens; time: {SPREAD}; speed-up: against the {c.implementations[0].name}",
         "memory: the peak above the weights and the input" + unwatched,
     )

@@ -14,6 +14,7 @@ class Timing:
         seconds: median time of one run; None: skipped.
         rounds: number of runs that were timed.
         quartiles: first and third quartile of their times, in seconds; None: skipped.
+        passes: median time in each pass over all lengths, in seconds; empty: skipped.
         peak_bytes: peak memory, the output included but not the weights and the input; None: the device does not
             report it, or there are too many allocations to be counted.
         would_take: estimated seconds of one run that was skipped because it takes too long; else None.
@@ -26,11 +27,17 @@ class Timing:
     would_take: float | None = None
     would_need: int | None = None
     quartiles: tuple[float, float] | None = None
+    passes: tuple[float, ...] = ()
 
     @property
     def skipped(self) -> bool:
         """Whether the work was skipped."""
         return self.seconds is None
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """Range of the middle half of the runs, in seconds; None: skipped."""
+        return self.quartiles or (None if self.seconds is None else (self.seconds, self.seconds))
 
     @property
     def why_skipped(self) -> str:

@@ -44,11 +44,36 @@ def test_what_takes_too_long_is_skipped_and_said_to_be(timed):
     assert max(length for name, length in timed.runs if name == "a") == 128
 
 
-def test_slow_runs_on_the_way_are_not_believed(timed):
-    for first, slow in ((0, 1), (1, 1), (1, 2)):  # the run that warms up, and one or two of three that count
-        runs = iter([1e-3] * first + [4.0] * slow)
-        ((small, large),) = timed(lambda n, runs=runs: next(runs, 1e-3) if n == 32 else 1e-3, lengths=[16, 64])
-        assert (small.seconds, large.seconds) == (1e-3, 1e-3)
+@pytest.mark.parametrize("usual", [1e-3, 1.0])
+@pytest.mark.parametrize(("lengths", "slow"), [([16, 64], 1), ([16, 64], 2), ([16, 32, 64], 4), ([16, 32, 64], 5)])
+def test_stalled_runs_end_no_curve(timed, usual, lengths, slow):
+    """Of 32 tokens the first runs stall: by them, 64 tokens would take 16 s of 5."""
+    runs = iter([4.0] * slow)
+    (found,) = timed(lambda n: next(runs, usual) if n == 32 else usual, lengths=lengths)
+    assert [t.skipped for t in found] == [False] * len(lengths)
+    assert [found[0].seconds, found[-1].seconds] == [usual, usual]
+
+
+def test_a_length_that_some_pass_skips_has_fewer_passes(timed):
+    runs = iter([4.0] * 4)
+    ((_, of_64, of_128),) = timed(lambda n: next(runs, 0.1) if n == 32 else 0.1, lengths=[32, 64, 128])
+    assert len(of_64.passes) == len(of_128.passes) == benchmark.PASSES - 2
+
+
+def test_what_is_slow_again_and_again_is_run_no_more(timed):
+    ((_, slow, slower),) = timed(lambda n: n**2 / 100, lengths=[16, 32, 64])
+    assert slow.would_take == pytest.approx(10.24)
+    assert slower.would_take == pytest.approx(40.96)
+    of_16 = sum(length == 16 for _, length in timed.runs)
+    assert of_16 == benchmark.PASSES + 2, "and two that confirm that 32 would take too long"
+
+
+def test_passes_go_over_all_lengths_again(timed):
+    times = iter(range(1, 1000))
+    ((short, long),) = timed(lambda n: next(times) if n > 2 else 0.5, lengths=[4, 5])
+    assert short.passes == (1, 3, 5, 7, 9), "a machine that slows down does so at all lengths"
+    assert long.passes == (2, 4, 6, 8, 10)
+    assert (short.seconds, short.quartiles) == (5, (3, 7))
 
 
 def test_what_does_not_fit_is_skipped(timed, monkeypatch):
@@ -74,27 +99,29 @@ def test_memory_is_foreseen_from_the_last_that_was_measured(timed, monkeypatch):
     assert (unmeasured.peak_bytes, large.would_need) == (None, 640_000)
 
 
-def test_at_least_three_rounds_and_more_of_what_is_fast(timed):
+def test_one_round_a_pass_and_more_of_what_is_fast(timed):
     slow, fast = timed(lambda n: 4.0 if n == 8 else 0.0, lambda n: 0.01, lengths=[8])
-    assert slow[0].rounds == 3
-    assert fast[0].rounds == 15
+    assert slow[0].rounds == benchmark.PASSES
+    assert fast[0].rounds == 3 * benchmark.PASSES
 
 
 def test_the_median_is_not_the_mean_and_the_first_run_does_not_count(timed):
-    times = iter([0.2, 0.1, 0.1, 0.9])
+    times = iter([0.009, 0.001, 0.001, 0.002] * benchmark.PASSES)
     ((of_one,),) = timed(lambda n: next(times), lengths=[1])
-    assert (of_one.seconds, of_one.rounds) == (0.1, 3)
+    assert (of_one.seconds, of_one.rounds) == (0.001, 3 * benchmark.PASSES)
 
 
 def test_they_take_turns(timed):
     timed(lambda n: 1.0, lambda n: 1.0, lengths=[1])
-    assert "".join(name for name, _ in timed.runs) == "ab" + "abbaab"
+    assert "".join(name for name, _ in timed.runs) == "abbaabbaab"
 
 
 def test_progress_is_told(timed):
     told = []
     timed(lambda n: 0.0, lambda n: 0.0, lengths=[1, 2], on_progress=lambda *what: told.append(what))
-    assert told == [(0, "N = 1: a"), (0.25, "N = 1: b"), (0.5, "N = 2: a"), (0.75, "N = 2: b"), (1, "")]
+    of_first = [(0, "N = 1: a, pass 1"), (0.05, "N = 1: b, pass 1"), (0.1, "N = 2: a, pass 1")]
+    of_last = [(0.9, "N = 2: a, pass 5"), (0.95, "N = 2: b, pass 5"), (1, "")]
+    assert [told[:3], told[-3:]] == [of_first, of_last]
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=5))

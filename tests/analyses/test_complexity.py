@@ -1,6 +1,6 @@
 """Predicted operations against torch's own counter, and crossovers by arithmetic."""
 
-import math
+import dataclasses
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from mhaviz.analyses.benchmark import Bench
-from mhaviz.analyses.complexity import attend, crossover, longest_input, measure_complexity, predict, project
+from mhaviz.analyses.complexity import attend, crossovers, longest_input, measure_complexity, predict, project
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.results.timing import Timing
@@ -77,26 +77,46 @@ def test_crossovers_by_terms_and_by_operations():
     assert c.parameter_bytes == sum(p.numel() * 4 for p in MultiHeadAttention(16, 4).parameters())
 
 
-def timings(*seconds):
-    return [Timing(s, 3) if s else Timing(would_take=9.0) for s in seconds]
+def timings(*passes):
+    return [Timing(of_length[0], 3, passes=of_length) if all(of_length) else Timing(would_take=9.0)
+            for of_length in zip(*passes, strict=True)]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("projections", "attention", "expected"),
     [
         ((1, 10, 100), (0.1, 10**0.5, 1000), (10 ** (4 / 3), 10 ** (4 / 3))),
-        ((4, 4, 4), (1, 2, 8), (10**1.5, 4)),
-        ((4, 4, 4), (1, 4, 16), (10, 4)),
+        ((4, 4, 4), (1, 2, 8), (10**1.5, 10**1.5)),
+        ((4, 4, 4), (1, 4, 16), (10, 10)),
         ((4, 4, 4), (1, 2, 3), None),
         ((1, 1, 1), (2, 4, 8), None),
-        ((4, 4, None), (1, 16, None), (10**0.5, 4)),
-        ((None, None, None), (None, None, None), None),
-        ((4, 4, 4), (8, 2, 8), (10**1.5, 4)),
+        ((4, 4, None), (1, 16, None), (10**0.5, 10**0.5)),
+        ((4, 4, 4), (8, 2, 8), None),  # dearer at the shortest length
+        ((4, 4, 4, 4), (1, 16, 1, 16), (10**0.5, 10**2.5)),  # back and forth: the range
     ],
 )
 def test_crossover_of_times(projections, attention, expected):
-    found = crossover((1, 10, 100), timings(*projections), timings(*attention))
+    lengths = [10**i for i in range(len(projections))]
+    (found,) = crossovers(lengths, timings(projections), timings(attention))
     assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_one_length_has_no_crossover():
+    assert crossovers((1, 10), timings((4, None)), timings((1, None))) == ()
+    assert crossovers((1, 10), timings((None, None)), timings((None, None))) == ()
+
+
+def meeting(*attention):
+    """Where two parts meet in passes in which the projections always take 4 s."""
+    projections = [(4, 4, 4)] * len(attention)
+    found = crossovers((1, 10, 100), timings(*projections), timings(*attention))
+    return dataclasses.replace(measured(), equal_times=found).meeting
+
+
+def test_parts_meet_within_the_range_of_all_passes_or_nobody_knows_where():
+    assert meeting((1, 2, 8), (1, 16, 16), (1, 4, 16)) == pytest.approx((10**0.5, 10**1.5))
+    assert meeting((1, 2, 8), (1, 2, 3)) is None, "in the second pass they do not meet"
+    assert meeting((1, 2, 3)) is None
 
 
 @given(st.integers(0, 2**60), st.integers(1, 1000))
@@ -116,4 +136,4 @@ def test_predictions_stand_where_nothing_was_measured():
     assert c.whole[1].skipped
     assert c.flops()[1] == sum(term.flops[1] for term in c.terms) > 4 * 10**24 * 16
     assert c.weight_bytes[1] == 4 * 4 * 10**24
-    assert c.equal_times is None or math.isfinite(c.equal_times)
+    assert c.equal_times == (), "of one length nobody knows"

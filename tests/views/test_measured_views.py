@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -43,7 +44,7 @@ def complexity():
     return make_complexity()
 
 
-def make_complexity(skipped=False, crossing=(724.0, 0.01), lengths=(64, 512, 4096)):
+def make_complexity(skipped=False, crossing=((724.0, 724.0), (571.2, 948.0)), lengths=(64, 512, 4096)):
     scores, weights, output = ([factor(N) for N in lengths] for factor in (
         lambda N: 1024 * N**2, lambda N: 40 * N**2, lambda N: 8 * 512**2 * N
     ))  # fmt: skip
@@ -58,7 +59,7 @@ def make_complexity(skipped=False, crossing=(724.0, 0.01), lengths=(64, 512, 409
     return Complexity(
         Source("made by hand"), 512, 8, lengths, terms, 4_202_496,
         *((nothing,) * 3 if skipped else (fast, slow, slow)),
-        512, 1024, *(crossing or (None, None)),
+        512, 1024, crossing,
         (LongestInput("cpu", 2**34, 23_170), LongestInput("cuda", None, None)), 5.0,
     )  # fmt: skip
 
@@ -76,9 +77,9 @@ def as_json(record):
 def test_every_number_stands_in_its_row(show, comparison):
     rows = [line.split() for line in plain(show(view_of(comparison), 80)).splitlines()]
     assert ["16", "nested", "loops", "12.3", "ms", "1.00", "×", "196.0", "KiB", "7.0e-07"] in rows
-    assert ["16", "fused", "kernel", "410", "µs", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
+    assert ["16", "fused", "kernel", "410", "µs", "±", "12%", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
     assert ["256", "nested", "loops", "2.50", "s", "1.00", "×", "–", "4.2e-07"] in rows
-    assert ["256", "fused", "kernel", "3.60", "ms", "694", "×", "4.5", "MiB", "3.0e-07"] in rows
+    assert ["256", "fused", "kernel", "3.60", "ms", "±", "14%", "694", "×", "4.5", "MiB", "3.0e-07"] in rows
     assert ["1,024", "nested", "loops", "skipped", "–", "–", "–"] in rows
 
 
@@ -107,7 +108,7 @@ def test_predicted_and_measured_beside_each_other(show, complexity):
     for line in (
         "N²·d_model = N·d_model² at N = d_model = 512",
         "at N = 2·d_model = 1,024",
-        "take as long as the projections at N = 724",
+        "take as long as the projections lies at N = 570 to 950: the range of 2 passes",
         "cpu: 16.0 GiB are free now; the weights of 23,170 tokens fit",
         "cuda: free memory is unknown",
         "parameters: 4.0 MiB",
@@ -116,7 +117,7 @@ def test_predicted_and_measured_beside_each_other(show, complexity):
 
 
 def test_predictions_without_measurements(show):
-    complexity = make_complexity(skipped=True, crossing=None)
+    complexity = make_complexity(skipped=True, crossing=())
     shown = plain(show(view_of(complexity), 120))
     assert "take as long as" not in shown
     assert "whole layer, skipped: N = 64 would take about 2.0 h" in shown
@@ -129,6 +130,38 @@ def test_predictions_without_measurements(show):
 
 def lines(axes):
     return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
+
+
+@pytest.mark.parametrize(
+    ("crossing", "title"),
+    [
+        (((724.0, 724.0), (571.2, 948.0)), "beyond N = 1,024, more time on this machine beyond 570 to 950"),
+        (((724.0, 724.0), None), "beyond N = 1,024; beyond which N it takes more time is not known"),
+        ((), "beyond N = 1,024"),
+    ],
+)
+def test_the_title_has_what_all_passes_agree_on(crossing, title):
+    heading = figure_of(make_complexity(crossing=crossing)).heading
+    assert heading == f"Attention takes more operations than its projections {title}"
+
+
+@pytest.mark.parametrize(
+    ("loops", "title"),
+    [
+        ((0.0039, 0.0050), "nested loops or the fused kernel is fastest, the fused kernel holds least memory"),
+        ((0.0041, 0.0050), "fused kernel is fastest and holds least memory"),
+    ],
+)
+def test_the_title_calls_nobody_fastest_within_the_spread(comparison, loops, title):
+    slow, fast = comparison.implementations
+    slow = replace(slow, timings=(SLOW[0], Timing(0.0045, 40, 2**24, quartiles=loops), SLOW[2]))
+    assert figure_of(replace(comparison, implementations=(slow, fast))).heading.endswith(f"at N = 256 the {title}")
+
+
+def test_the_figure_says_where_and_why_curves_end(comparison):
+    shown = texts(figure_of(comparison))
+    assert shown.count("N = 1,024") == 2
+    assert {"would take about 40 s", "would need about 3.0 GiB"} <= set(shown)
 
 
 def test_the_figure_draws_what_was_measured(comparison):
@@ -161,19 +194,18 @@ def test_the_figure_marks_the_crossings(complexity):
         [64, 512, 4096, 23_170],
         [*(40 * N**2 for N in (64, 512, 4096)), 2**34],
     )
-    assert {"N = 512", "N = 1,024", "N = 724", "N = 23,170"} <= set(texts(sheet))
+    assert {"N = 512", "N = 1,024", "N = 570 to 950", "N = 23,170"} <= set(texts(sheet))
     rings = [line for line in sheet.page.lines if line.get_markersize() == 8]
     (dotted,) = (text.get_text() for text in times.get_legend().get_texts())
     assert dotted.startswith("predicted, at "), "what is dotted is said below the panel"
-    assert len(rings) == 4
-    (place,) = {(ring.get_xdata()[0], ring.get_ydata()[0]) for ring in rings[2:3]}
-    to_pixels, from_pixels = sheet.page.transData, times.transData.inverted()
-    assert from_pixels.transform(to_pixels.transform(place)) == pytest.approx((724, 0.01), rel=1e-6)
+    assert len(rings) == 3
+    (span,) = (patch for patch in times.patches if patch.get_alpha())
+    assert (span.get_x(), span.get_width()) == pytest.approx((571.2, 948 - 571.2))
 
 
 @pytest.mark.parametrize(
     ("lengths", "skipped", "crossing"),
-    [((16,), False, None), ((10**12,), True, None), ((1, 10**12), False, None), (range(1, 41), False, (724.0, 0.01))],
+    [((16,), False, ()), ((10**12,), True, ()), ((1, 10**12), False, (None,)), (range(1, 41), False, ((7.0, 24.0),))],
 )
 def test_nothing_is_drawn_outside_the_sheet(lengths, skipped, crossing):
     inside(figure_of(make_complexity(skipped, crossing, tuple(lengths))))
@@ -254,6 +286,7 @@ def test_json_says_what_was_skipped(comparison):
         "would_take": None,
         "would_need": None,
         "quartiles": None,
+        "passes": [],
         "skipped": None,
         "speedup": 1.0,
         "difference": 7e-7,
@@ -265,6 +298,6 @@ def test_json_says_what_was_skipped(comparison):
 def test_json_of_the_complexity(complexity):
     data = as_json(complexity)
     assert data["terms"][0]["flops"] == [1024 * 64**2, 1024 * 512**2, 1024 * 4096**2]
-    assert data["crossover"] == {"terms": 512, "operations": 1024, "times": 724.0, "seconds": complexity.equal_seconds}
+    assert data["crossover"] == {"terms": 512, "operations": 1024, "times": [[724.0, 724.0], [571.2, 948.0]]}
     assert data["longest"][0] == {"device": "cpu", "free_bytes": 2**34, "tokens": 23_170}
     assert data["measured"]["attention"][1]["seconds"] == 512**2 / 1e8

@@ -21,7 +21,7 @@ def compare_implementations(
     mhaviz compare-implementations --lengths 16,64,256 --most-seconds 1
 
     All have the same weights and read the same sentence. Each is measured in time, peak memory, and difference from a
-    result in float64.
+    result in float64. Several passes go over all lengths, and each skips what would take too long.
 
     Output: a {RESULT_SUFFIXES} file.
     """

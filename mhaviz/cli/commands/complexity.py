@@ -20,8 +20,9 @@ def complexity(
     mhaviz complexity -o complexity.png
     mhaviz complexity --lengths 64,256,1024 --d-model 768 --n-heads 12
 
-    The result has the operations, bytes and measured time of each step, the length from which attention costs more than
-    the projections, and the longest input whose weights fit into memory.
+    The result has the operations, bytes and measured time of each step, the length from which attention takes more
+    operations than the projections, the range of lengths from which it takes more time, by several passes, and the
+    longest input whose weights fit into memory.
 
     Output: a {RESULT_SUFFIXES} file.
     """

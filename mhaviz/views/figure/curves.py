@@ -1,5 +1,6 @@
 """Plots of curves side by side, each with a legend, or all with a shared one."""
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -141,7 +142,7 @@ def draw_plot(
                 xs, ys, color=_colour(series.colour), marker=_marker(series), linestyle=_LINES[series.line],
                 linewidth=1.2 * sheet.zoom, markersize=3.5 * sheet.zoom, clip_on=False, label=series.name,
             )  # fmt: skip
-        if series.band:
+        if any(series.band):
             known = [(x, *ends) for x, ends in zip(series.xs, series.band, strict=True) if ends is not None]
             along, lows, highs = zip(*known, strict=True)
             bands += [*lows, *highs]
@@ -163,6 +164,10 @@ def draw_plot(
     for x, y, text in plot.marks:
         if axes.viewLim.contains(x, y):
             _mark(sheet, axes, x, y, text)
+    for low, high, text in plot.spans:
+        axes.axvspan(low, high, color=QUIET, alpha=0.18, linewidth=0)
+        _write_up(sheet, axes, _place(sheet, axes.transData.transform((high, axes.viewLim.y0)))[0], text)
+    _write_ends(sheet, axes, plot.series, points)
 
 
 def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
@@ -200,11 +205,39 @@ def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float], ys: Seque
 def _mark(sheet: Sheet, axes: Axes, x: float, y: float, text: str) -> None:
     """Draw a ring around a point, a thin line down to the x axis, and a remark beside it."""
     across, down = _place(sheet, axes.transData.transform((x, y)))
-    right, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
+    _, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
     sheet.page.plot([across, across], [down, bottom], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
     sheet.page.plot([across], [down], "o", markersize=8 * sheet.zoom, markerfacecolor="none", markeredgecolor=INK)
+    _write_up(sheet, axes, across, text)
+
+
+def _write_up(sheet: Sheet, axes: Axes, across: float, text: str) -> None:
+    """Write a remark upwards from the x axis, beside a line at ``across`` inches."""
+    right, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
     beside = 0.09 if across + 0.2 < right else -0.09
     sheet.write(across + beside, bottom - 0.05, text, SMALL, rotation=90)
+
+
+def _write_ends(
+    sheet: Sheet, axes: Axes, several: Sequence[Series], points: Sequence[Sequence[tuple[float, float]]]
+) -> None:
+    """Write why curves end beside their last points, the highest first, where it does not cover another."""
+    right, _ = _place(sheet, axes.transAxes.transform((1, 0)))
+    ending = [
+        (*_place(sheet, axes.transData.transform(there[-1])), series)
+        for series, there in zip(several, points, strict=True)
+        if there and series.end
+    ]
+    free = -math.inf
+    for x, y, series in sorted(ending, key=lambda one: one[1]):
+        lines = series.end.split("\n")
+        top = y - FOOT_LINE * (len(lines) - 1) / 2
+        if top < free:
+            continue
+        left = min(x + 0.08, right + _AT_END - max(text_width(line, SMALL) for line in lines) * DRAWN_WIDER)
+        for number, line in enumerate(lines):
+            sheet.write(left, top + FOOT_LINE * number, line, SMALL, colour=_colour(series.colour))
+        free = top + FOOT_LINE * len(lines)
 
 
 def _place(sheet: Sheet, pixels: NDArray[np.float64]) -> tuple[float, float]:
