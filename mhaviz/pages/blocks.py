@@ -339,13 +339,31 @@ class Grid:
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
-Block = Text | Table | Curves | Dots | Flow | Heads | Panels | Grid
+@dataclass(frozen=True)
+class Stacks:
+    """Two stacks of blocks side by side on a page; one below the other where room is short.
+
+    Attributes:
+        left: blocks from top to bottom, as wide as they need.
+        right: blocks beside them, in the room that is left.
+    """
+
+    left: tuple["Block", ...]
+    right: tuple["Block", ...]
+
+    @property
+    def blocks(self) -> tuple["Block", ...]:
+        """All blocks, those of the left stack first."""
+        return self.left + self.right
+
+
+Block = Text | Table | Curves | Dots | Flow | Heads | Panels | Grid | Stacks
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield all blocks, each grid replaced by the blocks in it."""
+    """Yield all blocks, each grid and each pair of stacks replaced by the blocks in it."""
     for block in blocks:
-        yield from leaves(block.blocks) if isinstance(block, Grid) else (block,)
+        yield from leaves(block.blocks) if isinstance(block, Grid | Stacks) else (block,)
 
 
 @dataclass(frozen=True)
@@ -378,12 +396,14 @@ class Page:
         footnote: where the numbers come from, such as the model and its revision.
         remark: how to read the pictures: a text, or a function that makes it from what a renderer has drawn. Figures
             write it beside the footnote, terminals below the pictures.
+        fits_paper: whether its figure, unless it is given a width, fits a printed page, with fewer or smaller pictures.
     """
 
     title: Title | str
     blocks: tuple[Block, ...]
     footnote: str
     remark: str | Callable[[Drawn], str] = ""
+    fits_paper: bool = False
 
     def reading(self, drawn: Drawn) -> str:
         """Return the remark on pictures that are drawn so."""
@@ -437,6 +457,8 @@ class Page:
         def drawn(block: Block) -> Block:
             if isinstance(block, Grid):
                 return Grid(tuple(tuple(one and drawn(one) for one in row) for row in block.rows))
+            if isinstance(block, Stacks):
+                return Stacks(tuple(map(drawn, block.left)), tuple(map(drawn, block.right)))
             if not isinstance(block, Panels):
                 return block
             return replace(block, panels=tuple(map(of_panel, block.panels)))

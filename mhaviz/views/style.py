@@ -100,8 +100,17 @@ class Style:
         return DIVERGING if self.cmap == INK else self.cmap
 
 
+@dataclass(frozen=True)
 class LayoutStyle(Style):
-    """Style of a page before it is enlarged to the chosen font size. Its sizes are not checked, as ``Style`` has."""
+    """Style of a page before it is enlarged to the chosen font size. Its sizes are not checked, as ``Style`` has.
+
+    Attributes:
+        on_paper: whether ``width`` is that of a sheet of paper, which the user has not chosen.
+        heads_height: inches that the heads of a sheet of paper may take, down.
+    """
+
+    on_paper: bool = False
+    heads_height: float = 0.0
 
     def __post_init__(self) -> None:
         """Check nothing."""

@@ -29,7 +29,8 @@ def report(
     mhaviz report "I wonder what will come next!" -o report.pdf
     mhaviz report --model translation "the big cows follow this boy" -o report.png
 
-    A translator's source-target attention is shown, unless --kind names another.
+    The picture fits a sheet of A4 or letter paper, unless --width is given. A translator's source-target attention is
+    shown, unless --kind names another.
 
     Output: a {PAGE_SUFFIXES} file.
     """

@@ -12,6 +12,7 @@ from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.figure.table import TablePart
 
 _BETWEEN, _BELOW = 0.15, 0.1  # inches: between two columns, and below a row of pictures
+BETWEEN_STACKS = 0.35  # inches
 
 
 class Part(Protocol):
@@ -115,6 +116,45 @@ class GridPart:
         for scale, beyond in () if self.is_narrow else self.bars.items():
             draw_upright(sheet, left, y + TILE_TITLE, bottom - TILE_TITLE, scale, beyond)
             left += scale_width(scale)
+
+
+@dataclass(frozen=True)
+class StacksPart:
+    """Two stacks of parts side by side.
+
+    Attributes:
+        stacks: parts of each, from top to bottom.
+        rooms: width of each, in inches.
+    """
+
+    stacks: tuple[tuple[Part, ...], tuple[Part, ...]]
+    rooms: tuple[float, float]
+
+    after = 0.2
+
+    @property
+    def width(self) -> float:
+        """Width in inches."""
+        return sum(self.rooms) + BETWEEN_STACKS
+
+    @property
+    def pictures(self) -> Iterator[MosaicPart]:
+        """All pictures."""
+        yield from (part for stack in self.stacks for part in stack if isinstance(part, MosaicPart))
+
+    def height(self, room: float) -> float:
+        """Return the height in inches."""
+        stacks = zip(self.stacks, self.rooms, strict=True)
+        return max(sum(part.height(inside) + part.after for part in stack) for stack, inside in stacks)
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
+        """Draw both stacks with their top left corner at (x, y)."""
+        for stack, inside in zip(self.stacks, self.rooms, strict=True):
+            top = y
+            for part in stack:
+                part.draw(sheet, x, top, inside)
+                top += part.height(inside) + part.after
+            x += inside + BETWEEN_STACKS
 
 
 def _last_cells(part: Part) -> float:

@@ -53,7 +53,7 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.scale import change_scale, scales_of
-from mhaviz.views.style import Style
+from mhaviz.views.style import LayoutStyle, Style
 
 _TITLE, _SUBTITLE = 0.3, 0.16  # inches for the title of a mosaic, and for the line below it
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a bar to a card, above a table, of the text on cells
@@ -260,7 +260,7 @@ class MosaicPart:
 
 
 def decide_heads(
-    block: Heads, fonts: Fonts, style: Style, stacked: int, text_length: int, like: Sequence[MosaicPart] = ()
+    block: Heads, fonts: Fonts, style: LayoutStyle, stacked: int, text_length: int, like: Sequence[MosaicPart] = ()
 ) -> MosaicPart:
     """Lay out heads with cells of whole pixels.
 
@@ -277,7 +277,8 @@ def decide_heads(
     if numbers is None and not (m.is_whole or m.quantity.is_signed):
         is_seen = max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
         numbers = None if is_seen else False
-    around = 2 * MARGIN + (0.0 if style.is_narrow else BESIDE + _OF_HEADS)
+    lies = style.is_narrow or style.on_paper  # the colour bar, as room across is short
+    around = 2 * MARGIN + (0.0 if lies else BESIDE + _OF_HEADS)
     columns, longest = style.columns or block.across, max(len(m.rows), len(m.columns))
     space = Space(
         fonts,
@@ -300,6 +301,8 @@ def decide_heads(
         column = _COLUMN / stacked - _TITLED if style.is_narrow else 0.0
         room = max(style.width - around, THUMB)
         space = replace(space, width=room, larger=_MOST_LARGER, column=column)
+        if style.on_paper:
+            space = replace(space, height=style.heads_height / stacked, fills=True)
     elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.tiles))))
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / stacked, least_tile=least)
@@ -333,7 +336,7 @@ def decide_heads(
         text=text,
         across=across,
         margins=margins,
-        is_narrow=style.is_narrow,
+        is_narrow=lies,
     )
 
 
@@ -389,7 +392,7 @@ def written_texts(block: Heads) -> Iterator[str]:
 def decide_panels(
     block: Panels,
     fonts: Fonts,
-    style: Style,
+    style: LayoutStyle,
     bars: Bars,
     in_line: int = 0,
     of_patches: int = 0,
@@ -424,7 +427,7 @@ def decide_panels(
         widest = min(max(room / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
     else:
         wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
-        least = max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
+        least = THUMB if style.on_paper else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if room / n - GAP >= least), default=1)
         across = -(-block.across // -(-block.across // across))
         most = math.inf if features or not style.is_narrow else len(block.columns) * _NARROW_CELL

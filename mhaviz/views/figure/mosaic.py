@@ -171,6 +171,7 @@ class Space:
         page: width / height of the mosaic that the columns are chosen for.
         least_tile: least inches of each side of a tile.
         column: height of the column of a paper that tiles are to fit into; 0: the page has a shape.
+        fills: whether the columns are those that make tiles largest, instead of giving the page its shape.
         larger: most that cells are enlarged to fill the width.
         cell: most inches of each side of a cell; None: chosen.
         shape: height and width of a cell, in inches; None: chosen.
@@ -187,6 +188,7 @@ class Space:
     page: float = PAGE_SHAPE
     least_tile: float = 0.3
     column: float = 0.0
+    fills: bool = False
     larger: float = 1.0
     cell: float | None = None
     shape: tuple[float, float] | None = None
@@ -286,14 +288,17 @@ def _lay_out(
         columns = _narrow_columns(n_tiles, k_cells, q_cells / k_cells, space.width - left, space.column)
     else:
         columns = choose_columns(n_tiles, *tile, space.page, most)
-    rows = -(-n_tiles // columns)
-    beside = (space.width - left + GAP) / columns - GAP
-    below = (space.height - space.widest(texts[1], label_size(width, space.least_label))) / rows - TILE_TITLE - GAP
-    scale = min(
-        space.larger,
-        max(beside, space.least_tile) / (k_cells * width),
-        max(below, space.least_tile) / (q_cells * height),
-    )
+    under = space.widest(texts[1], label_size(width, space.least_label))
+
+    def larger(columns: int, least: float) -> float:
+        """Return by how much the cells of so many tiles side by side may be enlarged; ``least``: inches of a tile."""
+        beside = (space.width - left + GAP) / columns - GAP
+        below = (space.height - under) / -(-n_tiles // columns) - TILE_TITLE - GAP
+        return min(space.larger, max(beside, least) / (k_cells * width), max(below, least) / (q_cells * height))
+
+    if space.fills and space.columns is None:
+        columns = max(range(1, n_tiles + 1), key=lambda n: larger(n, -math.inf))
+    rows, scale = -(-n_tiles // columns), larger(columns, space.least_tile)
     most_side = space.cell or math.inf
     height, width = (max(math.floor(min(side * scale, most_side) * dpi + 1e-6), 1) / dpi for side in (height, width))
 

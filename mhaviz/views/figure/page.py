@@ -16,6 +16,7 @@ from mhaviz.pages.blocks import (
     Heads,
     Page,
     Panels,
+    Stacks,
     Table,
     Text,
     Title,
@@ -27,7 +28,7 @@ from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.flow import FlowPart
 from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
-from mhaviz.views.figure.grid import GridPart, Part, Place, line_up
+from mhaviz.views.figure.grid import BETWEEN_STACKS, GridPart, Part, Place, StacksPart, line_up
 from mhaviz.views.figure.heads import (
     MosaicPart,
     choose_scales,
@@ -47,6 +48,7 @@ from mhaviz.views.figure.sheet import (
     INK,
     MARGIN,
     PAGE_LIMIT,
+    PAGE_WIDTH,
     QUIET,
     SMALL,
     TITLE,
@@ -70,6 +72,9 @@ _UNDER = 0.13  # inches between the last part and the foot
 _WIDEST_TITLE = 7.0  # most inches that a sheet is widened to for its title
 _HEADING = 10.0  # font size in points
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
+_PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
+_LEAST_STACK = 2.8  # inches of the right one of two stacks side by side
+_LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches of the heads of a page, down; and by which they shrink at least
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
 
@@ -87,6 +92,9 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         crop = MARGIN - _LEAST_MARGIN
     width = None if style.width is None else snap(style.width / zoom, style.dpi * zoom) + 2 * crop
     style = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
+    if page.fits_paper and width is None:
+        across, down = (inches / zoom for inches in _PAPER)
+        style = replace(style, on_paper=True, width=across, heads_height=down)
     if style.footnote is not None:
         page = replace(page, footnote=style.footnote, remark="")
         if any(isinstance(block, Panels) for block in leaves(page.blocks)):
@@ -97,6 +105,10 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
     if style.is_narrow:
         fonts = replace(fonts, label_cells=NARROW_CELLS)
     plan = _plan(page, fonts, style)
+    while style.on_paper and plan.height > _PAPER[1] / zoom and style.heads_height > _LEAST_OF_HEADS:
+        left = plan.heads_height - (plan.height - _PAPER[1] / zoom)  # as the heads take all that they can
+        style = replace(style, heads_height=max(min(left, style.heads_height - _HAIR), _LEAST_OF_HEADS))
+        plan = _plan(page, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in page.blocks if isinstance(block, Heads) for m in block.maps]
@@ -111,6 +123,9 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         plan = _plan(page, fonts, style)
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, BODY if style.is_narrow else TITLE)
     sheet.notices += plan.notices
+    if style.on_paper and any(inches > most / zoom + _ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
+        size = " × ".join(f"{inches * zoom:.1f}" for inches in plan.size)
+        sheet.notices.append(f"the picture is {size} inches, more than a page; a .html file has all on one")
     if plan.height > MOST_HEIGHT:
         choices = " and ".join(parameter(name) for name in ("layer", "head") if is_taken(name))
         sheet.notices.append(
@@ -134,6 +149,8 @@ def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
     for block in blocks:
         if isinstance(block, Table | Dots):
             yield replace(block, notes="")
+        elif isinstance(block, Stacks):
+            yield Stacks(*(tuple(_without_notes(stack)) for stack in (block.left, block.right)))
         elif not (isinstance(block, Text) and block.style == "quiet"):
             yield block
 
@@ -188,7 +205,7 @@ class TextPart:
             sheet.write(x, middle, line, self.size, colour=colour, bold=self._is_bold)
 
 
-def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
+def _decide_parts(page: Page, fonts: Fonts, style: LayoutStyle) -> list[Part]:
     """Measure the blocks that figures show."""
     blocks = page.blocks
     overviews = {b.place: b for b in blocks if isinstance(b, Heads) and is_overview(b, style)}
@@ -215,6 +232,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
     heads = choose_scales([in_line(block) for block in stacked], style)
 
     def decide(block: Block) -> Part:
+        assert not isinstance(block, Stacks), "stacks are laid out by ``beside``"
         if isinstance(block, Heads):
             return heads[block.place]
         if isinstance(block, Panels) and block.are_numbers:
@@ -254,7 +272,23 @@ def _decide_parts(page: Page, fonts: Fonts, style: Style) -> list[Part]:
             return part
         return GridPart(tuple((one,) for row in rows for one in row if one), bars, style.width is not None)
 
-    parts = [decide(block) for block in blocks]
+    def beside(block: Stacks) -> list[Part]:
+        """Return the stacks side by side, each decided as a page of its width, or their parts one below the other."""
+        room = (style.width or PAGE_WIDTH) - 2 * MARGIN
+        left = max(part.width for part in map(decide, block.left))
+        rooms = left, room - left - BETWEEN_STACKS
+        if style.is_narrow or rooms[1] < _LEAST_STACK:
+            return list(map(decide, block.blocks))
+        pages = (
+            _decide_parts(replace(page, blocks=stack), fonts, replace(style, width=inside + 2 * MARGIN))
+            for stack, inside in zip((block.left, block.right), rooms, strict=True)
+        )
+        first, second = (tuple(parts) for parts in pages)
+        if max(part.width for part in second) > rooms[1] + _ROUNDING:
+            return list(map(decide, block.blocks))
+        return [StacksPart((first, second), rooms)]
+
+    parts = [part for block in blocks for part in (beside(block) if isinstance(block, Stacks) else [decide(block)])]
     of_panels = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.block, Panels)]
     if style.width is not None:  # each has its own number of columns
         return parts
@@ -290,17 +324,23 @@ def _stand_in_line(one: Heads, other: Heads) -> bool:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Layout of a page: places of its parts, title, remark, and size in inches."""
+    """Layout of a page: places of its parts, title, remark, size in inches, and the height of its heads."""
 
     places: tuple[Place, ...]
     title: Title | str
     remark: str
     width: float
     height: float
+    heads_height: float
     notices: tuple[str, ...] = ()
 
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height."""
+        return self.width, self.height
 
-def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
+
+def _plan(page: Page, fonts: Fonts, style: LayoutStyle) -> _Plan:
     """Lay out the page at the resolution of the style."""
     title, parts = _titled(page.title, _decide_parts(page, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
@@ -308,7 +348,7 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     labels = _labels_text(parts) if style.footnote is None else ""
     remark = "; ".join(filter(None, [page.reading(_drawn(parts, style)), labels]))
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
-    has_pictures = any(isinstance(part, (MosaicPart, GridPart, CurvesPart)) for part in parts)
+    has_pictures = any(isinstance(part, (MosaicPart, GridPart, StacksPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf
     across = max([0.0, *(part.width for part in parts)])
     width = 2 * MARGIN + max(
@@ -320,19 +360,25 @@ def _plan(page: Page, fonts: Fonts, style: Style) -> _Plan:
     )
     if style.width is not None:
         needed = 2 * MARGIN + across
-        if needed > style.width + _ROUNDING:
+        if needed > style.width + _ROUNDING and not style.on_paper:
             zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
             raise ArgumentError(
                 f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
                 f"drawn, got {zoom * (style.width - margins):.3g}; give more"
                 + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_taken("columns") else "")
             )
-        width = style.width
+        width = max(style.width, needed - _ROUNDING) if style.on_paper else style.width
     lines = len(title_lines(title, width, fonts)) - 1
     places, bottom = _place(parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot or -_UNDER) + MARGIN
-    return _Plan(tuple(places), title, remark, snap(width, style.dpi), snap(height, style.dpi), tuple(notices))
+    of_heads = sum(part.layout.height for part, *_ in places if isinstance(part, MosaicPart) and _has_heads(part))
+    size = snap(width, style.dpi), snap(height, style.dpi)
+    return _Plan(tuple(places), title, remark, *size, of_heads, tuple(notices))
+
+
+def _has_heads(part: MosaicPart) -> bool:
+    return isinstance(part.block, Heads)
 
 
 def _room(style: Style) -> float:
@@ -405,7 +451,7 @@ def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place],
 def _mosaics(parts: Sequence[Part]) -> list[MosaicPart]:
     """Return all pictures of matrices, also those in grids."""
     pictures = [part for part in parts if isinstance(part, MosaicPart)]
-    return pictures + [one for part in parts if isinstance(part, GridPart) for one in part.pictures]
+    return pictures + [one for part in parts if isinstance(part, GridPart | StacksPart) for one in part.pictures]
 
 
 def _labels_text(parts: Sequence[Part]) -> str:

@@ -13,6 +13,7 @@ from mhaviz.pages.blocks import (
     Heads,
     Page,
     Panels,
+    Stacks,
     Table,
     Text,
     leaves,
@@ -50,6 +51,8 @@ class PageView:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
             if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and leaves_out(block)):
                 left_out += sum(len(one.panels) for one in leaves([block]) if isinstance(one, Panels))
+            elif isinstance(block, Stacks):
+                waiting += block.blocks[::-1]
             elif isinstance(block, Grid):
                 tables = [one for one in block.blocks if isinstance(one, Table)]
                 if len(tables) == len(block.blocks):

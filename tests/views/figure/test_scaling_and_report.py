@@ -10,6 +10,7 @@ from mhaviz.models.single_layer import RandomLayer
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.results.scaling import Scaling, ScalingComparison, ScoreStatistics
+from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.sheet import MOST_PIXELS
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
@@ -95,6 +96,12 @@ def test_the_sweep_draws_measures_and_theory():
     sheet.savefig(io.BytesIO(), dpi=40)
 
 
+def report_of(sentence, n_heads, target=None):
+    layer = RandomLayer(128, n_heads, device_name="cpu")
+    inputs = layer.encode([sentence], target)
+    return Report(attend(layer, [sentence], target), layer.trace(inputs), compare_scaling(layer, inputs, [0]))
+
+
 @pytest.mark.parametrize(
     ("sentence", "n_heads", "target"),
     [
@@ -102,17 +109,36 @@ def test_the_sweep_draws_measures_and_theory():
         ("one", 1, None),
         ("a b c", 2, "d e"),
         (" ".join(f"w{i}" for i in range(300)), 16, None),
+        (" ".join(f"word{i}" for i in range(40)), 16, None),
+        ("I wonder what will come next", 64, None),
     ],
 )
 def test_a_report_is_one_page_with_everything_on_it(sentence, n_heads, target):
-    layer = RandomLayer(64, n_heads, device_name="cpu")
-    c = compare_scaling(layer, layer.encode([sentence], target), [0])
-    attention = attend(layer, [sentence], target)
-    sheet = figure_of(Report(attention, layer.trace(layer.encode([sentence], target)), c))
+    report = report_of(sentence, n_heads, target)
+    sheet = figure_of(report)
     shown = texts(sheet)
-    for part in ("the shapes on the way", "concat", attention.source.footnote):
+    for part in ("the shapes on the way", "concat", report.source.footnote):
         assert part in shown
-    assert len(images(sheet, "L0 H")) == n_heads + 2, "and its scores, unscaled and scaled"
+    assert len(images(sheet, "L0 H")) == n_heads
+    assert len(images(sheet, "softmax")) == 2
+    inside(sheet)
+    across, down = sheet.get_size_inches()
+    assert across <= 8.27 + 1 / sheet.dpi, "A4"
+    assert down <= 11 + 1 / sheet.dpi, "letter paper"
+    sizes = [text.get_fontsize() for text in sheet.page.texts]
+    sizes += [group.font.get_size_in_points() for group in sheet.page.collections if isinstance(group, Numbers)]
+    assert min(sizes) >= 6
+
+
+def test_a_report_that_needs_more_than_a_page_says_so():
+    sheet = figure_of(report_of("one two three", 128), Style(font_size=24))
+    assert any("more than a page" in notice for notice in sheet.notices)
+
+
+@pytest.mark.parametrize("width", [3.3, 7.0])
+def test_a_report_of_a_given_width_has_it(width):
+    sheet = figure_of(report_of("I wonder what will come next", 8), Style(width=width))
+    assert sheet.get_size_inches()[0] == pytest.approx(width, abs=0.01)
     inside(sheet)
 
 
