@@ -7,9 +7,11 @@ You Need", section 4 and table 1.
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import product
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.analyses.benchmark import Bench, OnProgress, Work, check_lengths, measure
@@ -18,6 +20,9 @@ from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, Part
 from mhaviz.results.timing import Timing
 
 FLOAT32 = 4  # bytes
+
+_SHARE = 0.9
+"""Share of the samples of passes whose crossovers a range holds."""
 
 _STEPS: tuple[tuple[str, str, Part, str, str], ...] = (
     # The second term of a projection adds the biases.
@@ -86,7 +91,7 @@ def measure_complexity(
         **timings,
         equal_terms=bench.d_model,  # N²·d_model = N·d_model²
         equal_operations=2 * bench.d_model,  # 2 · 2·N²·d_model = 4 · 2·N·d_model²
-        equal_times=crossovers(rising, timings["projections"], timings["attention"]),
+        equal_times=crossover(rising, timings["projections"], timings["attention"]),
         longest=tuple(longest_input(device, size, bench.n_heads) for device, size in free.items()),
         most_seconds=most_seconds,
     )
@@ -106,35 +111,40 @@ def attend(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     return H
 
 
-def crossovers(
+def crossover(
     lengths: Sequence[int], projections: Sequence[Timing], attention: Sequence[Timing]
-) -> tuple[tuple[float, float] | None, ...]:
-    """Return, for each pass, the least and the largest length at which attention takes as long as the projections.
+) -> tuple[float, float] | None:
+    """Return the range of lengths in which attention takes as long as the projections; None: not known.
 
-    Times are interpolated by straight lines on logarithmic axes. None where attention does not take less time at the
-    shortest length and more at the longest. Lengths that some pass has skipped are left out.
+    The median time of some passes gives a length, interpolated by straight lines on logarithmic axes. The range holds
+    the middle ``_SHARE`` of these lengths over all samples of the passes with replacement (Efron 1979, Annals of
+    Statistics 7). It is not known where fewer samples have one, as attention does not take less time at the shortest
+    length and more at the longest. Lengths that some pass has skipped are left out.
     """
     measured = list(zip(lengths, projections, attention, strict=True))
     n_passes = max(len(timing.passes) for timing in (*projections, *attention))
     both = [(N, p.passes, a.passes) for N, p, a in measured if len(p.passes) == len(a.passes) == n_passes > 0]
     if len(both) < 2:
-        return ()
-    known = [N for N, *_ in both]
-    return tuple(_crossover(known, [(p[i], a[i]) for _, p, a in both]) for i in range(n_passes))
-
-
-def _crossover(lengths: Sequence[int], seconds: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Return the first and the last crossing in one pass; ``seconds``: of the projections and of attention."""
-    beyond = [math.log(attention / projections) for projections, attention in seconds]
-    if not beyond[0] < 0 <= beyond[-1]:
         return None
-    places = [math.log(N) for N in lengths]
-    found = [
-        math.exp(x0 + (x1 - x0) * y0 / (y0 - y1))
-        for (x0, y0), (x1, y1) in pairwise(zip(places, beyond, strict=True))
-        if (y0 < 0) != (y1 < 0)
-    ]
-    return found[0], found[-1]
+    places = np.log([N for N, *_ in both])
+    samples = np.array(list(product(range(n_passes), repeat=n_passes)))
+    of_projections, of_attention = (np.log([timings[i] for timings in both])[:, samples] for i in (1, 2))
+    beyond = np.median(of_attention, axis=-1) - np.median(of_projections, axis=-1)  # lengths samples
+    rises = beyond[:, (beyond[0] < 0) & (beyond[-1] >= 0)].T
+    if len(rises) < _SHARE * len(samples):
+        return None
+    tail = (1 - _SHARE) / 2
+    firsts, lasts = zip(*(_crossings(places, of_sample) for of_sample in rises), strict=True)
+    return math.exp(np.quantile(firsts, tail)), math.exp(np.quantile(lasts, 1 - tail))
+
+
+def _crossings(places: NDArray[np.float64], heights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the first and the last place where a line through these points crosses 0."""
+    (before,) = np.nonzero((heights[:-1] < 0) != (heights[1:] < 0))
+    ends = before[[0, -1]]
+    share = heights[ends] / (heights[ends] - heights[ends + 1])
+    first, last = places[ends] + share * (places[ends + 1] - places[ends])
+    return float(first), float(last)
 
 
 def longest_input(device: str, free_bytes: int | None, n_heads: int) -> LongestInput:

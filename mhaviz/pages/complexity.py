@@ -40,12 +40,16 @@ def complexity_page(c: Complexity) -> Page:
 
 
 def _lesson(c: Complexity) -> str:
-    """Return the title: the length from which on attention costs more than its projections, predicted, and measured
-    where all passes agree."""
+    """Return the title: the length from which on attention costs more than its projections, predicted and measured."""
     operations = f"Attention takes more operations than its projections beyond N = {c.equal_operations:,}"
-    if c.meeting is not None:
-        return f"{operations}, more time on this machine beyond {_range_text(*c.meeting)}"
-    return f"{operations}; beyond which N it takes more time is not known" if c.equal_times else operations
+    if c.equal_times is not None:
+        return f"{operations}, more time on this machine beyond {_range_text(*c.equal_times)}"
+    return f"{operations}; beyond which N it takes more time is not known" if _is_compared(c) else operations
+
+
+def _is_compared(c: Complexity) -> bool:
+    """Return whether both parts were measured at several lengths, as a single one does not show where they cross."""
+    return sum(not a.skipped and not p.skipped for a, p in zip(c.attention, c.projections, strict=True)) > 1
 
 
 def _range_text(low: float, high: float) -> str:
@@ -89,8 +93,8 @@ def _operations(c: Complexity) -> Plot:
 
 
 def _times(c: Complexity) -> Plot:
-    """Plot measured times with the middle half of the runs, where all passes say that two of them meet, and dotted the
-    times of the predicted operations at the best rate of the whole layer."""
+    """Plot measured times with the middle half of the runs, the range in which two of them meet, and dotted the times
+    of the predicted operations at the best rate of the whole layer."""
     measured = c.projections, c.attention, c.whole
     parts = _parts(c, [tuple(timing.seconds for timing in timings) for timings in measured])
     banded = (
@@ -109,7 +113,7 @@ def _times(c: Complexity) -> Plot:
         )
         for colour, flops in (predicted if rate else [])
     ]
-    spans = () if c.meeting is None else ((*c.meeting, f"N = {_range_text(*c.meeting)}"),)
+    spans = () if c.equal_times is None else ((*c.equal_times, f"N = {_range_text(*c.equal_times)}"),)
     y = PlotAxis(log=10, unit=readable_seconds)
     return Plot("time of one run, measured", (*ideal, *banded), _TOKENS, y, spans=spans)
 
@@ -144,12 +148,13 @@ def _crossings(c: Complexity) -> tuple[str, ...]:
         f"N²·d_model = N·d_model² at N = d_model = {c.equal_terms:,}",
         f"2 products of N²·d_model = 4 of N·d_model² at N = 2·d_model = {c.equal_operations:,}",
     ]
-    if n_passes := len(c.equal_times):
-        n_crossing = sum(ends is not None for ends in c.equal_times)
-        where = f"is not known: they cross within these lengths in {n_crossing} of {n_passes} passes"
-        if c.meeting is not None:
-            where = f"lies at N = {_range_text(*c.meeting)}: the range of {n_passes} passes"
-        lines.append(f"where scores, softmax and mix take as long as the projections {where}")
+    if c.equal_times is not None:
+        passes = f"the range of {max(len(timing.passes) for timing in c.attention)} passes, resampled"
+        lines.append(
+            f"scores, softmax and mix take as long as the projections at N = {_range_text(*c.equal_times)}: {passes}"
+        )
+    elif _is_compared(c):
+        lines.append("where scores, softmax and mix take as long as the projections is not known: passes disagree")
     return tuple(lines)
 
 

@@ -60,9 +60,8 @@ class Complexity(Result):
         projections, attention, whole: measured cost of both parts and of the whole layer, one for each length.
         equal_terms: length at which N²·d_model = N·d_model².
         equal_operations: length at which the matrix products of both parts have equally many operations.
-        equal_times: for each pass of the measurement, the least and the largest length at which both parts take equally
-            long, interpolated between measured lengths; None: attention does not take less time at the shortest length
-            and more at the longest.
+        equal_times: range of lengths in which both parts take equally long, interpolated between measured lengths;
+            None: not known.
         longest: the longest input for each device.
         most_seconds: work that would take longer than this in a single run was skipped.
     """
@@ -78,7 +77,7 @@ class Complexity(Result):
     whole: tuple[Timing, ...]
     equal_terms: int
     equal_operations: int
-    equal_times: tuple[tuple[float, float] | None, ...]
+    equal_times: tuple[float, float] | None
     longest: tuple[LongestInput, ...]
     most_seconds: float
 
@@ -86,16 +85,6 @@ class Complexity(Result):
         """Return the predicted operations of a part, or of the whole layer (None), one number for each length."""
         chosen = [term.flops for term in self.terms if part in (None, term.part)]
         return tuple(sum(at_length) for at_length in zip(*chosen, strict=True))
-
-    @property
-    def meeting(self) -> tuple[float, float] | None:
-        """Lengths below which attention takes less time than the projections in each pass, and above which it takes
-        more; None: not known."""
-        ranges = [ends for ends in self.equal_times if ends is not None]
-        if not ranges or len(ranges) < len(self.equal_times):
-            return None
-        lows, highs = zip(*ranges, strict=True)
-        return min(lows), max(highs)
 
     @property
     def weight_bytes(self) -> tuple[int, ...]:

@@ -1,7 +1,5 @@
 """Predicted operations against torch's own counter, and crossovers by arithmetic."""
 
-import dataclasses
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from mhaviz.analyses.benchmark import Bench
-from mhaviz.analyses.complexity import attend, crossovers, longest_input, measure_complexity, predict, project
+from mhaviz.analyses.complexity import attend, crossover, longest_input, measure_complexity, predict, project
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.results.timing import Timing
@@ -91,32 +89,30 @@ def timings(*passes):
         ((4, 4, 4), (1, 2, 3), None),
         ((1, 1, 1), (2, 4, 8), None),
         ((4, 4, None), (1, 16, None), (10**0.5, 10**0.5)),
+        ((4, None), (1, None), None),  # of one length nobody knows
+        ((None, None, None), (None, None, None), None),
         ((4, 4, 4), (8, 2, 8), None),  # dearer at the shortest length
         ((4, 4, 4, 4), (1, 16, 1, 16), (10**0.5, 10**2.5)),  # back and forth: the range
     ],
 )
 def test_crossover_of_times(projections, attention, expected):
     lengths = [10**i for i in range(len(projections))]
-    (found,) = crossovers(lengths, timings(projections), timings(attention))
+    found = crossover(lengths, timings(projections), timings(attention))
     assert found == (None if expected is None else pytest.approx(expected))
 
 
-def test_one_length_has_no_crossover():
-    assert crossovers((1, 10), timings((4, None)), timings((1, None))) == ()
-    assert crossovers((1, 10), timings((None, None)), timings((None, None))) == ()
+def of_passes(*attention):
+    """The crossover of passes in which the projections always take 4 s."""
+    return crossover((1, 10, 100), timings(*[(4, 4, 4)] * len(attention)), timings(*attention))
 
 
-def meeting(*attention):
-    """Where two parts meet in passes in which the projections always take 4 s."""
-    projections = [(4, 4, 4)] * len(attention)
-    found = crossovers((1, 10, 100), timings(*projections), timings(*attention))
-    return dataclasses.replace(measured(), equal_times=found).meeting
-
-
-def test_parts_meet_within_the_range_of_all_passes_or_nobody_knows_where():
-    assert meeting((1, 2, 8), (1, 16, 16), (1, 4, 16)) == pytest.approx((10**0.5, 10**1.5))
-    assert meeting((1, 2, 8), (1, 2, 3)) is None, "in the second pass they do not meet"
-    assert meeting((1, 2, 3)) is None
+def test_the_range_is_that_of_the_passes_but_for_a_stalled_one():
+    early, late = (1, 16, 64), (1, 2, 8)
+    assert of_passes(early, early, early, late, late) == pytest.approx((10**0.5, 10**1.5))
+    assert of_passes(early, early, early, early, early) == pytest.approx((10**0.5, 10**0.5))
+    assert of_passes(early, early, early, early, (900, 16, 64)) == pytest.approx((10**0.5, 10**0.5))
+    assert of_passes(early, early, early, (900, 16, 64), (900, 16, 64)) is None, "dearer in a third of all samples"
+    assert of_passes((1, 2, 8), (1, 2, 3)) is None
 
 
 @given(st.integers(0, 2**60), st.integers(1, 1000))
@@ -136,4 +132,4 @@ def test_predictions_stand_where_nothing_was_measured():
     assert c.whole[1].skipped
     assert c.flops()[1] == sum(term.flops[1] for term in c.terms) > 4 * 10**24 * 16
     assert c.weight_bytes[1] == 4 * 4 * 10**24
-    assert c.equal_times == (), "of one length nobody knows"
+    assert c.equal_times is None, "of one length nobody knows"

@@ -63,7 +63,7 @@ RECORDS = [
         TIMES,
         8,
         16,
-        (None,),
+        None,
         (LongestInput("cpu", 2**20, 9),),
         5.0,
     ),
