@@ -8,7 +8,8 @@ within a moment agree better than the machine does with itself.
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -97,9 +98,6 @@ try:  # these names of PyTorch are private: where one is missing, the peak on th
 except ImportError:
     _CAN_WATCH = False
 
-# Kineto, the library below PyTorch's profiler, logs to standard error when it starts and stops; 6 is above all levels.
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-
 MOST_NOTES = 1_000_000
 """Largest number of allocations and releases of work whose memory is profiled: each event takes 2 KiB."""
 
@@ -132,8 +130,9 @@ def _peak_on_cpu(work: Callable[[], object]) -> tuple[int | None, int]:
         return None, 0
     profiler: Any = profile(profile_memory=True, use_kineto=True)
     config, activities = profiler.config(), profiler.kineto_activities
-    _autograd._prepare_profiler(config, activities)
-    _autograd._enable_profiler(config, activities, {RecordScope.USER_SCOPE})
+    with _silent_kineto():
+        _autograd._prepare_profiler(config, activities)
+        _autograd._enable_profiler(config, activities, {RecordScope.USER_SCOPE})
     try:
         result = work()
     finally:
@@ -146,6 +145,22 @@ def _peak_on_cpu(work: Callable[[], object]) -> tuple[int | None, int]:
             peak = max(peak, held)
             notes += 1
     return peak, notes
+
+
+@contextmanager
+def _silent_kineto() -> Iterator[None]:
+    """Keep the library below PyTorch's profiler from logging to standard error whenever it starts and stops.
+
+    It reads its setting when the process first profiles; 6 is above all levels.
+    """
+    name = "KINETO_LOG_LEVEL"
+    is_users = name in os.environ
+    os.environ.setdefault(name, "6")
+    try:
+        yield
+    finally:
+        if not is_users:
+            del os.environ[name]
 
 
 LONGEST = 10**12

@@ -81,13 +81,13 @@ def fused_kernel(layer: MultiHeadAttention, X: Tensor) -> Tensor:
 
 def torch_twin(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     """Return an ``nn.MultiheadAttention`` with the same weights; it stores Wq, Wk and Wv as one matrix."""
-    twin = nn.MultiheadAttention(layer.d_model, layer.n_heads, batch_first=True)
-    twin = twin.to(layer.Wo.weight).train(layer.training)
-    with torch.no_grad():
-        twin.in_proj_weight.copy_(torch.cat([W.weight for W in (layer.Wq, layer.Wk, layer.Wv)]))
-        twin.in_proj_bias.copy_(torch.cat([W.bias for W in (layer.Wq, layer.Wk, layer.Wv)]))
-        twin.out_proj.load_state_dict(layer.Wo.state_dict())
-    return twin
+    with torch.device("meta"):  # no random weights are drawn
+        twin = nn.MultiheadAttention(layer.d_model, layer.n_heads, batch_first=True)
+    parts = (layer.Wq, layer.Wk, layer.Wv)
+    weights = {f"in_proj_{name}": torch.cat([getattr(W, name) for W in parts]).detach() for name in ("weight", "bias")}
+    weights |= {f"out_proj.{name}": weight for name, weight in layer.Wo.state_dict().items()}
+    twin.load_state_dict(weights, assign=True)
+    return twin.train(layer.training)
 
 
 class FromLayer(NamedTuple):

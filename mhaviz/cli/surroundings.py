@@ -14,10 +14,11 @@ from pathlib import Path
 
 from mhaviz.views.text import PLAIN
 
-_KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-_SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg", _KERNELS: "64"}
-"""matplotlib reads no matplotlibrc, which may be broken, and opens no window. PyTorch caches at most 64 kernels, more
-than one batch uses: over a corpus it would cache a thousand, one for each size of batches, of up to 40 KiB each.
+_SETTINGS = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
+"""matplotlib reads no matplotlibrc, which may be broken, and opens no window."""
+_DEFAULTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "HF_HUB_DISABLE_TELEMETRY": "1"}
+"""PyTorch caches at most 64 kernels, more than one batch uses: over a corpus it would cache a thousand, one for each
+size of batches, of up to 40 KiB each. The hub is not told what is installed here.
 """
 _users = ExitStack()
 """Restores what a recorded program would find without us; empty if ``main`` is called from Python."""
@@ -65,12 +66,13 @@ def settle_surroundings() -> None:
     clean_up_on([getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)])
     _users.callback(gc.set_threshold, *gc.get_threshold())
     gc.set_threshold(100_000, 50, 50)
-    for name, value in _SETTINGS.items():
+    missing = {name: value for name, value in _DEFAULTS.items() if name not in os.environ}
+    for name, value in (_SETTINGS | missing).items():
         if name in os.environ:
             _users.callback(os.environ.update, {name: os.environ[name]})
         else:
             _users.callback(os.environ.pop, name, None)
-        os.environ[name] = os.environ.get(name, value) if name == _KERNELS else value
+        os.environ[name] = value
     logger = logging.getLogger("matplotlib")
     _users.callback(logger.setLevel, logger.level)
     logger.setLevel(logging.CRITICAL)

@@ -76,7 +76,6 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _from_hub(name: str, revision: str | None) -> Path:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 

@@ -1,6 +1,5 @@
 """Loading of a checkpoint: its configuration, tokenizer and weights, without running code from its files."""
 
-import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,7 +22,6 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.quantizers.auto import AutoHfQuantizer
-from transformers.utils import logging
 
 from mhaviz.attention.model import Site
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
@@ -31,11 +29,9 @@ from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers import sharing, sizes
 from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
 from mhaviz.models.transformers.growth import require_sound_steps
-from mhaviz.models.transformers.silence import silence
+from mhaviz.models.transformers.silence import quiet, silence
 from mhaviz.models.transformers.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
 from mhaviz.observe import attention_functions
-
-os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # else a thread would ask the hub to convert pickles
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 """Types of numbers that a model can be loaded with; auto: the type of the checkpoint."""
@@ -111,7 +107,7 @@ class Loaded:
         parts: list[Any] = [part for part in self.model.modules() if hasattr(part, "set_attention_type")]
         types = [part.attention_type for part in parts]
         try:
-            with as_one_line(what, advice), _evaluating(self.model), _attending_by(self.model, self.attention):
+            with quiet(), as_one_line(what, advice), _evaluating(self.model), _attending_by(self.model, self.attention):
                 yield
         finally:
             for part, attention_type in zip(parts, types, strict=True):
@@ -193,8 +189,6 @@ def load_checkpoint(
     """
     if dtype not in DTYPES:
         raise ArgumentError(f"{parameter('dtype')}: expected {', '.join(DTYPES)}, got {dtype!r:.40}")
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = folder or find_folder(name)
     fields = read_fields(folder, name)
     with silence(1, 2), as_one_line(f"{name} cannot be loaded"):  # broken files can raise any exception
