@@ -80,7 +80,8 @@ def load(
     Args:
         model: "random" (a layer with random weights), "translation" (the bundled translator), a file saved by ``mhaviz
             train``, a file with the parameters of one attention (.safetensors, or from torch.save), a folder or hub id
-            of a transformers checkpoint; or a transformers model in memory, given with its ``tokenizer``.
+            of a transformers checkpoint; or a transformers model in memory, given with its ``tokenizer``, also with
+            adapters of peft inside.
         tokenizer: tokenizer of a model in memory.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps"; a model in memory stays where it is.
         predicts: load the parts that predict and write tokens as well, if there are any. By default the model is

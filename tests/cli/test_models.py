@@ -274,7 +274,7 @@ BROKEN = {
     no_weights: "lacks 'model.safetensors': expected",
     broken_config: "its config.json cannot be read",
     list_config: "expected an object in its config.json",
-    adapter: "weights as safetensors, got 'adapter_config.json', 'adapter_model.safetensors'; save",
+    adapter: "an adapter without its model: load it with peft, and save what merge_and_unload() returns with save_pre",
     another_size: "has the shape (32,) in the files, and (64,) by the config.json; so do ",
     more_layers: "got none for 16 of them, such as encoder.layer.2.attention",
     (lambda folder: change_config(folder, model_type="newformer")): "has model type `newformer` but",

@@ -39,16 +39,19 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 def check_folder(folder: Path, name: str) -> None:
     """Raise MhavizError unless the folder has a config.json and all weights as safetensors, and no adapter."""
     weights = [path.with_suffix(".safetensors") for path in weight_files(folder)] or [folder / "model.safetensors"]
-    if absent := [path.name for path in (folder / "config.json", *weights) if not path.is_file()]:
+    absent = [path.name for path in (folder / "config.json", *weights) if not path.is_file()]
+    if (folder / "adapter_config.json").exists():  # transformers would apply it where peft happens to be installed
+        where = "without its model" if absent else "beside its weights"
+        without = "" if absent else ", or remove adapter_config.json to see it without"
+        raise MhavizError(
+            f"{name} holds an adapter {where}: load it with peft, and save what merge_and_unload() returns with "
+            f"save_pretrained{without}"
+        )
+    if absent:
         patterns = ("adapter_*", "*.gguf", *_PICKLES)  # no complete models, or files that could run code
         others = sorted({quoted(path.name) for pattern in patterns for path in folder.glob(pattern)})
         got = f", got {', '.join(others[:2])}; save the whole model with save_pretrained" if others else ""
         raise MhavizError(f"{name} lacks {quoted(absent[0])}: expected a config.json and weights as safetensors{got}")
-    if (folder / "adapter_config.json").exists():  # transformers would apply it where peft happens to be installed
-        raise MhavizError(
-            f"{name} holds an adapter beside its weights: save the model after peft's merge_and_unload, or remove "
-            f"adapter_config.json to see it without"
-        )
 
 
 def read_fields(folder: Path, name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -389,21 +390,44 @@ def model_in_memory(model: object, tokenizer: PreTrainedTokenizerBase | None) ->
     observed.
 
     Args:
-        model: model of transformers, on its device.
+        model: model of transformers, on its device; or a model of peft around it, whose adapters are modules of it.
         tokenizer: the tokenizer of the model.
 
     Raises:
-        ArgumentError: ``model`` is no model of transformers, or ``tokenizer`` is none.
+        ArgumentError: ``model`` is no model of transformers, or ``tokenizer`` is none; a model of peft does more than
+            run the model within it, as with prompts that are put before a text.
         MhavizError: the model has no attention that can be drawn.
     """
-    if not isinstance(model, PreTrainedModel):
+    within: object = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if not isinstance(within, PreTrainedModel):
         raise ArgumentError(f"expected a name, a path or a transformers model, got {type(model).__name__}")
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ArgumentError(f"expected the model's tokenizer too, got {type(tokenizer).__name__}")
-    name = str(model.name_or_path) or type(model).__name__
-    by_interface = bool(type(model)._can_set_attn_implementation())
-    attention = (SDPA if model._supports_sdpa else EAGER) if by_interface else None
-    return TransformersModel.of(Loaded(name, model, tokenizer, by_interface, attention))
+    name = str(within.name_or_path) or type(within).__name__
+    by_interface = bool(type(within)._can_set_attn_implementation())
+    attention = (SDPA if within._supports_sdpa else EAGER) if by_interface else None
+    loaded = Loaded(name, within, tokenizer, by_interface, attention)
+    if model is not within:
+        _require_adapters_within(loaded, model)
+    return TransformersModel.of(loaded)
+
+
+def _require_adapters_within(loaded: Loaded, model: Any) -> None:
+    """Raise ArgumentError if a model of peft computes something else than the model within it, or may for some texts.
+
+    Prompts that are put before a text are outside of it, and so is the choice of the tokens that an activated LoRA
+    applies to, from the text.
+    """
+    fields = few_tokens(loaded, *LENGTHS[0])
+    with torch.no_grad(), loaded.running():
+        whole, within = (run(**fields)[0] for run in (model, loaded.model))
+    configs = getattr(model, "peft_config", {}).values()
+    is_activated = any(getattr(config, "alora_invocation_tokens", None) for config in configs)
+    if is_activated or whole.shape != within.shape or not torch.allclose(whole, within, equal_nan=True):
+        raise ArgumentError(
+            f"expected adapters inside the model, such as LoRA, got {type(model).__name__} whose adapter works from "
+            f"outside, as prompts do; observe it with mhaviz.record"
+        )
 
 
 def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:

@@ -375,6 +375,5 @@ def test_an_adapter_is_refused(mhaviz, folder):
     """Whether peft would have applied it: attention with and without are two answers."""
     model = folder("llama")
     (model / "adapter_config.json").write_text("{}")
-    assert "holds an adapter beside its weights: save the model after" in refused(
-        mhaviz("heatmap", TEXT, "--model", str(model))
-    )
+    err = refused(mhaviz("heatmap", TEXT, "--model", str(model)))
+    assert "holds an adapter beside its weights: load it with peft, and save what merge_and_unload() returns" in err
