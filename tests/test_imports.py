@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import jedi
 import pytest
 
 import mhaviz
@@ -74,3 +75,11 @@ def test_public_names():
         assert getattr(mhaviz, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = mhaviz.nothing
+
+
+def test_editors_list_the_public_names():
+    """Without running anything, as IPython's and others do."""
+    listed = {completion.name for completion in jedi.Script("import mhaviz\nmhaviz.").complete()}
+    assert listed >= set(mhaviz.__all__)
+    (load,) = jedi.Script("import mhaviz\nmhaviz.load").infer()
+    assert load.full_name == "mhaviz.api.loaded.load"
