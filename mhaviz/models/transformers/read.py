@@ -159,13 +159,17 @@ def no_token(text: str) -> ArgumentError:
 
 
 def encodable(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """Return a text with its lone surrogates replaced, as tokenizers raise errors for them. A command line has such for
-    bytes that are not UTF-8.
+    """Return a text ``without_surrogates``, as tokenizers raise errors for them.
 
     Raises:
         MhavizError: the tokenizer may make the text too long for the memory.
     """
     require_room(tokenizer, text)
+    return without_surrogates(text)
+
+
+def without_surrogates(text: str) -> str:
+    """Return a text with its lone surrogates replaced. A command line has such for bytes that are not UTF-8."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,17 +1,19 @@
 """Reading of chats and pairs of texts, which the tokenizer's templates join to one text with segments.
 
-Chat templates are written in Jinja, and transformers runs them in a sandbox.
+Chat templates are programs in Jinja. transformers runs them in a sandbox, which limits what they reach, but neither how
+long they run nor how much they write.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, counted, parameter
 from mhaviz.inputs.given import Message
 from mhaviz.inputs.tokens import PAIR, Segment, Text, Tokens
+from mhaviz.models.transformers.confinement import confined
 from mhaviz.models.transformers.read import (
     asks_the_tokenizer,
     encodable,
@@ -20,6 +22,7 @@ from mhaviz.models.transformers.read import (
     no_token,
     pieces_shown,
     special_of,
+    without_surrogates,
 )
 
 _ANSWERS = "assistant"
@@ -29,6 +32,9 @@ _PROMPT = "generation prompt"
 """Name of the segment that a template adds for the model to begin its answer."""
 
 _MOST_SEGMENTS = 64  # most messages whose segments are found, as the template is run again for each
+
+_MOST_ADDED, _MOST_GROWTH = 2**16, 16
+"""Most characters that a template may make of nothing, and of each one of the messages."""
 
 
 @asks_the_tokenizer
@@ -46,11 +52,14 @@ def read_chat(
 
     Raises:
         ArgumentError: the text of the chat has no tokens.
-        MhavizError: the tokenizer has no chat template, or the template rejects the messages or fails.
+        MhavizError: the tokenizer has no chat template, or the template rejects the messages, fails, takes too long or
+            makes too long a text.
     """
     continues = answers and messages[-1]["role"] == _ANSWERS
-    ends = {"continue_final_message": True} if continues else {"add_generation_prompt": answers}
-    text = _rendered(tokenizer, messages, name, **ends)
+    ending = {"continue_final_message": True} if continues else {"add_generation_prompt": answers}
+    advice = "give fewer or shorter messages, or take another copy of its files"
+    text, ends = confined(lambda: _rendered(tokenizer, messages, name, ending), f"the chat template of {name}", advice)
+    text = encodable(tokenizer, text)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast)
     ids: list[int] = encoded["input_ids"]
     if not ids:
@@ -61,39 +70,57 @@ def read_chat(
     offsets: list[tuple[int, int]] = encoded["offset_mapping"]
     labels = pieces_shown(tokenizer, text, ids, offsets, special)
     tokens = Tokens(tuple(labels), special, tuple(ids))
-    return Text(tokens, segments=_segments(tokenizer, messages, name, text, [start for start, _ in offsets]))
+    return Text(tokens, segments=_segments(messages, ends, [start for start, _ in offsets]))
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, **ends: Any) -> str:
-    with as_one_line(f"the chat template of {name} refuses these messages", "see which roles it expects, and in order"):
-        rendered = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, **ends)
-    return encodable(tokenizer, str(rendered))
+def _rendered(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, ending: Mapping[str, Any]
+) -> tuple[str, list[int | None]]:
+    """Return the text of a chat, and for each message where the text of the chat up to it ends.
 
-
-def _segments(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, text: str, starts: Sequence[int]
-) -> tuple[Segment, ...]:
-    """Return the segment of each message, found by rendering the messages up to it.
-
-    If the shorter chat is not the beginning of the text, the message shares a segment with the next one.
-
-    ``starts``: start of each token in ``text``.
+    Where the shorter chat is not the beginning of the text, or the template rejects it, such as a system message alone,
+    the end is None. No end is given for more than 64 messages, as the template is run again for each.
     """
-    if len(messages) > _MOST_SEGMENTS:
+    text = _text(tokenizer, messages, name, **ending)
+    ends: list[int | None] = []
+    for number in range(1, len(messages) + 1) if len(messages) <= _MOST_SEGMENTS else ():
+        try:
+            before = _text(tokenizer, messages[:number], name)
+        except MhavizError:
+            before = ""
+        if number == len(messages) and before.startswith(text):  # the last message is left open
+            before = text
+        ends.append(len(before) if before and text.startswith(before) else None)
+    return text, ends
+
+
+def _text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, **ending: Any) -> str:
+    with as_one_line(f"the chat template of {name} refuses these messages", "see which roles it expects, and in order"):
+        rendered = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, **ending)
+    text = without_surrogates(str(rendered))
+    if len(text) > _MOST_ADDED + _MOST_GROWTH * sum(len(str(message)) for message in messages):
+        made = f"{len(text):,} characters of {counted(len(messages), 'message')}"
+        raise MhavizError(f"the chat template of {name} makes {made}; take another copy of its files")
+    return text
+
+
+def _segments(messages: Sequence[Message], ends: Sequence[int | None], starts: Sequence[int]) -> tuple[Segment, ...]:
+    """Return the segment of each message. A message whose end is None shares a segment with the next one.
+
+    Args:
+        messages: the messages.
+        ends: end of each message in the text.
+        starts: start of each token in the text.
+    """
+    if not ends:
         return ()
     found: list[Segment] = []
     roles: list[str] = []
     reached = 0
-    for number, message in enumerate(messages, start=1):
+    for message, place in zip(messages, ends, strict=True):
         roles.append(str(message["role"]))
-        try:
-            before = _rendered(tokenizer, messages[:number], name)
-        except MhavizError:  # a template may reject a system message alone
-            continue
-        if number == len(messages) and before.startswith(text):  # the last message is left open
-            before = text
-        end = bisect_left(starts, len(before))
-        if text.startswith(before) and end > reached:
+        end = reached if place is None else bisect_left(starts, place)
+        if end > reached:
             found.append(Segment(" + ".join(roles), reached, end))
             roles, reached = [], end
     if reached < len(starts):

@@ -16,6 +16,7 @@ from mhaviz.api import long_inputs
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Segment, segments_text
+from mhaviz.models.transformers import confinement
 from mhaviz.models.transformers.model import model_in_memory
 from mhaviz.models.transformers.texts import Texts
 
@@ -190,11 +191,18 @@ def test_messages_that_a_template_says_otherwise_alone_are_one_segment():
         ("{{ messages[9].content.x }}", MhavizError, "refuses these messages"),
         ("{{ ''.__class__.__mro__ }}", MhavizError, "refuses these messages"),
         ("{{ 1 / 0 }}", MhavizError, r"\(division by zero\)"),
+        ("{{ 'a' * 10**9 }}", MhavizError, "takes more than 256.0 MiB of memory; give fewer or shorter messages"),
+        ("{{ 'a'.center(10**9) }}", MhavizError, "takes more than 256.0 MiB of memory"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", MhavizError, "recursion"),
+        ("{% for i in range(9**5) %}{% for j in range(9**5) %}{% endfor %}{% endfor %}", MhavizError, "0.1 seconds"),
+        ("{{ 'a' * 100000 }}", MhavizError, "makes 100,000 characters of 3 messages; take another copy of its files"),
         ("", ArgumentError, "gives no token for these messages"),
         (" {#- nothing -#} ", ArgumentError, "gives no token for these messages"),
     ],
 )
-def test_templates_that_do_not_work(chatting, template, status, message):
+def test_templates_that_do_not_work(chatting, monkeypatch, template, status, message):
+    if "seconds" in message:
+        monkeypatch.setattr(confinement, "MOST_SECONDS", 0.1)
     words = of_chats(template)
     with pytest.raises(status, match=message) as raised:
         Texts(replace(chatting[1]._whole.loaded, tokenizer=words)).read(Given(chat=CHAT))
