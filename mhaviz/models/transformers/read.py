@@ -128,7 +128,7 @@ def ids_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]
 
     If the tokenizer puts none before a text, the beginning-of-text token is used, which GPT-2 has but does not add.
     """
-    encoded = tokenizer("a", return_special_tokens_mask=True)
+    encoded = tokenizer(encodable(tokenizer, "a"), return_special_tokens_mask=True)
     ids: list[int] = encoded["input_ids"]
     of_text = [i for i, is_special in enumerate(encoded["special_tokens_mask"]) if not is_special]
     first, last = (of_text[0], of_text[-1] + 1) if of_text else (len(ids), len(ids))

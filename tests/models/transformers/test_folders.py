@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from transformers import ProphetNetConfig, ProphetNetModel
 
 from mhaviz.errors import MhavizError
+from mhaviz.models.transformers import growth, sizes
 from mhaviz.models.transformers import load as loading
-from mhaviz.models.transformers import sizes
 from mhaviz.models.transformers.silence import silence
 
 TEXT = "the cat sat"
@@ -108,14 +108,17 @@ def multiplying():
     """What of a tokenizer.json would make 100 ** 9 characters of one "a", or 2 ** 40 of a blank."""
     many = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}] * 9
     empty = [{"type": "Replace", "pattern": {"Regex": "x*"}, "content": " "}] * 40
+    blanks = [{"type": "BPEDecoder", "suffix": ""}, {"type": "CTC", "pad_token": "", "word_delimiter_token": ""}]
     bytes_of_bytes = [{"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}] * 40
     added = {"id": 900, "content": "aa", "single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
     nested = {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": many}]}
     yield {"normalizer": nested}
     yield {"normalizer": nested, "added_tokens": [added | {"special": False}]}  # which loading normalises
     yield {"normalizer": {"type": "Sequence", "normalizers": empty}}
+    yield {"normalizer": {"type": "Sequence", "normalizers": [empty[0] | {"pattern": {"String": ""}}] * 40}}
     yield {"pre_tokenizer": {"type": "Sequence", "pretokenizers": bytes_of_bytes}}
     yield {"decoder": {"type": "Sequence", "decoders": many}}
+    yield from ({"decoder": {"type": "Sequence", "decoders": [blank | {"cleanup": True}] * 40}} for blank in blanks)
 
 
 @pytest.mark.parametrize("fields", list(multiplying()))
@@ -124,6 +127,43 @@ def test_a_tokenizer_that_multiplies_a_text(mhaviz, folder, fields):
     change(model, "tokenizer.json", **fields)
     err = refused(mhaviz("heatmap", "a cat", "--model", str(model)))
     assert "the model's tokenizer may make 1,099,511,627,776 or more characters of one" in err
+
+
+def template(*pieces, names=("[CLS]",)):
+    """A post-processor: A stands for a text, and a for a special token of these names."""
+    kinds = {"A": {"Sequence": {"id": "A", "type_id": 0}}, "a": {"SpecialToken": {"id": "[CLS]", "type_id": 0}}}
+    single = [kinds[piece] for piece in pieces]
+    pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}]
+    special = {"[CLS]": {"id": "[CLS]", "ids": [1] * len(names), "tokens": names}}
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
+
+
+@pytest.mark.parametrize(
+    ("processor", "message"),
+    [
+        (template(*"A" * 10_000), "writes each text 10,000 times, with 0 special tokens"),
+        (template("A", *"a" * 10_000), "writes each text 1 time, with 10,000 special tokens"),
+        (template("A", *"a" * 1000, names=["x"] * 1000), "writes each text 1 time, with 1,000,000 special tokens"),
+        ({"type": "Sequence", "processors": [template("A", "A")] * 60}, "times, with 0 special tokens"),
+        (template("A", *"a" * 4000, names=["x" * 10**7]), "may make 468,750 characters of one, and of 4,005 a text"),
+    ],
+)
+def test_a_tokenizer_that_multiplies_tokens(mhaviz, folder, monkeypatch, processor, message):
+    monkeypatch.setattr(growth, "free_main_memory", lambda: 2**30)
+    model = folder()
+    change(model, "tokenizer.json", post_processor=processor)
+    for command in ("heatmap", "heads"):
+        assert message in refused(mhaviz(command, "a cat", "--model", str(model)))
+
+
+def test_a_long_name_of_what_a_tokenizer_does_not_know(mhaviz, folder, monkeypatch):
+    """It stands for every such word."""
+    monkeypatch.setattr(growth, "free_main_memory", lambda: 2**30)
+    model, name = folder(), "x" * 10**7
+    vocabulary = {"a": 0, name: 1, "[PAD]": 2}
+    change(model, "tokenizer.json", model={"type": "WordLevel", "vocab": vocabulary, "unk_token": name})
+    err = refused(mhaviz("heatmap", "no " * 1000, "--model", str(model)))
+    assert "may make 468,750 characters of one, and of 3,002 a text that needs about 83.9 GiB" in err
 
 
 def test_a_tokenizer_that_makes_texts_a_little_longer(mhaviz, folder):
