@@ -126,7 +126,7 @@ def require_messages(chat: Any, of: str = "") -> tuple[Message, ...]:
     try:
         messages = tuple(chat)
         msgspec.convert(list(messages), _Messages)
-    except (TypeError, msgspec.ValidationError) as error:
+    except (TypeError, UnicodeError, msgspec.ValidationError) as error:  # a name may hold a lone surrogate
         expected = 'a list of messages such as {"role": "user", "content": "Hello"}'
         raise ArgumentError(f"{of}expected {expected}: {error}") from None
     return messages

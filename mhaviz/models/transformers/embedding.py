@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mhaviz.devices import float_array
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.models.transformers.load import Loaded
+from mhaviz.models.transformers.load import Loaded, text_config
 from mhaviz.models.transformers.run import Fields, ModuleRun, SeenEnoughError, field_of, modules_hooked, run
 from mhaviz.models.transformers.spread import weight_at_hand
 from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
@@ -245,7 +245,7 @@ def _added(parts: Sequence[InputPart]) -> Added | None:
 
 def _within(loaded: Loaded) -> tuple[Within, ...]:
     """Return the kinds of positions within the attention, as far as modules and the configuration show them."""
-    config = loaded.model.config.get_text_config()
+    config = text_config(loaded.model.config)
     names = {type(module).__name__ for module in loaded.model.base_model.modules()}
     kinds: dict[Within, bool] = {
         "rotary": any("Rotary" in name for name in names) or field_of(config, "rotary_dim") is not None,

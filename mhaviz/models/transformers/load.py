@@ -223,9 +223,18 @@ def load_checkpoint(
         )
 
 
+def text_config(config: PreTrainedConfig, decoder: bool | None = None) -> PreTrainedConfig:
+    """Return the configuration of the part that reads text; the whole one if the field of that name is none.
+
+    ``decoder``: whether to look only for that of a decoder.
+    """
+    part: object = config.get_text_config(decoder)
+    return part if isinstance(part, PreTrainedConfig) else config
+
+
 def _is_quantised(config: PreTrainedConfig, name: str) -> bool:
     """Return whether the weights are quantised. Raises MhavizError for a method that transformers would ignore."""
-    parts = (config, config.get_text_config(decoder=True))  # either may hold it, as in transformers
+    parts = (config, text_config(config, decoder=True))  # either may hold it, as in transformers
     asked = next(filter(None, (getattr(part, "quantization_config", None) for part in parts)), None)
     if asked is not None and not AutoHfQuantizer.supports_quant_method(asked):  # type: ignore[no-untyped-call]
         raise MhavizError(f"{name}: transformers knows no weights quantised by {quoted(asked.get('quant_method'))}")

@@ -273,6 +273,17 @@ def test_numbers_that_no_model_reads(mhaviz, folder, model_folder):
     assert maps(mhaviz("heatmap", TEXT, "--model", str(model), "--json")) == maps(expected)
 
 
+@pytest.mark.parametrize("fields", [{"text_config": [1]}, {"decoder": {"a": 1}}])
+def test_what_is_called_as_the_configuration_of_a_part_and_is_none(mhaviz, folder, model_folder, fields):
+    model = folder()
+    change(model, CONFIG, **fields)
+    expected, shown = (
+        mhaviz("embeddings", TEXT, "--model", str(path), "--json") for path in (model_folder("bert"), model)
+    )
+    assert (shown.status, shown.err) == (0, "")
+    assert json.loads(shown.out)["parts"] == json.loads(expected.out)["parts"]
+
+
 NAN = float("nan")
 
 

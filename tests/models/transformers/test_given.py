@@ -394,6 +394,7 @@ def test_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch):
         (["--chat", "chat.json"], "[", 1, "cannot read chat.json: "),
         (["--chat", "chat.json"], '{"a": 1}', 1, "chat.json: expected a list of messages"),
         (["--chat", "chat.json"], '[{"role": "user", "content": 1}]', 1, "Expected `str`, got `int`"),
+        (["--chat", "chat.json"], r'[{"role": "a", "content": "b", "\ud800": 1}]', 1, r"character '\ud800'"),
         (["--chat", "nowhere.json"], "", 1, "cannot read nowhere.json"),
         (["--ids", "chat.json"], "1,a", 1, "chat.json, line 1: expected numbers such as 101,2023,102"),
         (["--ids", "chat.json"], "\n", 1, "chat.json is empty: expected the ids of one sequence a line\n"),
