@@ -1,6 +1,7 @@
 """Free main memory, and reading of files that may not fit into it. Nothing here needs torch."""
 
 import os
+import stat
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -34,7 +35,17 @@ def read_all(stream: BinaryIO, name: str, copies: int = OF_TEXT) -> bytes:
     Raises:
         MhavizError: the content does not fit into memory.
     """
+    _require_room(copies * size_of(stream), free_main_memory(), name)
     return _joined(iter(lambda: stream.read(_PIECE), b""), name, copies)
+
+
+def size_of(stream: BinaryIO) -> int:
+    """Return the size of a regular file in bytes; 0 for a pipe, whose length is not known."""
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def read_line(stream: BinaryIO, name: str) -> bytes:
@@ -50,11 +61,15 @@ def _joined(read: Iterable[bytes], name: str, copies: int, is_line: bool = False
     for piece in read:
         pieces.append(piece)
         size += len(piece)
-        if short := shortage(copies * size, free):
-            raise MhavizError(f"{name} is too large: reading it needs more than {short}; give a part of it")
+        _require_room(copies * size, free, name)
         if is_line and piece.endswith(b"\n"):
             break
     return b"".join(pieces)
+
+
+def _require_room(needed: int, free: int | None, name: str) -> None:
+    if short := shortage(needed, free):
+        raise MhavizError(f"{name} is too large: reading it needs more than {short}; give a part of it")
 
 
 def free_main_memory() -> int | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mhaviz.errors import ArgumentError, as_one_line, parameter, quoted
-from mhaviz.files.errors import ContentError, reading
+from mhaviz.files.errors import ContentError, reading, require_regular
 
 MOST_SIDE = 2048
 """Most pixels of the longer side that are kept. No picture shows more."""
@@ -30,8 +30,7 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         MhavizError: there is no such file, or it is not an image, truncated, or too large.
     """
     with reading(path):
-        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
-            raise ContentError("expected a file, got a folder, a pipe or a device")
+        require_regular(path)
         with path.open("rb") as stream, _in_silence():
             try:
                 return _pixels(Image.open(stream, formats=_FORMATS))

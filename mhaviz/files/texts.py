@@ -3,18 +3,17 @@
 import io
 import json
 import os
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from errno import EACCES, EISDIR
+from errno import EACCES
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from mhaviz.errors import MhavizError
-from mhaviz.files.errors import STANDARD_INPUT, ContentError, name_of, reading
-from mhaviz.memory import OF_TEXT, free_main_memory, read_all, read_line, shortage
+from mhaviz.files.errors import STANDARD_INPUT, ContentError, name_of, reading, require_regular
+from mhaviz.memory import OF_TEXT, free_main_memory, read_all, read_line, shortage, size_of
 
 _BLOCK = 2**20  # bytes that are read at a time
 _EXPECTED = "sentences, one per line"
@@ -84,8 +83,7 @@ def require_readable(path: Path) -> None:
     """Raise MhavizError if the file cannot be opened, without opening it, as a pipe cannot be opened again."""
     if path != STANDARD_INPUT:
         with reading(path):
-            if stat.S_ISDIR(path.stat().st_mode):
-                raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+            require_regular(path, or_pipe=True)
             if not os.access(path, os.R_OK):
                 raise PermissionError(EACCES, os.strerror(EACCES))
 
@@ -95,13 +93,15 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     if path == STANDARD_INPUT and sys.stdin is None:
         raise MhavizError("cannot read standard input: it is closed")
     with reading(path):
+        if path != STANDARD_INPUT:
+            require_regular(path, or_pipe=True)
         opened = nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb", buffering=_BLOCK)
         with opened as stream:
             yield stream
 
 
 def _lines(stream: BinaryIO, path: Path, expected: str = _EXPECTED) -> Iterator[Line]:
-    size, read, found = _size(stream), 0, False
+    size, read, found = size_of(stream), 0, False
     contents = iter(lambda: read_line(stream, name_of(path)), b"")
     for number, content in enumerate(contents, start=1):
         read += len(content)
@@ -125,15 +125,6 @@ def _decoded(content: bytes, path: Path, number: int = 1) -> str:
     return text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _size(stream: BinaryIO) -> int:
-    """Return the size of a regular file in bytes; 0 for a pipe, whose length is not known."""
-    try:
-        status = os.fstat(stream.fileno())
-    except OSError:
-        return 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0
-
-
 _OF_SIGNS = {",": 48, '"': 16, "[": 128, "{": 192, ":": 160}
 """Bytes of Python objects per sign: a number in a list, half a string, a list, a dict, a key and its value."""
 
@@ -145,10 +136,19 @@ def read_json(path: Path) -> Any:
         MhavizError: the file cannot be read, is not JSON, or does not fit into memory.
     """
     with reading(path):
-        text = read_text(path, copies=2)
-        if short := shortage(memory_of(text), free_main_memory()):
-            raise ContentError(f"it may need {short}; save fewer heads, layers or sentences, or pooled maps")
-        return json.loads(text, parse_constant=_refuse)
+        return parse_json(read_text(path, copies=2), parse_constant=_refuse)
+
+
+def parse_json(text: str, **options: Any) -> Any:
+    """Return the value of a JSON text. ``options``: of ``json.loads``.
+
+    Raises:
+        ContentError: it does not fit into memory.
+        ValueError: it is not JSON.
+    """
+    if short := shortage(memory_of(text), free_main_memory()):
+        raise ContentError(f"it may need {short}; save fewer heads, layers or sentences, or pooled maps")
+    return json.loads(text, **options)
 
 
 def memory_of(text: str) -> int:

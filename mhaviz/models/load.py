@@ -1,5 +1,6 @@
 """Loading of a model of any kind by its name. What a kind needs is imported only when a model of it is loaded."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter, shortened
+from mhaviz.files.errors import reading, require_regular
 from mhaviz.models.transformers.folder import find_folder, is_file, is_folder
 from mhaviz.processes import Process, this_process
 from mhaviz.training import TRANSLATION
@@ -202,8 +204,11 @@ def kind_of(name: str) -> ModelKind:
     """Return the kind of the model with this name.
 
     Raises:
-        MhavizError: no such file, or a file of no known kind.
+        MhavizError: no such file, or a file of no known kind, a pipe or a device.
     """
+    if name != RANDOM and os.path.exists(name) and not is_folder(name):  # noqa: PTH110
+        with reading(Path(name)):
+            require_regular(Path(name))
     for kind in KINDS:
         if name == RANDOM == kind.name or (name == kind.name and not is_file(name)) or kind.is_of_kind(name):
             return kind

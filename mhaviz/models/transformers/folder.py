@@ -1,14 +1,19 @@
 """Finding the folder of a checkpoint: on this machine, in the local cache of the Hugging Face hub, or on the hub."""
 
-import json
 import os
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
+from mhaviz.files.errors import reading, require_regular
+from mhaviz.files.texts import parse_json, read_text
+from mhaviz.memory import OF_TEXT, free_main_memory, shortage
 
-_WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
+_WEIGHTS = "*.safetensors"
+_WANTED = ("*.json", _WEIGHTS, "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
+_TEMPLATES = "additional_chat_templates"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -37,7 +42,11 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """Raise MhavizError unless the folder has a config.json and all weights as safetensors, and no adapter."""
+    """Raise MhavizError unless the folder has a config.json and all weights as safetensors, and no adapter.
+
+    Anything in it that transformers could wait for, or read forever, is refused.
+    """
+    _require_files(folder)
     weights = [path.with_suffix(".safetensors") for path in weight_files(folder)] or [folder / "model.safetensors"]
     absent = [path.name for path in (folder / "config.json", *weights) if not path.is_file()]
     if (folder / "adapter_config.json").exists():  # transformers would apply it where peft happens to be installed
@@ -54,10 +63,22 @@ def check_folder(folder: Path, name: str) -> None:
         raise MhavizError(f"{name} lacks {quoted(absent[0])}: expected a config.json and weights as safetensors{got}")
 
 
+def _require_files(folder: Path) -> None:
+    """Raise MhavizError unless what is in a folder are files and folders, of which the texts fit into memory."""
+    for path in chain(folder.iterdir(), folder.glob(f"{_TEMPLATES}/*")):
+        if path.is_dir() or not path.exists():  # a link may lead nowhere
+            continue
+        with reading(path):
+            require_regular(path)
+        is_read_whole = path.parent == folder and any(path.match(name) for name in _WANTED if name != _WEIGHTS)
+        if is_read_whole and (short := shortage(OF_TEXT * path.stat().st_size, free_main_memory())):
+            raise MhavizError(f"{path} is too large: reading it needs {short}; take another copy of it")
+
+
 def read_fields(folder: Path, name: str) -> dict[str, Any]:
     """Read the fields of the config.json. Raises MhavizError if it is not a JSON object."""
     with as_one_line(f"{name}: its config.json cannot be read", "take another copy of it"):
-        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        fields = parse_json(read_text(folder / "config.json"))
     if not isinstance(fields, dict):
         raise MhavizError(f"{name}: expected an object in its config.json, got {type(fields).__name__}")
     weights = fields.get("transformers_weights")
@@ -72,9 +93,9 @@ def weight_files(folder: Path) -> list[Path]:
     if single.is_file():  # as in transformers, which then ignores an index
         return [single]
     try:
-        index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+        index = parse_json(read_text(folder / "model.safetensors.index.json"))
         return [folder / name for name in sorted(set(index["weight_map"].values()))]
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+    except (MhavizError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return sorted(folder.glob("*.safetensors"))
 
 
