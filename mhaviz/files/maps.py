@@ -3,7 +3,7 @@
 Only .pt files need torch.
 """
 
-import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,16 +17,15 @@ from mhaviz.files.arrays import SUFFIXES
 from mhaviz.files.errors import reading, require_file
 from mhaviz.files.numpy_files import read_npz, read_text_of_npz
 from mhaviz.files.safetensors_files import read_safetensors
-from mhaviz.files.saved_array import require_room
-from mhaviz.files.texts import read_json
-from mhaviz.files.weights import read_layers
+from mhaviz.files.saved_array import MOST_ARRAYS, require_room
+from mhaviz.files.texts import parse_json, read_json
+from mhaviz.files.weights import read_layers, require_few_heads
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.results.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
 from mhaviz.results.saved_form import METADATA, METADATA_FILE, restore, restore_source, tensor_names
 
-_MOST_MAPS = 1_000_000  # reading each takes 0.1 ms
 _WeightsOf = Callable[[str, dict[str, Any]], NDArray[np.float32]]
 
 
@@ -112,9 +111,10 @@ def _own_maps(path: Path) -> Attention | None:
         if name not in arrays:
             raise ValueError(f"there is no tensor {name:.80}")
         arrays[name].require_floats()
+        require_few_heads(arrays[name])
         return arrays[name].read()
 
-    return _restored(json.loads(metadata), path, weights_of)
+    return _restored(parse_json(metadata), path, weights_of)
 
 
 def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
@@ -129,11 +129,11 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
 
 def _restored_maps(described: Sequence[Any], weights_of: _WeightsOf) -> Iterator[AttentionMap]:
     """Iterate over the restored maps. Raises ValueError with the number of the map."""
-    if len(described) > _MOST_MAPS:
-        raise ValueError(f"expected at most {_MOST_MAPS:,} maps, got {len(described):,}")
+    if len(described) > MOST_ARRAYS:
+        raise ValueError(f"expected at most {MOST_ARRAYS:,} maps, got {len(described):,}")
     names = tensor_names(described)
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected maps of different names, got two of {next(n for n in names if names.count(n) > 1)}")
+    if twice := [name for name, number in Counter(names).items() if number > 1]:
+        raise ValueError(f"expected maps of different names, got two of {twice[0]}")
     for number, (name, one) in enumerate(zip(names, described, strict=True)):
         try:
             yield restore(one, weights_of(name, one))

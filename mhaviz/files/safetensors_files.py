@@ -1,6 +1,5 @@
 """Arrays of .safetensors files. Only float8 needs torch."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from mhaviz.files.errors import reading
-from mhaviz.files.saved_array import SavedArray, numbers_of
+from mhaviz.files.errors import reading, require_regular
+from mhaviz.files.saved_array import SavedArray, numbers_of, require_few
+from mhaviz.files.texts import parse_json
 
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "?"} | {
     f"{sign}{8 * size}": f"<{sign.lower()}{size}" for sign in "IU" for size in (1, 2, 4, 8)
 }
 """NumPy types by their names in the header."""
+
+_MOST_HEADER = 2**27  # bytes; safetensors reads no header of more than 100 million
 
 _FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 """Names in torch of the types that NumPy lacks, by their names in the header."""
@@ -24,13 +26,17 @@ _FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 def read_safetensors(path: Path) -> tuple[dict[str, SavedArray], Mapping[str, str]]:
     """Return the arrays of a file by name, and its metadata. Raises MhavizError if it is broken or truncated."""
     with reading(path):
-        content = np.memmap(path, np.uint8, "r")  # keeps this file open, even if another one takes its place
+        require_regular(path)
+        # Keeps this file open, even if another one takes its place. A memmap takes long to slice.
+        content = np.memmap(path, np.uint8, "r").view(np.ndarray)
+        begin = 8 + int.from_bytes(content[:8].tobytes(), "little")
+        header = content[8 : min(begin, _MOST_HEADER)].tobytes()
+        require_few(header.count(b'"data_offsets"'))  # names with this text in them are no matter
         with safe_open(path, "numpy"):  # checks the header, and that all numbers are there
             pass
-        begin = 8 + int(content[:8].view("<u8")[0])
-        header = json.loads(content[8:begin].tobytes())
-    metadata = header.pop("__metadata__", None) or {}
-    return {name: _described(path, name, entry, content[begin:]) for name, entry in header.items()}, metadata
+        entries = parse_json(header.decode())
+    metadata, numbers = entries.pop("__metadata__", None) or {}, content[begin:]
+    return {name: _described(path, name, entry, numbers) for name, entry in entries.items()}, metadata
 
 
 def _described(path: Path, name: str, entry: Mapping[str, Any], numbers: NDArray[np.uint8]) -> SavedArray:

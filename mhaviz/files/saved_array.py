@@ -13,6 +13,9 @@ from mhaviz.errors import MhavizError
 from mhaviz.files.errors import ContentError, reading
 from mhaviz.memory import free_main_memory, shortage
 
+MOST_ARRAYS = 2**18
+"""Most arrays in a file. The largest models have a third as many, and reading the names of more takes long."""
+
 Numbers = Literal["float", "whole", "other"]
 """Type of the numbers of an array; "whole" is integers and booleans."""
 
@@ -73,6 +76,12 @@ ArrayList = tuple[SavedArray, ...]
 def numbers_of(dtype: np.dtype[Any]) -> Numbers:
     """Return which numbers an array of this type holds."""
     return "float" if dtype.kind == "f" else "whole" if dtype.kind in "iub" else "other"
+
+
+def require_few(number: int) -> None:
+    """Raise ContentError if a file has too many arrays."""
+    if number > MOST_ARRAYS:
+        raise ContentError(f"expected at most {MOST_ARRAYS:,} arrays, got {number:,}; save fewer")
 
 
 def require_room(arrays: Iterable[SavedArray]) -> None:

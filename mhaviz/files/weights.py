@@ -1,5 +1,6 @@
 """Attention weights from other tools: find the array of a file that holds them, and split it into layers."""
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from mhaviz.files.errors import ContentError, listed, reading
 from mhaviz.files.saved_array import ArrayList, Numbers, SavedArray, require_room
 
 _EXPECTED = "expected floating-point weights, or zeros and ones"
+_MOST_HEADS, _MOST_POSITIONS = 2**15, 2**20  # of an array; each has a name, which a packed file need not hold
 
 
 def read_layers(path: Path, name: str | None = None) -> tuple[list[NDArray[np.float32]], str | None]:
@@ -118,6 +120,17 @@ def _check(array: SavedArray, is_layer: bool) -> None:
         raise ContentError(
             "expected weights (q_length, k_length), (n_heads, q_length, k_length) or "
             f"({1 if is_layer else 'n_layers'}, n_heads, q_length, k_length), got {_shape(array)}"
+        )
+    require_few_heads(array)
+
+
+def require_few_heads(array: SavedArray) -> None:
+    """Raise ContentError if an array has more heads, in all layers, or more queries or keys than can be looked at."""
+    *heads, q_length, k_length = array.shape
+    if math.prod(heads) > _MOST_HEADS or max(q_length, k_length) > _MOST_POSITIONS:
+        raise ContentError(
+            f"expected at most {_MOST_HEADS:,} heads in all layers, and {_MOST_POSITIONS:,} queries and keys, got "
+            f"{_shape(array)}; save a part of it"
         )
 
 

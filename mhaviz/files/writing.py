@@ -27,7 +27,8 @@ def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -
     """Write each file by its function, all files or none.
 
     Raises:
-        MhavizError: a file could not be written; no half-written file is left.
+        MhavizError: a file could not be written; no half-written file is left. If files could be written but not be put
+            in their places, it says which are there.
     """
     parts = _Parts()
     path = Path()
@@ -43,7 +44,7 @@ def write_whole(contents: Sequence[tuple[Path, Callable[[BinaryIO], object]]]) -
                     write(stream)
             parts.rename()
     except OSError as error:
-        raise MhavizError(f"cannot write {error.filename2 or path}: {error.strerror or error}") from error
+        raise MhavizError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         parts.remove()
 
@@ -67,11 +68,20 @@ class _Parts:
         return os.fdopen(handle, "wb")
 
     def rename(self) -> None:
-        """Rename all parts to their targets. A signal waits until that is done, or has failed."""
+        """Rename all parts to their targets. A signal waits until that is done, or has failed.
+
+        Raises MhavizError if one cannot be renamed, with those that have been.
+        """
         self._is_renaming = True
+        done: list[str] = []
         try:
             for part, target in self._written:
-                part.replace(target)
+                try:
+                    part.replace(target)
+                except OSError as error:
+                    others = f"; written: {', '.join(done)}" if done else ""
+                    raise MhavizError(f"cannot write {target}: {error.strerror or error}{others}") from error
+                done.append(str(target))
         finally:
             self._is_renaming = False
             if self._waiting:
