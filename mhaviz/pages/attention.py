@@ -92,29 +92,33 @@ def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
     passes, those of one layer are a group.
     """
     groups: list[dict[int, AttentionMap]] = []
-    alike: dict[object, list[dict[int, AttentionMap]]] = defaultdict(list)
+    alike: dict[object, list[tuple[dict[int, AttentionMap], set[str]]]] = defaultdict(list)  # with names of modules
     are_film = len({m.pass_number for m in maps}) > 1
     for place, m in enumerate(maps):
         sides = (part for axis in (m.rows, m.columns) for part in (axis.tokens.texts, axis.edges.tobytes()))
         is_frame = are_film and not m.quantity.through_layers
         alone = (m.layer, m.module) if is_frame else m.pass_number
         of_kind = alike[(m.sentence, m.kind, m.heads, m.quantity, alone, *sides)]
-        group = next((group for group in of_kind if is_frame or _belongs(m, group)), None)
-        if group is None:
-            group = {}
-            groups.append(group)
-            of_kind.append(group)
+        found = next((one for one in of_kind if is_frame or _belongs(m, *one)), None)
+        if found is None:
+            found = {}, set()
+            groups.append(found[0])
+            of_kind.append(found)
+        group, names = found
         group[place] = m
+        if len(names) < 2:
+            names.add(m.module)
     return groups
 
 
-def _belongs(m: AttentionMap, group: dict[int, AttentionMap]) -> bool:
-    """Return whether a map is another layer of the attention of this group; a rollout goes through all modules."""
-    *_, last = group.values()
-    if m.layer == last.layer:
+def _belongs(m: AttentionMap, group: dict[int, AttentionMap], names: set[str]) -> bool:
+    """Return whether a map is another layer of the attention of this group; a rollout goes through all modules.
+
+    ``names``: one or two modules of the group, which tell the pattern of all.
+    """
+    if m.layer == group[next(reversed(group))].layer:
         return False
-    names = [*(one.module for one in group.values()), m.module]
-    return m.quantity.through_layers or common_name(names) is not None
+    return m.quantity.through_layers or common_name([*names, m.module]) is not None
 
 
 def _tells_layer(attention: Attention) -> bool:

@@ -404,7 +404,7 @@ class Attention(Result):
         Raises:
             ArgumentError: there is no such layer, or none of its maps has such a head.
         """
-        layers = require_numbers("layer", layer, sorted({m.layer for m in self.maps}), "the maps have")
+        layers = {*require_numbers("layer", layer, sorted({m.layer for m in self.maps}), "the maps have")}
         maps = tuple(m for m in self.maps if m.layer in layers)
         if head is None:
             return replace(self, maps=maps)

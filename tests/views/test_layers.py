@@ -15,6 +15,7 @@ from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.blocks import Heads
 from mhaviz.pages.labels import title_text
 from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.pages.module_names import common_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM, WEIGHT
 from mhaviz.results.result import Source
@@ -102,6 +103,21 @@ def test_what_differs_in_more_than_its_layer_stays_apart(layers):
     encoder, cross = layers(0, 1), layers(0, 1, kind="cross")
     mixed = [encoder[0], cross[0], encoder[1], cross[1]]
     assert [next(iter(maps.values())).kind for maps in by_attention(mixed)] == ["self", "cross"]
+
+
+@pytest.mark.parametrize("module", ["", "blocks.{}.attn"])
+def test_many_layers_take_no_longer_each(layers, monkeypatch, module):
+    compared = []
+
+    def counted(names):
+        compared.append(len(names))
+        return common_name(names)
+
+    monkeypatch.setattr("mhaviz.pages.attention.common_name", counted)
+    maps = [replace(m, module=module.format(m.layer)) for m in layers(*range(100))]
+    assert [list(group) for group in by_attention(maps)] == [list(range(100))]
+    assert by_attention([*maps, replace(maps[0], layer=100, module="other")])[1].keys() == {100}
+    assert max(compared) <= 3
 
 
 def test_a_picture_has_a_row_a_layer_and_a_column_a_head(layers):
