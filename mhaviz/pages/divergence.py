@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +54,7 @@ def lesson(source: Source, first: str, n_heads: int) -> str:
 
     ``first``: the head that differs most, and by how much; "": none differs. ``n_heads``: number of all.
     """
-    sides: Any = source.details
-    names = [Source(sides[side]["footnote"], sides[side]).model for side in ("first", "second")]
+    names = [side.model for side in source.sides]
     who = " and ".join(names) if names[0] != names[1] else f"{names[0]}: A and B"
     if not first:
         return f"{who} do not differ in {counted(n_heads, 'head')}"

@@ -41,6 +41,18 @@ class Source:
         """Whether the weights are random, so that what heads look at, and how they differ, is chance."""
         return self.details.get("kind") == RANDOM_WEIGHTS
 
+    @property
+    def sides(self) -> tuple["Source", "Source"]:
+        """Sources of A and B of a difference. Raises ValueError if the details, as of a file, do not hold them."""
+        first, second = (_of_side(side, self.details.get(side)) for side in ("first", "second"))
+        return first, second
+
+
+def _of_side(name: str, details: object) -> Source:
+    if not isinstance(details, Mapping) or not isinstance(details.get("footnote"), str):
+        raise ValueError(f"{name}: expected the source of one side, with a footnote, got {details!r:.40}")
+    return Source(details["footnote"], details)
+
 
 def of_layer(layer: int | None) -> dict[str, int]:
     """Return the entry of a layer in a document; empty where the model has only one layer."""

@@ -53,9 +53,9 @@ class Sizes:
 class Plan:
     """Settings of a training; ``learning_rate``: its maximum, after the warm-up."""
 
-    steps: Annotated[int, Meta(ge=1)] = 1500
-    batch_size: Annotated[int, Meta(ge=1)] = 64
-    learning_rate: float = 3e-3
+    steps: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1500
+    batch_size: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 64
+    learning_rate: Annotated[float, Meta(gt=0)] = 3e-3
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 
 
@@ -92,8 +92,7 @@ class Checkpoint:
         Raises:
             MhavizError: its training does not fit into memory.
         """
-        source = Vocabulary(pair.source for pair in corpus.pairs)
-        target = Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
+        source, target = vocabularies(corpus)
         _require_memory(sizes, plan, corpus, len(source), len(target))
         with seeded(plan.seed):
             model = build(sizes, len(source), len(target))
@@ -175,6 +174,12 @@ class Checkpoint:
         }
         contents = save(tensors, {"mhaviz": json.dumps(about)})
         write_whole([(path, lambda stream: stream.write(contents))])
+
+
+def vocabularies(corpus: Corpus) -> tuple[Vocabulary, Vocabulary]:
+    """Return the words of the sources and of the targets, as a model for this corpus numbers them."""
+    source = Vocabulary(pair.source for pair in corpus.pairs)
+    return source, Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
 
 
 def build(sizes: Sizes, source_size: int, target_size: int) -> Translator:

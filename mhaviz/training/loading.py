@@ -1,10 +1,12 @@
 """Reading checkpoints safely, whoever made them: no code in a file is run, and all sizes are checked before use."""
 
-import json
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import resources
+from itertools import pairwise
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import torch
@@ -12,8 +14,10 @@ from torch import Tensor
 
 from mhaviz._version import __version__
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameters_named
+from mhaviz.files.errors import reading
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
+from mhaviz.files.texts import parse_json
 from mhaviz.layer.embedding import PositionalEncoding
 from mhaviz.layer.tokens import END, START, Vocabulary
 from mhaviz.results.training import LearningPoint
@@ -45,10 +49,9 @@ def load_checkpoint(name: str) -> Checkpoint:
 
 
 def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
-    try:
-        about = json.loads(metadata or "null")
-    except (ValueError, RecursionError):
-        about = None
+    about = None
+    with reading(path), suppress(JSONDecodeError, RecursionError):
+        about = parse_json(metadata or "null")
     if not isinstance(about, dict) or "checkpoint" not in about:
         raise MhavizError(f"{path} is not a checkpoint of mhaviz; make one with mhaviz train")
     if about["checkpoint"] != FORMAT:
@@ -60,12 +63,15 @@ def _parse(path: Path, metadata: str | None) -> dict[str, Any]:
     return about
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class _Corpus(msgspec.Struct):
     """Corpus of a checkpoint; ``sentences``: number of sentences for training, and number of held-out sentences."""
 
     name: str
     fingerprint: str
-    sentences: tuple[int, int]
+    sentences: tuple[_Count, _Count]
 
 
 class _Description(msgspec.Struct):
@@ -85,6 +91,9 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
     sizes = saved.sizes
     source, target = Vocabulary([saved.source_words]), Vocabulary([saved.target_words])
     target.ids([START, END])
+    steps = [0, *(milestone.step for milestone in saved.milestones)]
+    if any(later <= step for step, later in pairwise(steps)):
+        raise ValueError("milestones: expected steps from 1 on, each larger than the one before")
     weights, optimizer = _under("model.", tensors), _under("adam.", tensors)
     with torch.device("meta"):  # nothing is allocated or drawn, whatever the sizes
         model = build(sizes, len(source), len(target))

@@ -15,10 +15,10 @@ import torch.nn.functional as nnf
 from torch import Tensor
 
 from mhaviz.devices import one_thread
-from mhaviz.errors import ArgumentError, MhavizError, parameter
+from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.results.training import LearningPoint
-from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint
+from mhaviz.training.checkpoint import AVERAGES, SCORED, Checkpoint, vocabularies
 from mhaviz.training.corpus import Corpus, Pair, PairBatch
 from mhaviz.training.evaluation import held_out_score, next_word_logits
 
@@ -48,6 +48,7 @@ class Trainer:
 
     Raises:
         ArgumentError: the corpus is another one, or the checkpoint cannot be resumed, or has no steps left.
+        MhavizError: the checkpoint's words are not those of the corpus.
     """
 
     def __init__(self, checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
@@ -152,6 +153,13 @@ def _check(checkpoint: Checkpoint, corpus: Corpus) -> None:
             f"this checkpoint was trained on {checkpoint.corpus}, whose sentences differ from those of {corpus.name} "
             f"now; resume with the same sentences, or train anew"
         )
+    ours = checkpoint.source_vocabulary, checkpoint.target_vocabulary
+    for side, own, there in zip(("source", "target"), ours, vocabularies(corpus), strict=True):
+        if own.words != there.words:
+            raise MhavizError(
+                f"expected the {counted(len(there.words), 'word')} of {corpus.name} as the checkpoint's {side} words, "
+                f"got others; take another copy of the checkpoint, or train anew"
+            )
     if checkpoint.step and not checkpoint.optimizer:
         raise ArgumentError("this checkpoint holds no state of its optimizer, so it cannot be resumed; train anew")
     if checkpoint.step >= checkpoint.plan.steps:

@@ -12,6 +12,7 @@ from scipy.spatial.distance import jensenshannon
 import mhaviz
 from mhaviz.analyses import corpus_difference
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.parts import read_part, write_part
 from mhaviz.pages.blocks import Panels
 from mhaviz.pages.corpus_difference import corpus_difference_page
 
@@ -156,7 +157,8 @@ def test_shards_join_to_the_whole(model_folder, tmp_path):
         sum(shard.kinds[0].divergence.sentences for shard in shards) == whole.kinds[0].divergence.sentences == len(MANY)
     )
     assert shards[1].source.details["shard"] == [2, 3]
-    merged = mhaviz.merge(parts[::-1])
+    forged = tmp_path / "forged.safetensors"
+    merged = mhaviz.merge(parts[::-1], part=forged)
     assert merged.source == whole.source
     (one,), (other,) = whole.kinds, merged.kinds
     for name in ("mean", "spread"):
@@ -166,6 +168,12 @@ def test_shards_join_to_the_whole(model_folder, tmp_path):
     assert sum(head["above"] for head in merged.limited(fail_above=0.0).ranking) == 8
     with pytest.raises(MhavizError, match="shard 2/3 is missing"):
         mhaviz.merge(parts[::2])
+    part = read_part(forged)
+    for second in (None, 5, {"footnote": 5}):
+        details = dict(part.source.details, second=second)
+        write_part(replace(part, source=replace(part.source, details=details)), forged)
+        with pytest.raises(MhavizError, match="second: expected the source of one side, with a footnote, got "):
+            mhaviz.merge(forged)
     swapped = tmp_path / "2.safetensors"
     mhaviz.diff_models(*models[::-1], mhaviz.Corpus(MANY, shard=(2, 3), part=swapped))
     with pytest.raises(MhavizError, match="differ in their model"):

@@ -97,6 +97,11 @@ def as_type(dtype, factor):
         (lambda about, _: about["plan"].update(seed=10**400), r"`\$.plan.seed`"),
         (lambda about, _: about["sizes"].update(d_ff=10**10), "size mismatch for encoder_forward.W1.weight"),
         (lambda about, _: about.update(milestones=5), r"Expected `array`, got `int` - at `\$.milestones`"),
+        (lambda about, _: about["plan"].update(learning_rate=-1.0), r"`\$.plan.learning_rate`"),
+        (lambda about, _: about["plan"].update(steps=10**400), r"`\$.plan.steps`"),
+        (lambda about, _: about["corpus"].update(sentences=[-1, 3]), r"`\$.corpus.sentences\[0\]`"),
+        (lambda about, _: about["milestones"][-1].update(step=1), "milestones: expected steps from 1 on, each larger"),
+        (lambda about, _: about["milestones"][0].update(step=0), "milestones: expected steps from 1 on, each larger"),
         (lambda about, _: about.pop("corpus"), "Object missing required field `corpus`"),
     ],
 )

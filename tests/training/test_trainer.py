@@ -8,6 +8,7 @@ from rounding import rounding
 
 from mhaviz import devices
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.layer.tokens import Vocabulary
 from mhaviz.training import trainer
 from mhaviz.training.checkpoint import Checkpoint, Plan
 from mhaviz.training.loading import load_checkpoint
@@ -159,6 +160,11 @@ def test_what_cannot_be_resumed(train, corpus, tmp_path):
     half = train(corpus, until=2)
     with pytest.raises(ArgumentError, match="whose sentences differ from those of a test now"):
         Trainer(half, replace(corpus, held_out=corpus.held_out[1:]), CPU)
+    for side in ("source", "target"):
+        words = getattr(half, f"{side}_vocabulary").words
+        forged = replace(half, **{f"{side}_vocabulary": Vocabulary([(*words[:-1], "forged")])})
+        with pytest.raises(MhavizError, match=f"words of a test as the checkpoint's {side} words, got others"):
+            Trainer(forged, corpus, CPU)
     half.optimizer = {}
     half.save(tmp_path / "c.safetensors")
     with pytest.raises(ArgumentError, match="holds no state of its optimizer"):
