@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -124,7 +125,8 @@ class Sheet(NotebookFigure):
             else:
                 file = io.BytesIO()  # with a full disk matplotlib would raise an error of zlib
                 title = {"Title": self.heading} if self.heading else {}
-                self.savefig(file, format=suffix, dpi=self.dpi, metadata={_DATES[suffix]: None, **title})
+                with _undated():
+                    self.savefig(file, format=suffix, dpi=self.dpi, metadata={_DATES[suffix]: None, **title})
                 stream.write(file.getbuffer())
         notice = "no installed font can join some of the characters: they are drawn as boxes"
         if notice not in self.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
@@ -315,6 +317,17 @@ class Sheet(NotebookFigure):
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         return axes
+
+
+@contextmanager
+def _undated() -> Iterator[None]:
+    """Hide the date of a build, which matplotlib reads even for files without a date, and may be no number."""
+    date = os.environ.pop("SOURCE_DATE_EPOCH", None)
+    try:
+        yield
+    finally:
+        if date is not None:
+            os.environ["SOURCE_DATE_EPOCH"] = date
 
 
 @cache
