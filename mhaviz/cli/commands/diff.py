@@ -15,6 +15,7 @@ from mhaviz.cli.shared.change_limits import (
     require_at_most,
     require_models_alike,
     text_notices,
+    verdict,
 )
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions
@@ -166,7 +167,7 @@ def diff(
 
     from mhaviz.api.corpus_difference import diff_models
 
-    with corpus.keeping(texts, delivery):
+    with verdict() as reach, corpus.keeping(texts, delivery):
         first, second = (load_model(str(one), delivery, pair.device, dtype=pair.dtype) for one in (before, after))
         delivery.tell(*dict.fromkeys([*first.notices, *second.notices]))
         with corpus_progress(delivery.quiet) as on_progress:
@@ -183,9 +184,9 @@ def diff(
                 on_notice=delivery.tell,
                 on_progress=on_progress,
             )
+        if this_process().is_first:  # only it has the whole result
+            reach(require_models_alike, difference)
         corpus.deliver(difference, delivery, style)
-    if this_process().is_first:  # only it has the whole result
-        require_models_alike(difference)
 
 
 def _diff_of_files(
@@ -223,5 +224,6 @@ def _diff_of_files(
             delivery.tell(f"only in {path}: {'; '.join(names)}")
     delivery.tell(*text_notices(whole), *flaw_notices(whole, sides))
 
-    delivery.deliver(difference, style)
-    require_at_most(whole, sides)
+    with verdict() as reach:
+        reach(require_at_most, whole, sides)
+        delivery.deliver(difference, style)

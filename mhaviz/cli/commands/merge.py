@@ -7,7 +7,7 @@ import typer
 
 from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
-from mhaviz.cli.shared.change_limits import LimitOptions, require_models_alike
+from mhaviz.cli.shared.change_limits import LimitOptions, require_models_alike, verdict
 from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.ranking import RankingOptions
@@ -53,8 +53,9 @@ def merge(
     delivery.check(parts, (*entry_of(found).formats, SUFFIX))
     details = {"order": ranking.order(found.probe)} if is_of_heads else {}
     difference = None if is_of_heads else found.limited(allowed.mean, allowed.row)
-    if path is not None:
-        write_part(whole, path)
-    deliver_beside_part(difference or found, delivery, style, **details)
-    if difference is not None:
-        require_models_alike(difference)
+    with verdict() as reach:
+        if difference is not None:
+            reach(require_models_alike, difference)
+        if path is not None:
+            write_part(whole, path)
+        deliver_beside_part(difference or found, delivery, style, **details)

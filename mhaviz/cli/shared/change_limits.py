@@ -1,12 +1,14 @@
 """--fail-above and --fail-above-row: exit status 3 if attention has changed by more than a limit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mhaviz.cli.shared.console import say
 from mhaviz.errors import ChangedError, MhavizError
 
 if TYPE_CHECKING:
@@ -39,6 +41,31 @@ class LimitOptions:
         from mhaviz.results.difference import Limits
 
         return Limits(self.fail_above, self.fail_above_row)
+
+
+@contextmanager
+def verdict() -> Iterator[Callable[..., None]]:
+    """Yield a function to call with a check and its arguments, whose error is raised at the end of the block.
+
+    So a result is delivered that is above a limit. If it cannot be delivered, both errors are said, and the exit status
+    is that of the check, as nothing that happens to the output changes it.
+    """
+    reached: list[MhavizError] = []
+
+    def reach(check: Callable[..., None], *arguments: object) -> None:
+        try:
+            check(*arguments)
+        except MhavizError as error:
+            reached.append(error)
+
+    try:
+        yield reach
+    except MhavizError as error:
+        if not reached or error.status != MhavizError.status:
+            raise
+        say(str(error))
+    if reached:
+        raise reached[0]
 
 
 _MOST_TOKENS, _CELLS = 4, 16  # tokens that a notice names, and characters of each
