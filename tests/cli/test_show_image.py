@@ -59,6 +59,7 @@ def test_files_of_maps_are_maps_all_the_same(mhaviz, folder):
     assert "image" in json.loads((folder / "over.json").read_text())
     wrong = mhaviz("show", "bare.npy", "--image", "photo.png", "-o", "b.npz", "-o", "b.png", "-q")
     assert (wrong.status, (folder / "b.npz").exists(), (folder / "b.png").exists()) == (2, True, False)
+    assert wrong.err.endswith("; b.npz is saved\n")
 
 
 PROGRAM = """

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +119,23 @@ def test_all_files_or_none(tmp_path):
     with pytest.raises(MhavizError, match="folder"):
         write(tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_is_there_if_not_all_can_be_put_in_their_places(tmp_path, monkeypatch):
+    replace = Path.replace
+
+    def fail(part, target):
+        if target.name == "b.png":
+            raise OSError(1, "Operation not permitted")
+        return replace(part, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    contents = [(tmp_path / name, lambda stream: stream.write(b"x")) for name in ("a.png", "b.png", "c.png")]
+    with pytest.raises(MhavizError, match=r"cannot write .*b\.png: Operation not permitted; written: .*a\.png$"):
+        write_whole(contents)
+    with pytest.raises(MhavizError, match=r"cannot write .*b\.png: Operation not permitted$"):
+        write_whole(contents[1:])
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
 def test_a_new_file_has_the_rights_of_any_other_and_an_old_one_keeps_its_own(tmp_path):

@@ -10,7 +10,7 @@ import typer
 
 from mhaviz.cli.command import asked, given
 from mhaviz.cli.shared.console import progress
-from mhaviz.cli.shared.corpora import deliver_beside_part, part_among
+from mhaviz.cli.shared.corpora import part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
@@ -120,10 +120,11 @@ def train(
     if not resume and path.exists():
         delivery.tell(f"{path} will be replaced; --resume would continue from it")
     _train(trainer, path, film, delivery.quiet)
-    if animate is not None and film is not None:
-        film.save(animate)
-        delivery.tell(f"saved {animate}")
-    deliver_beside_part(checkpoint.record(chosen_device), delivery)
+    with delivery.besides([path]) as others:
+        if animate is not None and film is not None:
+            film.save(animate)
+        with others.besides([animate] if animate else []) as pictures:
+            pictures.deliver(checkpoint.record(chosen_device))
     if not delivery.json:
         delivery.tell(_next_command(path, " ".join(filmed_pair(learnt_from).source)))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -121,9 +121,10 @@ class CorpusOptions:
             deliver_beside_part(result, delivery, style, **details)
             return
         part, empty = part_among(delivery), "shard {}/{} has no sentence of this corpus".format(*self.shard)
-        if [path for path in delivery.paths if path != part]:
-            raise MhavizError(f"{empty}, so there is nothing to draw")
-        delivery.tell(*([f"saved {part}"] if part else []), empty)
+        with delivery.besides([part] if part else []) as others:
+            if others.paths:
+                raise MhavizError(f"{empty}, so there is nothing to draw")
+        delivery.tell(empty)
 
 
 def part_among(delivery: Delivery) -> Path | None:
@@ -137,9 +138,8 @@ def part_among(delivery: Delivery) -> Path | None:
 def deliver_beside_part(result: Any, delivery: Delivery, style: "Style | None" = None, **details: Any) -> None:
     """Save and show a result whose .safetensors part is already written. Raises as ``Delivery.deliver``."""
     part = part_among(delivery)
-    if part is not None:
-        delivery.tell(f"saved {part}")
-    replace(delivery, output=[path for path in delivery.paths if path != part]).deliver(result, style, **details)
+    with delivery.besides([part] if part else []) as others:
+        others.deliver(result, style, **details)
 
 
 def _file_at(path: Path | None) -> int | None:

@@ -1,9 +1,9 @@
 """Delivery of a result: to files, and then to the terminal, as a view or JSON."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,6 +61,21 @@ class Delivery:
     def working(self, what: str) -> AbstractContextManager[object]:
         """Show a progress bar with this text on a terminal."""
         return progress(self.quiet, what, is_counted=False)
+
+    @contextmanager
+    def besides(self, saved: Sequence[Path], what: str = "") -> Iterator["Delivery"]:
+        """Say that some of the files have been saved; yield the delivery of the others.
+
+        An error inside the block also says which have been saved. ``what``: text after each name.
+        """
+        self.tell(*(f"saved {path}{what}" for path in saved))
+        try:
+            yield replace(self, output=[path for path in self.paths if path not in saved])
+        except MhavizError as error:
+            if not saved:
+                raise
+            names = " and ".join(map(str, saved))
+            raise type(error)(f"{error}; {names} {'are' if len(saved) > 1 else 'is'} saved") from error
 
     def deliver(
         self,

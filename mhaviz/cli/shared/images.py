@@ -84,7 +84,7 @@ class ImageOptions:
     def deliver(self, attention: "Attention", delivery: Delivery, style: "Style") -> None:
         """Save and show maps; with an image, pictures and JSON show the attention over it.
 
-        Files of maps are saved first, so that they exist even if something is wrong with the image.
+        Files of maps are saved first, so that they exist even if something is wrong with the image, which is then said.
 
         Raises:
             ArgumentError: as ``Attention.over_image``.
@@ -95,7 +95,5 @@ class ImageOptions:
         of_maps = [path for path in delivery.paths if path.suffix.lower() not in RESULT_SUFFIXES]
         if of_maps:
             replace(delivery, output=of_maps, quiet=True, json=False).deliver(attention, style)
-            delivery.tell(*(f"saved {path}, the maps without the image" for path in of_maps))
-        over = attention.over_image(self.image, self.query, grid=self.grid)
-        others = [path for path in delivery.paths if path not in of_maps]
-        replace(delivery, output=others).deliver(over, style)
+        with delivery.besides(of_maps, ", the maps without the image") as others:
+            others.deliver(attention.over_image(self.image, self.query, grid=self.grid), style)
