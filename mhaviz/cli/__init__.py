@@ -18,6 +18,28 @@ def run() -> int:
     except KeyboardInterrupt:
         print("mhaviz: interrupted", file=sys.stderr)  # noqa: T201
         return 130
+    except Exception as error:
+        module = module_that_failed(error)
+        if module is None:
+            raise
+        reason = ascii(f"{type(error).__name__}: {error}")[1:-1][:300]
+        print(f"mhaviz: cannot load {module} ({reason}); install it again", file=sys.stderr)  # noqa: T201
+        return 1
+
+
+def module_that_failed(error: Exception) -> str | None:
+    """Return the name of the module that raised the error while it was imported; None: it was raised elsewhere.
+
+    A library may be incomplete, or made for another machine, and its bytecode cut off.
+    """
+    module, step = None, error.__traceback__
+    while step is not None:
+        frame, step = step.tb_frame, step.tb_next
+        if frame.f_code.co_name == "<module>":
+            module = frame.f_globals.get("__name__", module)
+        elif frame.f_code.co_filename.startswith("<frozen importlib"):
+            module = frame.f_locals.get("name", module)
+    return error.name or module if isinstance(error, ImportError) else module
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mhaviz._version import __version__
+from mhaviz.cli import module_that_failed
 from mhaviz.cli.shared.console import option_name, printing, say
 from mhaviz.errors import (
     ArgumentError,
@@ -119,6 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail("out of memory; use a shorter input, a smaller d_model or fewer heads", COULD_NOT)
     except OSError as error:
+        if error.errno is None and module_that_failed(error):  # a library lacks another
+            raise
         name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""  # else a descriptor
         return _fail(f"{quoted(name)}: {error.strerror or error}", COULD_NOT)
     return int(status or DONE)

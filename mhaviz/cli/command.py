@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from mhaviz.cli import module_that_failed
 from mhaviz.cli.shared.console import option_name
 from mhaviz.errors import ArgumentError, StoppedError, quoted
 from mhaviz.pages import registry
@@ -42,6 +43,8 @@ def command_of(function: Callable[..., None], name: str, **settings: Any) -> Typ
             function(**made, **values)
         except KeyboardInterrupt:  # typer would turn it into exit status 130, which a recorded program may have, too
             raise StoppedError("interrupted") from None
+        except EOFError as error:  # of a module whose bytecode is cut off; typer would take it for Ctrl-D
+            raise ImportError(str(error), name=module_that_failed(error)) from error
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,7 +1,9 @@
 """The commands as a user types them, in this process."""
 
 import functools
+import importlib.util
 import json
+import marshal
 import os
 import re
 import subprocess
@@ -20,6 +22,7 @@ from mhaviz.analyses import scaling
 from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.cli import main
 from mhaviz.cli.app import COMMANDS, load_command
+from mhaviz.cli.shared import console
 
 SENTENCE = "I wonder what will come next!"
 SMALL = ("--d-model", "16", "--n-heads", "2", "--device", "cpu")
@@ -503,17 +506,83 @@ def test_a_name_of_thousands_of_letters_is_no_model(mhaviz):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
 @pytest.mark.usefixtures("saved")
-def test_a_full_standard_output():
+@pytest.mark.parametrize(
+    ("words", "status", "also"),
+    [
+        (("show", "w.npy"), 1, ""),
+        (DIFF, 3, "mhaviz: expected a divergence of at most 0.1 bits, got 1 in self L0 H0\n"),
+    ],
+)
+def test_a_full_standard_output(words, status, also):
+    np.save("other.npy", np.eye(2)[::-1].copy())
     with open("/dev/full", "w") as full:  # noqa: PTH123
         result = subprocess.run(
-            [sys.executable, "-m", "mhaviz", "show", "w.npy"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
+            [sys.executable, "-m", "mhaviz", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert result.returncode == 1
-    assert result.stderr == "mhaviz: cannot write the result: No space left on device\n"
+    assert result.returncode == status
+    assert result.stderr == f"mhaviz: cannot write the result: No space left on device\n{also}"
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize(("output", "status"), [("lost.png", 3), ("lost.gif", 2)])
+def test_a_limit_that_is_passed_where_a_picture_cannot_be_saved(mhaviz, monkeypatch, output, status):
+    np.save("other.npy", np.eye(2)[::-1].copy())
+
+    def lost(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mhaviz.views.figure.sheet.Sheet.save", lost)
+    result = mhaviz(*DIFF, "-o", output)
+    assert result.status == status
+    assert ("cannot write lost.png" in result.err, "expected a divergence" in result.err) == (status == 3, status == 3)
+
+
+CUT_OFF = importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(compile("x = 1", "halfway.py", "exec"))[:-9]
+BROKEN_LIBRARIES = [
+    (".py", b"import ctypes; ctypes.CDLL('libnothing.so')", "OSError: libnothing.so: cannot open shared object file"),
+    (".py", b"raise ImportError('no \\x1b libnothing')", r"ImportError: no \x1b libnothing"),
+    (".py", b"raise RuntimeError('no AVX')", "RuntimeError: no AVX"),
+    (".py", b"import halfway.missing", "ModuleNotFoundError: No module named 'halfway.missing'"),
+    (".pyc", CUT_OFF, "ImportError: marshal data too short"),
+]
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize(("suffix", "content", "message"), BROKEN_LIBRARIES)
+def test_a_library_that_cannot_be_loaded(tmp_path, monkeypatch, capsys, suffix, content, message):
+    from mhaviz import cli
+
+    (tmp_path / f"halfway{suffix}").write_bytes(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("mhaviz.cli.commands.show.style_of", lambda looks: importlib.import_module("halfway"))
+    monkeypatch.setattr("mhaviz.cli.surroundings.run_settled", lambda: cli.main(["show", "w.npy"]))
+    assert cli.run() == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("mhaviz: cannot load halfway")
+    assert message in err
+
+
+@pytest.mark.usefixtures("saved")
+def test_an_error_of_our_own_stays_one(monkeypatch):
+    from mhaviz import cli
+
+    monkeypatch.setattr("mhaviz.cli.commands.show.style_of", lambda looks: 1 / 0)
+    monkeypatch.setattr("mhaviz.cli.surroundings.run_settled", lambda: cli.main(["show", "w.npy"]))
+    with pytest.raises(ZeroDivisionError):
+        cli.run()
+
+
+def test_an_error_is_told_without_a_free_descriptor(monkeypatch, capsys):
+    def none_left(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("mhaviz.cli.shared.console.cut", none_left)
+    console.say("cannot read a…b")
+    assert capsys.readouterr().err == "mhaviz: cannot read a\\u2026b\n"
+    monkeypatch.setattr("builtins.print", none_left)
+    monkeypatch.setattr("os.open", none_left)
+    console.say("nobody can be told")
 
 
 def test_help_in_ascii():

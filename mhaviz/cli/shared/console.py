@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from mhaviz.errors import MhavizError, counted
@@ -39,9 +39,13 @@ def option_name(name: str) -> str:
 
 def say(line: str) -> None:
     """Print a notice or an error, with long words cut and control characters visible, as it may quote any input."""
-    words = (cut(word, _LONGEST_WORD) for word in line.split(" "))
     try:
-        print(f"mhaviz: {visible(cut(' '.join(words), _LONGEST_LINE))}", file=sys.stderr)  # noqa: T201
+        words = (cut(word, _LONGEST_WORD) for word in line.split(" "))
+        shown = visible(cut(" ".join(words), _LONGEST_LINE))
+    except OSError:  # without a free descriptor, the widths of other characters cannot be loaded
+        shown = ascii(line)[1:-1][:_LONGEST_LINE]
+    try:
+        print(f"mhaviz: {shown}", file=sys.stderr)  # noqa: T201
     except OSError:  # nobody can be told
         _silence(sys.stderr)
 
@@ -61,7 +65,7 @@ def printing() -> Iterator[None]:
             raise
         _silence(sys.stdout)
     except OSError as error:
-        if error.filename is not None:  # the error is of a file
+        if error.filename is not None or error.errno is None:  # the error is of a file, or of a library
             raise
         _silence(sys.stdout)
         raise MhavizError(f"cannot write the result: {error.strerror or error}") from error
@@ -69,7 +73,8 @@ def printing() -> Iterator[None]:
 
 def _silence(stream: TextIO) -> None:
     """Drop what is left to write, now and at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with suppress(OSError):  # without a free descriptor, Python reports at exit what could not be written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_view(view: "RenderableType", screens: int | None = None) -> bool:
