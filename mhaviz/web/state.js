@@ -52,7 +52,7 @@ export class State {
 
   /** The current map; undefined on a page with tables alone. */
   get map() {
-    return this.#contents.maps[this.#values.map];
+    return mapAt(this.#contents, this.#values.map);
   }
 
   #defaultsOf({ maps, scales, sort }) {
@@ -81,7 +81,7 @@ export class State {
   set(changes) {
     const before = this.#values;
     const wanted = { ...before, ...changes };
-    if (this.#contents.maps[wanted.map] && wanted.map !== before.map) this.#forgetOtherText(wanted, changes);
+    if (mapAt(this.#contents, wanted.map) && wanted.map !== before.map) this.#forgetOtherText(wanted, changes);
     if (wanted.head !== before.head && !("heads" in changes)) wanted.heads = [];
     const after = this.#valid(wanted);
     const changed = new Set(Object.keys(after).filter((name) => !isSame(before[name], after[name])));
@@ -110,7 +110,7 @@ export class State {
   /** Drop places in the text, unless the new map has the same tokens. */
   #forgetOtherText(wanted, changes) {
     const before = this.map;
-    const after = this.#contents.maps[wanted.map];
+    const after = mapAt(this.#contents, wanted.map);
     const sameRows = before.rows.labels === after.rows.labels;
     const sameColumns = before.columns.labels === after.columns.labels;
     if (!sameRows && !("query" in changes)) wanted.query = null;
@@ -120,10 +120,10 @@ export class State {
   }
 
   #valid(wanted) {
-    const { maps, measures } = this.#contents;
+    const { measures } = this.#contents;
     const defaults = this.#defaults;
     const one = (name, choices) => (choices.includes(wanted[name]) ? wanted[name] : defaults[name]);
-    const map = maps[wanted.map] ?? maps[0];
+    const map = mapAt(this.#contents, wanted.map) ?? mapAt(this.#contents, 0);
     return Object.freeze({
       view: one("view", this.#views),
       ...(map
@@ -164,6 +164,11 @@ export class State {
       // Some browsers also refuse inside another page: then only the address is outdated.
     }
   }
+}
+
+/** The map of this number; undefined if there is none, as for "length" in a link, which every array has. */
+function mapAt({ maps }, number) {
+  return Number.isInteger(number) ? maps[number] : undefined;
 }
 
 /** Values that belong to one map, as far as they are valid in it. */

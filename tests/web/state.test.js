@@ -9,6 +9,9 @@ const side = { start: 0, tokens: 5, labels: ["a", "b", "c", "d", "e"], end: 5 };
 const map = (index) => ({ index, heads: [0, 1, 2], parts: [{ name: "weights" }], call: null, rows: side, columns: side });
 const contents = { maps: [map(0), map(1)], scales: [{ log: false, high: 1 }], measures: [{ name: "entropy" }], tables: [], statistics: null };
 
+const NAMES = ["length", "at", "__proto__", "constructor", "0.5", "0-1", "-1"]; // which arrays or objects have, or nearly
+const FOREIGN = NAMES.flatMap((name) => [`#map=${name}`, `#view=${name}&part=${name}&sort=${name}`, `#${name}=1`]);
+
 function stateOf(hash) {
   const told = [];
   globalThis.location = { hash, href: `file:///page.html${hash}` };
@@ -26,7 +29,7 @@ test("a link comes back as it was", () => {
   assert.deepEqual(new URLSearchParams(state.link.split("#")[1]), new URLSearchParams(hash.slice(1)));
 });
 
-for (const hash of ["#map=9&head=-3&query=99", "#view=<b>&theme=2", "#window=3-2-0-5&heads=7-8", "#%%%", "#special=maybe"]) {
+for (const hash of ["#map=9&head=-3&query=99", "#view=<b>&theme=2", "#window=3-2-0-5&heads=7-8", "#%%%", "#special=maybe", ...FOREIGN]) {
   test(`what the page has not is not taken over: ${hash}`, () => {
     const [state] = stateOf(hash);
     assert.equal(state.link, "file:///page.html");
