@@ -1,5 +1,6 @@
 """Images from files, PIL or arrays, converted to uint8 pixels in RGB."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,11 +72,20 @@ def _of_array(array: NDArray[Any], name: str) -> Image.Image:
 
 @contextmanager
 def _in_silence() -> Iterator[None]:
-    """Suppress PIL's warnings about what cameras write into files, but raise those about images that are too large."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        yield
+    """Suppress PIL's warnings about what cameras write into files, but raise those about images that are too large.
+
+    What PIL logs of a broken file, it raises, too.
+    """
+    log = logging.getLogger("PIL")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            yield
+    finally:
+        log.setLevel(before)
 
 
 def _pixels(image: Image.Image) -> NDArray[np.uint8]:

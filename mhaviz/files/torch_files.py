@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     _Part = Tensor | list[Tensor] | None
 
 _DEEPEST = 4  # containers within containers
+_MOST_BESIDE = 2**28  # bytes of an archive beside numbers, which PyTorch reads whole: the pickle, and a few words
 _PICKLES = 5  # in an old file, before its numbers
 _ZIP = b"PK\3\4"  # first bytes of an archive, as PyTorch tells it
 _BROKEN = (
@@ -45,6 +46,8 @@ def _require_modest(path: Path, is_archive: bool) -> bool:
         unpacked = sum(member.file_size for member in members) if is_packed else 0
         if short := shortage(2 * unpacked, free_main_memory()):
             raise ContentError(f"it unpacks to {readable_bytes(unpacked)}, and needs {short}; save fewer tensors")
+        if (beside := sum(member.file_size for member in members if "/data/" not in member.filename)) > _MOST_BESIDE:
+            raise ContentError(f"it holds {readable_bytes(beside)} beside the numbers of tensors; save only tensors")
         for member in members:
             if member.filename.endswith("data.pkl"):
                 require_modest(io.BytesIO(archive.read(member)))

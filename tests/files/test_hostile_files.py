@@ -52,7 +52,7 @@ def pickled(path, content):
     """A file of torch.save with this pickle in it."""
     plain = io.BytesIO()
     torch.save({}, plain)
-    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w") as target:
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
             target.writestr(name, content if name.endswith("data.pkl") else source.read(name))
     return path
@@ -74,6 +74,14 @@ def test_pickles_that_ask_for_much(tmp_path, monkeypatch, content, message):
     monkeypatch.setattr(pickles, "_MOST_STEPS", 1_000)
     with pytest.raises(MhavizError, match=message):
         read_arrays(pickled(tmp_path / "x.pt", b"\x80\x02" + content))
+
+
+def test_a_packed_pickle(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch_files, "_MOST_BESIDE", 2**20)
+    path = pickled(tmp_path / "x.pt", b"\x80\x02" + b"0" * 2**20)
+    assert path.stat().st_size < 5_000
+    with pytest.raises(MhavizError, match=r"it holds 1\.0 MiB beside the numbers of tensors; save only tensors"):
+        read_arrays(path)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
