@@ -22,7 +22,7 @@ from mhaviz.results.result import Source
 CLOSE = rounding()
 
 jensen_shannon = partial(difference.jensen_shannon, log1p=torch.log1p)
-SOURCE = Source("made by a test")
+SOURCE = Source("made by a test", {side: {"footnote": side} for side in ("first", "second")})
 
 
 def softmax(scores):
