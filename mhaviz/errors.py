@@ -97,8 +97,18 @@ def shortened(text: str, most: int = _QUOTED) -> str:
 def counted(number: int, thing: str = "") -> str:
     """Return "1,234", or of a thing "1 token", "21,400 tokens". Very long numbers are ``quoted``."""
     text = f"{number:,}" if abs(number) < 10**_QUOTED else quoted(number)
-    several = "" if number == 1 else "es" if thing.endswith("s") else "s"
-    return f"{text} {thing}{several}" if thing else text
+    return f"{text} {thing if number == 1 else plural(thing)}" if thing else text
+
+
+def plural(thing: str) -> str:
+    """Return the plural of a noun: "tokens", "passes", "queries", "keys".
+
+    >>> plural("query"), plural("key"), plural("pass")
+    ('queries', 'keys', 'passes')
+    """
+    if thing.endswith("y") and thing[-2:-1] not in "aeiou":
+        return f"{thing[:-1]}ies"
+    return f"{thing}es" if thing.endswith("s") else f"{thing}s"
 
 
 def reason(error: BaseException) -> str:

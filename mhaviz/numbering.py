@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Iterable, Sequence
 
-from mhaviz.errors import ArgumentError, counted, parameter, quoted
+from mhaviz.errors import ArgumentError, counted, parameter, plural, quoted
 
 Numbers = int | Sequence[int] | None
 """One number or several; None: all."""
@@ -45,8 +45,8 @@ def listed_runs(what: str, numbers: Sequence[int]) -> str:
             runs.append([number, number])
     shown, beyond = runs[:_MOST_RUNS], sum(last - first + 1 for first, last in runs[_MOST_RUNS:])
     texts = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in shown]
-    several = f"{what[:-1]}ies" if what.endswith("y") and not what.endswith("ey") else f"{what}s"
-    return f"{what if len(numbers) == 1 else several} {', '.join(texts)}" + f" and {beyond:,} more" * bool(beyond)
+    words = f"{what if len(numbers) == 1 else plural(what)} {', '.join(texts)}"
+    return words + f" and {beyond:,} more" * bool(beyond)
 
 
 _MOST_RUNS = 5

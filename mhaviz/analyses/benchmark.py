@@ -151,7 +151,8 @@ def _peak_on_cpu(work: Callable[[], object]) -> tuple[int | None, int]:
 def _silent_kineto() -> Iterator[None]:
     """Keep the library below PyTorch's profiler from logging to standard error whenever it starts and stops.
 
-    It reads its setting when the process first profiles; 6 is above all levels.
+    It reads its setting when the process first profiles; 6 is above all levels. After a profile of the program's own it
+    logs as it did then.
     """
     name = "KINETO_LOG_LEVEL"
     is_users = name in os.environ

@@ -281,6 +281,8 @@ class _Counted:
         of, chance = self.chances.get(key, (None, None))
         if chance is None or (of is not None and of() is not mask):  # another mask had this id
             chance = self._chance(call)
+            for gone in [old for old, (of, _) in self.chances.items() if of is not None and of() is None]:
+                del self.chances[gone]
             self.chances[key] = None if mask is None else ref(mask), chance
         return chance
 

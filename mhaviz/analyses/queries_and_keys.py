@@ -23,7 +23,10 @@ def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
     enough.
     """
     call = seen.call
-    if not isinstance(call, AttentionCall) or call.weighs_hidden:
+    if not isinstance(call, AttentionCall):
+        return None
+    weighing = call.weighing_hidden()
+    if weighing is not None and bool(weighing.any()):
         return None
     bias, is_kept = _compact_bias(call, seen.reach)
     if not is_kept:

@@ -206,7 +206,7 @@ class Recording(ContextDecorator):
         if sizes and (beyond := [place for place in wanted if place >= max(sizes)]):
             lines.append(f"there was no example {beyond[0]:,}: the axis had {max(sizes):,} at most")
         masked: dict[str, list[str]] = {}
-        for one in self._drawn.values():
+        for one in self._drawn_whole:
             for what, names in one.masked.items():
                 masked.setdefault(what, []).extend(names)
         lines += [f"{_listed_names(names)}: {what}" for what, names in list(masked.items())[:_MOST_NOTED]]
@@ -215,16 +215,21 @@ class Recording(ContextDecorator):
         most = self._most_passes
         if most and (late := self._options.passes.beyond(most - 1)):
             lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")
-        if any(_BEFORE_DROPOUT in one.remarks for one in self._drawn.values()):
+        if any(_BEFORE_DROPOUT in one.remarks for one in self._drawn_whole):
             lines.append(_BEFORE_DROPOUT)
         if self._options.passes.is_first and most > 1 and not self.is_empty:
             lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines
 
     @property
+    def _drawn_whole(self) -> list["_Drawn"]:
+        """What is told of attentions that are drawn, and are no parts of others."""
+        return [drawn for (number, _), drawn in self._drawn.items() if not self._sites.all[number].is_part]
+
+    @property
     def _batch_sizes(self) -> list[int]:
         """Sizes of the largest drawn batches."""
-        return [one.batch_size for (number, _), one in self._drawn.items() if not self._sites.all[number].is_part]
+        return [drawn.batch_size for drawn in self._drawn_whole]
 
     def _leaves_out(self, batch_size: int) -> bool:
         """Return whether some examples of a batch are not drawn."""
@@ -633,14 +638,14 @@ class Recording(ContextDecorator):
                 site, f"{name} and what came later is left out: the maps have filled the memory that they may take"
             )
             return
-        weighing = _weighing_hidden(observed, there, site.first_query)
         for place in there:
             output = None if observed.output is None else observed.output[place : place + 1]
             one = seen_of([place], ObservedCall(example(observed.call, place), output))
             try:
                 grows = site.kind in OF_ONE_TEXT
                 self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
-                self._note_mask(site, name, one, weighing[place], f"of example {place}, " if batch_size > 1 else "")
+                weighing = _weighing_hidden(observed, place)
+                self._note_mask(site, name, one, weighing, f"of example {place}, " if batch_size > 1 else "")
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._not_shown(site, f"{name}{of}: {error}")
@@ -661,6 +666,7 @@ class Recording(ContextDecorator):
             masked.setdefault(f"{example}left out {what}: {why}", []).append(name)
             weighing = [query for query in weighing if bool(seen.padding.queries[0, query])]
         if weighing:
+            weighing = [site.first_query + query for query in weighing]
             what = f"{listed_runs('query', weighing)} weigh{'s' * (len(weighing) == 1)} keys that the mask hides from"
             what += " it" if len(weighing) == 1 else " them"
             masked.setdefault(f"{example}{what}", []).append(name)
@@ -850,24 +856,22 @@ def _places_of(observed: ObservedCall) -> range | None:
     (own, keys), (_, _, q_length, k_length) = observed.order.tokens.parts, observed.call.shape
     if own is None or keys is None or own.of != keys.of or not (keys.is_first and keys.length == keys.n == k_length):
         return None
-    is_known = len(own.places) == q_length and {own.places[0], own.places[-1]} <= {*keys.places}
+    is_known = len(own.places) == q_length and own.places[0] in keys.places and own.places[-1] in keys.places
     return own.places if is_known else None
 
 
-def _weighing_hidden(observed: ObservedCall, examples: Sequence[int], first: int) -> dict[int, list[int]]:
-    """Return the queries of each example that weigh keys which the mask hides from them.
-
-    ``first``: position of the first query.
-    """
-    call, visible = observed.call, observed.visible
+def _weighing_hidden(observed: ObservedCall, place: int) -> list[int]:
+    """Return the queries of an example that weigh keys which the mask is meant to hide from them."""
+    call, visible = example(observed.call, place), observed.visible
     if isinstance(call, AttentionCall):
-        visible = None if call.mask is None or call.mask.dtype == torch.bool else call.visible()
-    weighed = None if visible is None else call.weighed()
-    if visible is None or weighed is None:
-        return {place: [] for place in examples}
-    batch_size, _, q_length, _ = call.shape
-    rows = (weighed & ~visible).any(dim=(1, 3)).expand(batch_size, q_length)
-    return {place: [first + query for query in rows[place].nonzero().flatten().tolist()] for place in examples}
+        weighing = call.weighing_hidden()
+    else:
+        weighing = None if visible is None else (call.visible() & ~visible[place : place + 1]).any(dim=-1)
+    if weighing is None:
+        return []
+    rows = weighing[0].any(dim=0).expand(call.shape[2])
+    queries: list[int] = rows.nonzero().flatten().tolist()
+    return queries
 
 
 _MOST_NOTED = 4

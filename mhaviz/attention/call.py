@@ -148,21 +148,29 @@ class AttentionCall:
         return visible
 
     def weighed(self) -> Tensor | None:
-        """Return which keys can have weight: bool, (batch_size, n_heads, q_length, k_length) or 1 each; None: all.
+        """Return which keys can have weight, unless scores outweigh the mask; None: all.
 
         They are the visible ones, but for queries from which added numbers hide all keys. A softmax does not change
-        when a number is added to all scores, so that such a query weighs the keys with the highest of these numbers. A
-        query for which all numbers are −∞ weighs none.
+        when a number is added to all scores, so that such a query weighs the keys with the highest of these numbers,
+        unless there is a sink, which takes all. A query for which all numbers are −∞ weighs none.
+
+        Returns:
+            bool, (batch_size, n_heads, q_length, k_length), or 1 in place of each of the first three.
         """
-        if self.mask is None or self.mask.dtype == torch.bool:
+        if self.mask is None or self.mask.dtype == torch.bool or self.has_sink:
             return self.visible()
         return ~hides(self._beside_highest())
 
-    @property
-    def weighs_hidden(self) -> bool:
-        """Whether a query weighs keys that the mask is meant to hide from it."""
+    def weighing_hidden(self) -> Tensor | None:
+        """Return which queries weigh keys that the mask is meant to hide from them: bool, (batch_size or 1, n_heads or
+        1, q_length or 1); None: none does.
+        """
+        if self.mask is None or self.mask.dtype == torch.bool or self.has_sink:
+            return None
         visible, weighed = self.visible(), self.weighed()
-        return visible is not None and weighed is not None and bool((weighed & ~visible).any())
+        assert visible is not None
+        assert weighed is not None
+        return (weighed & ~visible).any(dim=-1)
 
     def _beside_highest(self) -> Tensor:
         """Return the added numbers less the highest that a query is given: −∞ for later keys, and if all are −∞."""
@@ -215,10 +223,10 @@ class AttentionCall:
         diagonal; None: the mask is no band, or hides no key by distance.
 
         Args:
-            causal: whether the call may be one that hides later keys, which its mask then must do.
+            causal: whether the call may be one that hides later keys, which its mask then must do, whatever the scores.
         """
         (_, _, q_length, k_length), equal = self.shape, self._with_bool_mask()
-        mask, causal = equal.mask, self.causal or (causal and equal._weighs_no_later())
+        mask, causal = equal.mask, self.causal or (causal and equal._sees_no_later())
         plain = replace(self, mask=None, causal=causal)
         if mask is None:
             return plain, None
@@ -249,12 +257,12 @@ class AttentionCall:
         only_hides = torch.equal(mask == 0, kept)
         return replace(self, mask=kept if only_hides else mask.masked_fill(~kept, -torch.inf))
 
-    def _weighs_no_later(self) -> bool:
-        """Return whether no later key has weight; the last query is aligned with the last key."""
-        weighed = self.weighed()
-        if weighed is None:
+    def _sees_no_later(self) -> bool:
+        """Return whether the mask hides later keys by False or −∞; the last query is aligned with the last key."""
+        if self.mask is None:
             return self.shape[2] == 1
-        return not bool((weighed & ~self._earlier()).any())
+        seen = self.mask if self.mask.dtype == torch.bool else self.mask > -torch.inf
+        return not bool((seen & ~self._earlier()).any())
 
     def largest_product(self) -> float:
         """Return an upper bound of |q·k|, the product of the largest norms; NaN or infinity if there is none."""

@@ -56,14 +56,16 @@ def padding_of(
     visible = call.visible() if isinstance(call, AttentionCall) and call.mask is not None else visible
     if visible is None or bool(visible.all()):
         return None
-    weighed = call.weighed()
-    weighed = visible if weighed is None else visible | weighed
 
     def of_examples(seen: Tensor) -> Tensor:
         return seen.any(dim=1).expand(batch_size, q_length, k_length)
 
-    # A query from which a mask hides all keys sees none of its text, but may be no padding, and weighs some.
-    seen, weighing = of_examples(visible if reads_itself else weighed), of_examples(weighed)
+    seen = weighing = of_examples(visible)
+    if isinstance(call, AttentionWeights) or (call.mask is not None and call.mask.dtype != torch.bool):
+        # A query from which numbers hide all keys sees none of its text, but may be no padding, and weighs some.
+        weighed = call.weighed()
+        weighing = seen if weighed is None else seen | of_examples(weighed)
+        seen = seen if reads_itself else weighing
     sees, keys = weighing.any(dim=2), seen.any(dim=1)
     keys = keys.where(keys.any(dim=1, keepdim=True), weighing.any(dim=1))  # not all of an example is padding
     queries = torch.ones_like(sees)

@@ -161,6 +161,26 @@ def test_the_simplest_mask_gives_the_same_weights(data, q_length, k_length, caus
     if window is not None and q_length == k_length:
         far = (torch.arange(q_length)[:, None] - torch.arange(k_length)).abs() > window
         assert not bool(call.weights()[..., far].any())
-    weighed = call.weighed()
-    assert weighed is not None
-    assert not bool((call.weights() > 0)[~weighed.expand(call.shape)].any()) or scale > 1
+    if scale < 1:  # larger scores outweigh −1e4
+        weighed = call.weighed()
+        assert weighed is not None
+        assert not bool((call.weights() > 0)[~weighed.expand(call.shape)].any())
+
+
+@pytest.mark.parametrize("number", [-1e4, -6000.0, -1e9, LEAST])
+def test_scores_that_outweigh_a_mask(number):
+    q, k, v = tensors()
+    k = k * torch.linspace(1, 5e4, T)[:, None]
+    mask = torch.where(LATER, number, 0.0)
+    with mhaviz.record() as recording:
+        output = F.scaled_dot_product_attention(q, k, v, mask)
+    np.testing.assert_allclose(recording.attention[0].weights, output[0].numpy() / 2, atol=CLOSE)
+
+
+def test_a_sink_takes_all_of_a_blind_query():
+    q, k, v = tensors()
+    mask = torch.where(BLIND, -1e9, 0.0)[None, None]
+    call = AttentionCall(q, k, v, 0.25, mask=mask, sinks=torch.zeros(2))
+    assert not bool(call.weights()[:, :, 5].any())
+    assert call.weighing_hidden() is None
+    torch.testing.assert_close(call.with_plain_mask(causal=True)[0].weights(), call.weights(), atol=CLOSE, rtol=0)

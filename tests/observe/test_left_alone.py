@@ -117,8 +117,9 @@ def test_dropout_that_a_program_keeps_for_its_uncertainty_draws_the_same_numbers
     assert recording.modules == ("self_attn",)
 
 
-def test_a_profile_counts_what_the_program_does_alone():
+def test_a_profile_counts_what_the_program_does_alone(monkeypatch):
     """As written out, by SDPA, on the fast path, and where PyTorch returns weights; with gradients."""
+    monkeypatch.setenv("KINETO_LOG_LEVEL", "6")  # which is read once in a process
     layer, attend = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), nn.MultiheadAttention(8, 2)
     x, q = torch.randn(1, 3, 8), torch.randn(1, 2, 3, 4)
 
