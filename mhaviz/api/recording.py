@@ -451,9 +451,10 @@ class Recording(ContextDecorator):
                 self._watch.until_last.callback(setattr, self, "_follows_caches", False)
             if (run := self._sites.run(observed)) is None:
                 return None
-            site, observed = run
+            site, kept = run
             if self._options.wants(site) and not site.is_part:
-                self._take(site, observed)
+                self._take(site, kept)
+                self._note_unfilled(site, range(kept.call.shape[3], observed.call.shape[3]))
             return site.number
 
     def _on_merged(self, numbers: Iterable[int]) -> None:
@@ -649,6 +650,13 @@ class Recording(ContextDecorator):
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._not_shown(site, f"{name}{of}: {error}")
+
+    def _note_unfilled(self, site: ObservedSite, keys: Sequence[int]) -> None:
+        """Note the keys at the end that no query may see, such as places of a cache that is not full yet."""
+        drawn = self._drawn.get((site.number, self._options.passes.keeps(site.pass_number)))
+        if keys and drawn is not None and not site.first_query:
+            what = f"left out {listed_runs('key', keys)}: the mask hides them from all queries"
+            drawn.masked.setdefault(what, []).append(f"{site.full_name}, pass {site.pass_number}")
 
     def _note_mask(self, site: ObservedSite, name: str, seen: SiteCall, weighing: Sequence[int], example: str) -> None:
         """Note which tokens of an example are left out because of a mask, and which queries have weight despite it."""

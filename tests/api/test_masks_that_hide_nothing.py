@@ -144,6 +144,16 @@ def test_rows_that_are_left_out_and_why():
     ]
 
 
+def test_a_step_that_sees_the_first_key_alone():
+    """SDPA counts from the first key: with `is_causal` the query of a step with a cache sees that key."""
+    q, k, v = tensors()
+    with mhaviz.record() as recording:
+        output = F.scaled_dot_product_attention(q[:, :, :1], k, v, is_causal=True)
+    (m,) = recording.attention
+    np.testing.assert_allclose(m.weights, output[0].numpy()[..., :1] / 2, atol=CLOSE)
+    assert any("left out keys 1 to 7: the mask hides them from all queries" in line for line in recording.notices)
+
+
 LEVELS = [0.0, 0.0, 0.0, -1e4, -1e9, LEAST, -math.inf, 2.5]
 
 
