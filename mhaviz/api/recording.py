@@ -303,7 +303,7 @@ class Recording(ContextDecorator):
         for number, pass_number, one, _, m in found:
             layer, site = layers[number], self._sites.all[number]
             is_unplaced = pass_number in site.unplaced
-            kind: Kind = "other" if site.is_block or is_unplaced else site.kind
+            kind: Kind = "other" if site.is_block or is_unplaced else _kind_of(m, site.kind)
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
             if kind != "masked":  # a causal mask orders tokens, not examples of a batch or constants
                 own, others = zip(site.last.tokens.may_be_batch, site.may_be_fixed, strict=True)
@@ -569,7 +569,7 @@ class Recording(ContextDecorator):
         elif padding is not None and (places := _places_of(observed)) is not None:
             are_keys = padding.keys[:, list(places)]
             padding = replace(padding, queries=are_keys | ~are_keys.any())  # a mask may hide from all what reads them
-        if padding is not None and site.kind == "other":
+        if padding is not None and site.kind == "other" and not bool(padding.keys.all()):
             why = "no query may see some keys; whether they are padding, and which queries are, is not known"
             self._watch.miss(f"{site.full_name}: {why}")
         return padding
@@ -673,6 +673,10 @@ class Recording(ContextDecorator):
             why = "the mask hides them from all queries"
             masked.setdefault(f"{example}left out {what}: {why}", []).append(name)
             weighing = [query for query in weighing if bool(seen.padding.queries[0, query])]
+        if seen.site.kind == "cross" and seen.padding is not None and not bool(seen.padding.queries[0].all()):
+            queries = (~seen.padding.queries[0]).nonzero().flatten().tolist()
+            why = "padding, as the mask of their self-attention tells"
+            masked.setdefault(f"{example}left out {listed_runs('query', queries)}: {why}", []).append(name)
         if weighing:
             weighing = [site.first_query + query for query in weighing]
             what = f"{listed_runs('query', weighing)} weigh{'s' * (len(weighing) == 1)} keys that the mask hides from"
@@ -857,6 +861,15 @@ class Recording(ContextDecorator):
         if options.examples and most and min(options.examples) >= most:
             return f"{parameter('examples')}: expected some of 0 to {most - 1:,}"
         return ""
+
+
+def _kind_of(m: AttentionMap, kind: Kind) -> Kind:
+    """Return the kind of a map of an attention of this kind, which passes with other masks may have as well."""
+    if kind != "masked":
+        return kind
+    as_masked = replace(m, kind=kind)
+    beyond, hidden = as_masked.weighed_beyond, as_masked.hidden
+    return "self" if beyond is not None and hidden is not None and beyond.any() and not hidden.any() else kind
 
 
 def _places_of(observed: ObservedCall) -> range | None:

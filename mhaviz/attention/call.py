@@ -253,9 +253,22 @@ class AttentionCall:
         beside = of_mask._beside_highest()
         if self.causal and not torch.equal(~hides(self._beside_highest()), ~hides(beside) & self._earlier()):
             return self
-        kept = beside >= min(HIDES, _UNDERFLOWS - 2 * abs(self.scale) * self.largest_product())
+        kept = beside >= self._outweighed_to()
         only_hides = torch.equal(mask == 0, kept)
         return replace(self, mask=kept if only_hides else mask.masked_fill(~kept, -torch.inf))
+
+    def _outweighed_to(self) -> float:
+        """Return how far below the highest added number of a query a key may be and still have weight."""
+        return min(HIDES, _UNDERFLOWS - 2 * abs(self.scale) * self.largest_product())
+
+    @property
+    def may_outweigh(self) -> bool:
+        """Whether scores may outweigh numbers by which the mask is meant to hide keys from a query that sees others."""
+        if self.mask is None or self.mask.dtype == torch.bool:
+            return False
+        hidden = hides(self.mask)
+        sees = ~hidden.all(dim=-1, keepdim=True)
+        return bool((hidden & sees & (self._beside_highest() >= self._outweighed_to())).any())
 
     def _sees_no_later(self) -> bool:
         """Return whether the mask hides later keys by False or −∞; the last query is aligned with the last key."""

@@ -53,7 +53,8 @@ def padding_of(
         visible: for weights, bool, (batch_size, n_heads, q_length, k_length), False where hidden; None: not known.
     """
     batch_size, _, q_length, k_length = call.shape
-    visible = call.visible() if isinstance(call, AttentionCall) and call.mask is not None else visible
+    if isinstance(call, AttentionCall) and call.mask is not None:
+        visible = call.visible() if not call.may_outweigh else call.mask > -torch.inf
     if visible is None or bool(visible.all()):
         return None
 

@@ -571,7 +571,7 @@ def _weigh_beyond(observed: ObservedCall, end: int) -> bool:
     The last query is lined up with the last key before ``end``.
     """
     visible, weighed = _visible(observed), observed.call.weighed()
-    if visible is None or weighed is None:
+    if visible is None or weighed is None or (isinstance(observed.call, AttentionCall) and observed.call.may_outweigh):
         return True
     q_length = observed.call.shape[2]
     are_tokens = visible.any(dim=(1, 2))[:, end - q_length : end]  # batch_size q_length

@@ -128,6 +128,7 @@ def test_a_later_pass_that_is_not_causal():
     attend, outputs = Attend(), []
     with mhaviz.record(attend, passes="0-1") as recording:
         outputs += [attend(*tensors(seed), is_causal) for seed, is_causal in ((0, True), (1, False))]
+    assert [m.kind for m in recording.attention] == ["masked", "self"]
     for m, output in zip(recording.attention, outputs, strict=True):
         np.testing.assert_allclose(m.weights, output[0] / 2, atol=CLOSE)
 
@@ -185,6 +186,26 @@ def test_scores_that_outweigh_a_mask(number):
     with mhaviz.record() as recording:
         output = F.scaled_dot_product_attention(q, k, v, mask)
     np.testing.assert_allclose(recording.attention[0].weights, output[0].numpy() / 2, atol=CLOSE)
+
+
+@pytest.mark.parametrize("number", [-1e4, -5001.0])
+def test_a_column_that_scores_outweigh_is_not_left_out(number):
+    q, k, v = tensors()
+    q, k = q.abs(), k.abs() * torch.linspace(1, 4e3, T)[:, None]
+    mask = torch.zeros(T, T)
+    mask[:, -1] = number
+    with mhaviz.record() as recording:
+        output = F.scaled_dot_product_attention(q, k, v, mask)
+    np.testing.assert_allclose(recording.attention[0].weights, output[0].numpy() / 2, atol=CLOSE)
+
+
+def test_queries_of_another_text_that_are_left_out_are_said():
+    layer = nn.TransformerDecoderLayer(16, 2, 16, batch_first=True).eval()
+    padded = torch.arange(6)[None] > 3
+    with torch.no_grad(), mhaviz.record(layer) as recording:
+        layer(torch.randn(1, 6, 16), torch.randn(1, 5, 16), tgt_key_padding_mask=padded)
+    assert recording.attention[1].weights.shape == (2, 4, 5)
+    assert any("multihead_attn, pass 0: left out queries 4 to 5: padding" in line for line in recording.notices)
 
 
 def test_a_sink_takes_all_of_a_blind_query():
