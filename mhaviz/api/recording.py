@@ -68,8 +68,10 @@ def record(
     where it is written out as product → softmax → product. The program computes the same bits as without a recording,
     except for code under ``torch.compile``: it runs uncompiled, and may differ in the last digits. Code compiled by
     ``torch.jit``, and threads that started before the recording, are not observed, and a notice says so. Attention
-    computed with NumPy is not observed either, without a notice. A profile by ``torch.profiler`` leaves out the
-    operators of the recorder, but not the time and memory that they take, their kernels on a GPU, or Python's stack.
+    computed with NumPy is not observed either, without a notice. Weights of a program in training are those before
+    dropout, as in inference; random masks of its own that are no dropout are drawn as they met the values, and a notice
+    says so. A profile by ``torch.profiler`` leaves out the operators of the recorder, but not the time and memory that
+    they take, their kernels on a GPU, or Python's stack.
 
     Args:
         model: module whose attention is recorded, and at which names begin; None: all attention that runs.
@@ -215,8 +217,8 @@ class Recording(ContextDecorator):
         most = self._most_passes
         if most and (late := self._options.passes.beyond(most - 1)):
             lines.append(f"there was no pass {late[0]:,}: the program made {most:,}")
-        if any(_BEFORE_DROPOUT in one.remarks for one in self._drawn_whole):
-            lines.append(_BEFORE_DROPOUT)
+        remarks = {text for drawn in self._drawn_whole for text in drawn.remarks}
+        lines += [text for text in (_BEFORE_DROPOUT, _RANDOM) if text in remarks]
         if self._options.passes.is_first and most > 1 and not self.is_empty:
             lines.append(f"drawn is the first of {most:,} forward passes; {parameter('passes')} chooses others")
         return lines
@@ -696,6 +698,8 @@ class Recording(ContextDecorator):
         name = site.full_name
         if observed.is_before_dropout:
             self._remark(site, _BEFORE_DROPOUT)
+        if observed.is_random:
+            self._remark(site, _RANDOM)
         if any(observed.are_fixed):
             self._remark(site, "fixed rows are parameters or constants of the program, not tokens")
         if observed.order.is_taken and isinstance(observed.call, AttentionWeights):
@@ -906,6 +910,9 @@ def _listed_names(names: Sequence[str]) -> str:
 
 _BEFORE_DROPOUT = "some weights are those before dropout"
 """Remark on a program in training, whose weights are drawn as they would be in inference."""
+
+_RANDOM = "random numbers of the program changed some weights"
+"""Remark on weights that met values after a random mask that is no dropout, or other random numbers."""
 
 
 def _rows_called(observed: ObservedCall) -> tuple[str, str]:

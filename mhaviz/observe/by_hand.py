@@ -17,13 +17,13 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.attention.call import hides
 from mhaviz.observe.descent import UNKNOWN, Axes
 from mhaviz.observe.dropout import (
-    COMPARISONS,
     DRAWN,
+    OTHERS_DRAWN,
     UNIFORM,
     Noise,
+    Random,
     Undropped,
     chance,
-    chance_below,
     drops,
     kept,
 )
@@ -75,7 +75,7 @@ class ByHand:
             (DROPOUTS, self._dropout),
             (DRAWN, self._draw),
             (UNIFORM, self._draw_uniform),
-            (COMPARISONS, self._if_marked(self._compare)),
+            (OTHERS_DRAWN, lambda done: self._marks.set(done.result, Random.of(done.result))),
         ):
             handlers |= {func: self._guarded(func, follow) for func in several}
         return handlers
@@ -99,8 +99,10 @@ class ByHand:
             found = self._marked(done) if done.kwargs or self._marks.may_hold(done.args) else None
             if found is None:
                 return
-            if isinstance(found[1], Noise) and found[1].undropped is not None:
+            if isinstance(found[1], Noise):
                 self._weights.follow_noise(done)
+            elif isinstance(found[1], Random):
+                self._weights.follow_random(done, found[0], found[1])
             else:
                 (self._weights.follow if isinstance(found[1], Weights) else follow)(done)
 
@@ -116,23 +118,16 @@ class ByHand:
             self._if_marked(self._elementwise)(done)
 
     def _draw(self, done: Done) -> None:
-        """Mark a random mask, unless it is drawn with another probability for each number."""
-        with unseen():
-            x = chance(done)
-        if x is None:
+        """Mark a random mask, unless it is drawn from weights."""
+        if any(self._weights.of(x) is not None for x in done.each()):
             self._if_marked(lambda done: None)(done)
-        else:
-            self._marks.set(done.result, Noise(Undropped.of(done.result, x), is_mask=True))
+            return
+        with unseen():
+            self._marks.set(done.result, Random.of(done.result, mean=chance(done)))
 
     def _draw_uniform(self, done: Done) -> None:
         if (done.named("from", 0), done.named("to", 1)) == (0, 1):
-            self._marks.set(done.result, Noise(None))
-
-    def _compare(self, done: Done) -> None:
-        """Mark the mask that a comparison of uniform random numbers makes."""
-        mark = self._marks.get(done.first)
-        if isinstance(mark, Noise) and isinstance(done.result, Tensor) and (x := chance_below(done)) is not None:
-            self._marks.set(done.result, Noise(Undropped.of(done.result, x), is_mask=True))
+            self._marks.set(done.result, Random.of(done.result, low=0.0))
 
     def _product(self, done: Done) -> None:
         product = product_of(done) if isinstance(done.result, Tensor) else None
@@ -272,7 +267,8 @@ class ByHand:
 
     def _exp(self, done: Done) -> None:
         """Follow the first step of a softmax that is written out, of any scores."""
-        if self._marks.get(done.first) is None and isinstance(done.result, Tensor):
+        mark = self._marks.get(done.first)
+        if (mark is None or isinstance(mark, Random)) and isinstance(done.result, Tensor):
             self._marks.set(done.result, Scores(UNKNOWN, mapped="exp", stage="exp"))
         else:
             self._if_marked(self._step)(done)
@@ -363,9 +359,9 @@ class ByHand:
             self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
 
     def _drops_scores(self, done: Done) -> bool:
-        """Return whether a call changes scores by dropout or by a random mask."""
+        """Return whether a call changes scores by dropout, or by numbers that depend on it."""
         marks = [self._marks.get(x) for x in done.each()]
-        is_masked = any(isinstance(mark, Noise) and mark.undropped is not None for mark in marks)
+        is_masked = any(isinstance(mark, Noise) for mark in marks)
         are_dropped = any(isinstance(mark, Scores) and mark.are_dropped for mark in marks)
         return is_masked or are_dropped or (done.func in DROPOUTS and drops(done))
 
@@ -404,9 +400,11 @@ class ByHand:
         self._marks.set(done.result, mark)
 
     def _marked(self, done: Done) -> tuple[Tensor, Mark] | None:
-        """Return the first argument that is marked, with its mark: weights before scores, and these before others."""
+        """Return the first argument that is marked, with its mark: weights before scores, and these before others,
+        of which those that depend on dropout are first."""
         found = None
-        for x in done.each():
+        is_of_first = done.func in COPIES or done.func in VIEWS  # others are examples, such as type_as's, or indices
+        for x in (done.first,) if is_of_first else done.each():
             mark = self._marks.get(x)
             if isinstance(mark, Weights):
                 return x, mark
@@ -430,8 +428,10 @@ def _both_names(*names: str) -> str:
 
 
 def _rank(mark: Mark) -> int:
-    """Return 0 for scores, 1 for those with a fixed side, and 2 for what is neither scores nor weights."""
-    return int(mark.axes.roots.count(None) < len(mark.axes.roots)) if isinstance(mark, Scores) else 2
+    """Return 0 for scores, 1 for those with a fixed side, 2 for what depends on dropout, and 3 for random numbers."""
+    if isinstance(mark, Scores):
+        return int(mark.axes.roots.count(None) < len(mark.axes.roots))
+    return 3 if isinstance(mark, Random) else 2
 
 
 def _mixes_heads(scores: Tensor, result: Tensor) -> bool:

@@ -1,17 +1,20 @@
 """Compute what a program's weights would be without dropout: those that a picture shows.
 
-Each function that a program applies to weights after dropout is applied to the same weights without it, too. So are
-random masks, which a program multiplies by to drop weights itself, and their expectations.
+Each function that a program applies to weights after dropout is applied to the same weights without it, too.
+
+A random mask of the program's own is dropout if it has a number for each weight, and the weights are divided by its
+expectation. Any other has changed the weights that are drawn.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isnan, nan
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mhaviz.observe.functions import COPIES, MULTIPLIES, VIEWS, draws, functions, writes
+from mhaviz.observe.functions import COPIES, DROPOUTS, MULTIPLIES, VIEWS, draws, functions, writes
 from mhaviz.observe.handlers import Done
 
 
@@ -47,20 +50,78 @@ class Undropped:
 
 @dataclass(frozen=True)
 class Noise:
-    """Mark of numbers that are no weights, and depend on dropout or on a random mask.
+    """Mark of numbers that are no weights, and depend on dropout.
 
     Attributes:
-        undropped: what they would be without dropout, or their expectations; None: they are uniform from 0 to 1.
-        is_mask: whether they are a random mask, so that most functions of their expectations would mean nothing.
+        undropped: what they would be without dropout.
+        is_mask: whether they are a mask, so that most functions of what it would be would mean nothing.
     """
 
-    undropped: Undropped | None
+    undropped: Undropped
     is_mask: bool = False
 
     def may_be_after(self, done: Done, made: Tensor) -> bool:
         """Return whether a function of ``undropped`` is what its result, ``made``, would be without dropout."""
         is_linear = done.func in _LINEAR and (made.is_floating_point() or made.dtype == done.first.dtype)
         return is_linear or not self.is_mask
+
+
+@dataclass(frozen=True)
+class Random:
+    """Mark of random numbers of the program, or of a mask that it has made of them.
+
+    Attributes:
+        version: of the tensor when it was marked. If it is another, nothing is known of its numbers.
+        low: they are uniform from here to 1 above; nan: they are not.
+        mean: they are a mask, possibly scaled, and this is the expectation of each; nan: not known, or they are none.
+    """
+
+    version: int | None
+    low: float = nan
+    mean: float = nan
+
+    @classmethod
+    def of(cls, made: Tensor, low: float = nan, mean: float = nan) -> "Random":
+        """Return the mark of ``made``."""
+        return cls(_version(made), low, mean)
+
+    def mean_of(self, marked: Tensor) -> float:
+        """Return the expectation of each number of the marked tensor; nan: see ``mean``."""
+        return self.mean if _version(marked) == self.version else nan
+
+    def after(self, done: Done, source: Tensor, made: Tensor) -> "Random | None":
+        """Return the mark of ``made``, which a call has made of the marked tensor, ``source``; None: no such mark."""
+        func, low, mean = done.func, nan, nan
+        is_number = isnan(self.mean) and source.is_floating_point() and func not in COPIES and func not in VIEWS
+        others = [x for x in done.each() if isinstance(x, Tensor) and x is not source and x.ndim] if is_number else []
+        if func not in _FOLLOWED or others:
+            return Random.of(made) if made is source else None  # such as hidden states of random inputs
+        version = _version(source)
+        if version is not None and made is source and writes(func):
+            version -= 1
+        if version != self.version:
+            return Random.of(made)
+        if func in COPIES or func in _MOVES:
+            if made.is_floating_point() or source.dtype in (torch.bool, made.dtype):
+                low, mean = self.low, self.mean
+        elif func in _NOT and source.dtype == torch.bool:
+            mean = 1 - self.mean
+        elif func in _FLOORS and 0 <= self.low <= 1:
+            mean = self.low
+        elif (factor := scale(done, source)) is not None:
+            mean = self.mean * factor
+        elif len(done.args) == 2 and not done.kwargs:
+            other = _number(done.args[1] if done.first is source else done.first)
+            if func in COMPARISONS and done.first is source:
+                share = min(max(other - self.low, 0.0), 1.0) if not isnan(other - self.low) else nan
+                mean = share if func in _LESS else 1 - share
+            elif func in _ADDS:
+                low = self.low + other
+            elif func in _SUBTRACTS and done.first is source:
+                low = self.low - other
+            elif func in _SUBTRACTS_FROM and done.first is source:
+                low, mean = other - 1 - self.low, 1 - self.mean if other == 1 else nan
+        return Random.of(made, low, mean)
 
 
 def drops(done: Done) -> bool:
@@ -74,75 +135,91 @@ def kept(x: Tensor) -> Tensor:
 
 
 def again(done: Done, args: Sequence[Any]) -> Tensor | None:
-    """Run a function again with other arguments, in which ``_Expected`` stand for masks. Change none of them.
-
-    None: its result is not known.
-    """
+    """Run a function again with other arguments. Change none of them. None: its result is not known."""
     if draws(done.func):
         return None
     kwargs = {name: x for name, x in done.kwargs.items() if name != "out"}
     try:
-        result = _mixed(done.func, args) if any(isinstance(x, _Expected) for x in args) else None
-        if result is None:
-            if done.first is done.result or writes(done.func):
-                args = [args[0].clone(), *args[1:]]
-            result = done.func(*[x.x if isinstance(x, _Expected) else x for x in args], **kwargs)
-            result = args[0] if result is None else result
+        if done.first is done.result or writes(done.func):
+            args = [args[0].clone(), *args[1:]]
+        result = done.func(*args, **kwargs)
+        result = args[0] if result is None else result
     except Exception:  # such as a mask of expectations, which is no mask
         return None
     result = result[0] if isinstance(result, tuple) and result else result
     return result if isinstance(result, Tensor) else None
 
 
-class _Expected:
-    """Expectation of a mask, for ``again``."""
-
-    def __init__(self, x: Tensor) -> None:
-        self.x = x
-
-
-def expected(x: Tensor, mask: Tensor) -> Any:
-    """Return the argument of ``again`` for a tensor that would be ``x`` without dropout, or in the mean."""
-    return _Expected(x) if mask.dtype == torch.bool and x.is_floating_point() else x
-
-
-def _mixed(func: Any, args: Sequence[Any]) -> Tensor | None:
-    """Return what a function that chooses by a random mask gives in the mean; None: it is another function."""
-    if func in _NOT:
-        return torch.rsub(args[0].x, 1)
-    if func in _WHERES:
-        mask, x, other = args if func is torch.where else (args[1], args[0], args[2])
-    elif func in _MASKING:
-        other, mask, x = args
-    else:
-        return None
-    return torch.add(other, (x - other) * mask.x)
-
-
-def chance(done: Done) -> Tensor | None:
-    """Return the expectations of a mask that a function has drawn; None: they are others for each number."""
+def chance(done: Done) -> float:
+    """Return the expectation of each number of a mask that a function has drawn; nan: they are different."""
     p = done.named("p", None if done.func in _FROM_PROBABILITIES else 0.5)
     p = done.first if p is None else p
     if isinstance(p, Tensor):
-        is_readable = not (p.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(p)) and p.numel()
-        if not is_readable or (p.is_cuda and torch.cuda.is_current_stream_capturing()) or bool((p != p.min()).any()):
-            return None
-        p = p.min()
-    return _everywhere(done.result, p)
+        return float(p.min()) if _is_readable(p) and p.numel() and not bool((p != p.min()).any()) else nan
+    return float(p)
 
 
-def chance_below(done: Done) -> Tensor | None:
-    """Return the expectations of a comparison of uniform numbers with one; None: with another tensor."""
-    limit = done.argument(1)
-    if not isinstance(limit, int | float):
+def scale(done: Done, source: Tensor) -> float | None:
+    """Return the number by which a call multiplies ``source``; None: it does not."""
+    if len(done.args) != 2 or done.kwargs:
         return None
-    share = min(max(float(limit), 0.0), 1.0)
-    return _everywhere(done.result, share if done.func in _LESS else 1 - share)
+    x, other = done.args
+    if done.func in MULTIPLIES:
+        factor = _number(other if x is source else x)
+    elif done.func in _DIVIDES and x is source:
+        divisor = _number(other)
+        factor = 1 / divisor if divisor else nan
+    else:
+        return None
+    return None if isnan(factor) else factor
 
 
-def _everywhere(x: Tensor, number: Any) -> Tensor:
-    dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-    return torch.as_tensor(number, dtype=dtype, device=x.device).expand(x.shape)
+def share(done: Done, A: Tensor, mask: Tensor, mean: float) -> float:
+    """Return the expectation of the factors by which a call multiplies weights with a mask; nan: not known.
+
+    Args:
+        done: the call.
+        A: the weights.
+        mask: random numbers.
+        mean: their expectation.
+    """
+    func, args = done.func, done.args
+    if A.shape != mask.shape or done.kwargs:
+        return nan
+    if func in MULTIPLIES and len(args) == 2:
+        return mean
+    if mask.dtype != torch.bool or len(args) != 3:
+        return nan
+    if func in _WHERES:
+        chooses, x, other = args if func is torch.where else (args[1], args[0], args[2])
+    elif func in _MASKING:
+        other, chooses, x = args
+    else:
+        return nan
+    if chooses is not mask or not ((x is A and _is_zero(other)) or (other is A and _is_zero(x))):
+        return nan
+    return mean if x is A else 1 - mean
+
+
+def stays_open(done: Done) -> bool:
+    """Return whether weights that a random mask has changed may still be rescaled after a call."""
+    func = done.func
+    return func in COPIES | MULTIPLIES | _WHERES | _MASKING or (func in DROPOUTS and not drops(done))
+
+
+def _is_zero(x: Any) -> bool:
+    return _is_readable(x) and not bool(x.any()) if isinstance(x, Tensor) else x == 0
+
+
+def _number(x: Any) -> float:
+    """Return a number, or that of a tensor of no axes which no device has to be waited for; nan: it is neither."""
+    is_number = isinstance(x, Tensor) and x.ndim == 0 and x.device.type == "cpu" and _is_readable(x)
+    return float(x.detach() if is_number else x) if is_number or isinstance(x, int | float) else nan
+
+
+def _is_readable(x: Tensor) -> bool:
+    is_other = type(x) not in (Tensor, torch.nn.Parameter) or torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return not (is_other or x.is_meta or (x.is_cuda and torch.cuda.is_current_stream_capturing()))
 
 
 def _version(x: Tensor) -> int | None:
@@ -150,11 +227,22 @@ def _version(x: Tensor) -> int | None:
 
 
 UNIFORM, DRAWN = functions("rand rand_like uniform"), functions("bernoulli")
+OTHERS_DRAWN = functions("randn randn_like randint randint_like")
 _FROM_PROBABILITIES = frozenset([torch.bernoulli, Tensor.bernoulli])
 _LESS = frozenset(functions("lt le less less_equal"))
-COMPARISONS = [*_LESS, *functions("gt ge greater greater_equal")]
-_NOT = frozenset(functions("logical_not bitwise_not invert"))
-_LINEAR = frozenset(
-    [*COPIES, *VIEWS, *MULTIPLIES, *_NOT, *functions("div divide true_divide truediv add sub subtract")]
-)
+COMPARISONS = _LESS | frozenset(functions("gt ge greater greater_equal"))
+_NOT, _FLOORS = frozenset(functions("logical_not bitwise_not invert")), frozenset(functions("floor"))
+_ADDS, _SUBTRACTS_FROM = frozenset(functions("add")), frozenset([Tensor.__rsub__, torch.rsub])
+_SUBTRACTS = frozenset(functions("sub subtract")) - _SUBTRACTS_FROM
+_DIVIDES = frozenset(functions("div divide true_divide truediv")) - {Tensor.__rtruediv__, Tensor.__rdiv__}
 _WHERES, _MASKING = frozenset(functions("where")), frozenset([*functions("masked_fill"), Tensor.__setitem__])
+_MOVES = frozenset(
+    functions(
+        "view reshape view_as reshape_as flatten unflatten ravel transpose swapaxes swapdims permute movedim moveaxis "
+        "t unsqueeze squeeze"
+    )
+)
+"""Views that leave all numbers once."""
+_LINEAR = frozenset([*COPIES, *VIEWS, *MULTIPLIES, *_NOT, *_ADDS, *_SUBTRACTS, *_SUBTRACTS_FROM, *_DIVIDES])
+_FOLLOWED = _LINEAR | COMPARISONS | _FLOORS | _WHERES | _MASKING | frozenset(functions("eq ne logical_and logical_or"))
+"""Functions of random numbers whose results are random masks, or may become some."""

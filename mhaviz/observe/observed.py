@@ -40,6 +40,7 @@ class ObservedCall:
             weights.
         is_before_dropout: whether dropout has changed the weights that have met the values. Those of the call are the
             weights before it.
+        is_random: whether random numbers of the program that are no dropout have changed the weights.
         are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are; None: not known.
         zero: zeroes heads in the program's output, see ``Zero``; None: it is too late, or that tensor is not known.
         weighted: for weights that the program computes itself, returns their product with values; only valid during the
@@ -52,6 +53,7 @@ class ObservedCall:
     call: AttentionCall | AttentionWeights
     output: Tensor | None = None
     is_before_dropout: bool = False
+    is_random: bool = False
     are_fixed: tuple[bool | None, bool | None] = False, False
     zero: Zero | None = None
     weighted: Callable[[], WeightedValues | None] | None = None

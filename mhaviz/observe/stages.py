@@ -1,14 +1,15 @@
 """Marks of a program's tensors on the way from queries and keys to values."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isclose, isnan, nan
 from typing import Literal
 
 from torch import Tensor
 
 from mhaviz.observe.axes import Layout
 from mhaviz.observe.descent import Axes
-from mhaviz.observe.dropout import Noise, Undropped
+from mhaviz.observe.dropout import Noise, Random, Undropped
 from mhaviz.observe.parts import Parts
 
 SAMPLED = "grid_sample"
@@ -66,6 +67,7 @@ class Made:
         layout: of all weights; None: not known.
         unmet: functions that take back the notes that their softmaxes have met no values.
         is_dropped: whether dropout has changed weights that have met values.
+        is_random: whether random numbers that are no dropout have changed weights that have met values.
     """
 
     scores: Axes
@@ -82,6 +84,7 @@ class Made:
     layout: Layout | None = None
     unmet: tuple[Callable[[], None], ...] = ()
     is_dropped: bool = False
+    is_random: bool = False
 
     @property
     def keys_in(self) -> tuple[int, frozenset[int]] | None:
@@ -113,6 +116,10 @@ class Weights:
         views: the views by which the marked tensor came of the weights. Dropout and casts are no views.
         is_part: whether the marked tensor holds a part of the weights alone.
         undropped: what the marked tensor would hold without dropout; None: no dropout has changed it.
+        mean: the product of the numbers by which the program has multiplied the weights, and of the expectations of its
+            random masks; nan: it has changed them by random numbers that are no dropout.
+        is_random: whether random numbers of the program have changed the marked tensor, and ``mean`` is not 1 yet.
+            ``undropped`` holds only once it is, unless it is nan.
     """
 
     made: Made
@@ -121,6 +128,19 @@ class Weights:
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
     is_part: bool = False
     undropped: Undropped | None = None
+    mean: float = 1.0
+    is_random: bool = False
+
+    def closed(self) -> "Weights":
+        """Return the mark if ``mean`` will not be 1: what has changed the weights at random is no dropout."""
+        if not self.is_random:
+            return replace(self, mean=1.0)
+        return replace(self, mean=nan, undropped=self.undropped if isnan(self.mean) else None)
+
+    def multiplied(self, factor: float) -> "Weights":
+        """Return the mark after a product with a number, or with random numbers of this expectation."""
+        mean = self.mean * factor
+        return replace(self, mean=mean, is_random=self.is_random and not isclose(mean, 1, rel_tol=1e-3))
 
     def visible(self) -> Tensor | None:
         """Return ``Made.visible`` in the axes of the marked tensor; None: not known."""
@@ -131,4 +151,4 @@ class Weights:
         return x
 
 
-Mark = Scores | Weights | Noise
+Mark = Scores | Weights | Noise | Random

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
+from math import isnan, nan
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.errors import MhavizError
 from mhaviz.observe.axes import Axis, Layout, Summed, cuts_along, origins_of
 from mhaviz.observe.descent import UNKNOWN, FixedRows, Sides, are_rows_fixed, why_none
-from mhaviz.observe.dropout import Noise, Undropped, again, drops, expected, kept
+from mhaviz.observe.dropout import Noise, Random, Undropped, again, drops, kept, scale, share, stays_open
 from mhaviz.observe.functions import (
     COPIES,
     DROPOUTS,
@@ -100,8 +101,10 @@ class WeightsByHand:
 
     def begin_again(self, done: Done, axis: int, before: Weights) -> None:
         """Follow the weights that a softmax of other weights has made."""
-        A = done.result
-        self._set(A, replace(_changed(A, [before], (axis,)), undropped=self._without_dropout(done, A)))
+        A, closed = done.result, before.closed()
+        undropped = None if closed.undropped is None else self._without_dropout(done, A)
+        changed = _changed(A, [before], (axis,))
+        self._set(A, replace(changed, undropped=undropped, mean=closed.mean, is_random=closed.is_random))
 
     def of(self, x: object) -> Weights | None:
         """Return the mark of weights; None of other tensors."""
@@ -119,20 +122,20 @@ class WeightsByHand:
         if done.func in VIEWS:
             for x, view in _views(done, source):
                 viewed = self._viewed(mark, done.func, view, source, x)
-                self._set(
-                    x, viewed and replace(viewed, undropped=mark.undropped and mark.undropped.viewed(source, view, x))
-                )
+                undropped = mark.undropped and mark.undropped.viewed(source, view, x)
+                self._set(x, viewed and replace(viewed, undropped=undropped, mean=mark.mean, is_random=mark.is_random))
             return
         made = _made_by(done)
         if made is None:
             return
-        undropped = self._without_dropout(done, made)
+        after = self._after(done, found, made)
+        undropped = after.undropped
         if undropped is not None:  # what is no weights may change weights, such as the sum of a row
             self.marks.set(made, Noise(undropped))
         if not made.is_floating_point() or (done.func is Tensor.__setitem__ and made is not source):
             return
         if done.func in COPIES or done.func in DROPOUTS:
-            self._set(made, replace(mark, undropped=undropped))
+            self._set(made, after)
         elif done.func in MULTIPLIES and any(_are_sampled(self.marks.get(x)) for x in done.each()):
             self.on_unseen("a softmax weighs what grid_sample has read at some points")
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
@@ -145,7 +148,49 @@ class WeightsByHand:
                     done.func in _SORTS or done.args[0] is not source or _is_reordered(done.again(), source, mark)
                 ):
                     changed.made.why_unknown = _REORDERED
-                self._set(made, replace(changed, undropped=undropped))
+                self._set(made, replace(changed, undropped=undropped, mean=after.mean, is_random=after.is_random))
+
+    def _after(self, done: Done, found: Sequence[tuple[Tensor, Weights]], made: Tensor) -> Weights:
+        """Return the mark of weights, the first of those found, with what dropout and random numbers have made of them.
+
+        Args:
+            done: a call.
+            found: the weights among its arguments, with their marks.
+            made: its result.
+        """
+        A, mark = found[0]
+        drawn = [(x, one) for x in done.each() if isinstance(one := self.marks.get(x), Random)]
+        if len(drawn) == len(found) == 1 and (mark.undropped is None or mark.is_random):
+            mask, random = drawn[0]
+            factor = share(done, A, mask, random.mean_of(mask))
+            x = done.before if made is A else A if mark.undropped is None else mark.undropped.numbers(A)
+            if x is not None and not isnan(mark.mean * factor):
+                masked = replace(mark, undropped=Undropped.of(made, x * factor), is_random=True)
+                return masked.multiplied(factor)
+        is_random, by = any(one.is_random for _, one in found), scale(done, A)
+        if drawn or (is_random and (len(found) > 1 or (by is None and not stays_open(done)))):
+            undropped = self._with_random(done, [one for _, one in found], made)
+            return replace(mark, undropped=undropped, mean=nan, is_random=True)
+        mark = replace(mark, undropped=self._without_dropout(done, made))
+        return mark if by is None else mark.multiplied(by)
+
+    def _with_random(self, done: Done, marks: Sequence[Weights], made: Tensor) -> Undropped | None:
+        """Return what ``made`` would hold without dropout, as random numbers among the arguments are none."""
+        if not any(one.is_random and not isnan(one.mean) for one in marks):
+            return self._without_dropout(done, made)
+        if done.func in DROPOUTS:
+            return Undropped.of(made, None if made is done.first else kept(done.first))
+        return Undropped.of(made, None) if any(one.closed().undropped is not None for one in marks) else None
+
+    def follow_random(self, done: Done, source: Tensor, mark: Random) -> None:
+        """Follow a call that has random numbers among its arguments, and neither weights nor scores."""
+        made = _made_by(done)
+        if made is None or not (made is source or self.marks.get(made) is None):
+            return
+        with unseen():
+            after = mark.after(done, source, made)
+        if after is not None:
+            self.marks.set(made, after)
 
     def follow_noise(self, done: Done) -> None:
         """Follow a call that has no weights among its arguments, but numbers that depend on dropout."""
@@ -165,16 +210,20 @@ class WeightsByHand:
         None: they are not known, or the call has nothing to do with dropout.
         """
         x, mark = done.first, self.marks.get(done.first)
-        if mark is None or isinstance(mark, Scores):
+        if mark is None or isinstance(mark, Scores | Random):
             return None
         if mark.undropped is not None:
             return mark.undropped.numbers(x)
         is_dropout = done.func in DROPOUTS and (writes(done.func) or bool(done.named("inplace")))
-        if is_dropout or (writes(done.func) and any(self._depends(one) for one in done.each())):
+        if is_dropout or (writes(done.func) and any(map(self._is_noise, done.each()))):
             with unseen():
                 before: Tensor = x.clone()
                 return before
         return None
+
+    def _is_noise(self, x: object) -> bool:
+        """Return whether the numbers of a tensor depend on dropout, or are random."""
+        return self._depends(x) or isinstance(self.marks.get(x), Random)
 
     def _depends(self, x: object) -> bool:
         """Return whether the numbers of a tensor are known to depend on dropout."""
@@ -209,8 +258,7 @@ class WeightsByHand:
         undropped = getattr(self.marks.get(x), "undropped", None)
         if undropped is None:
             return x
-        numbers = undropped.numbers(x)
-        return None if numbers is None else expected(numbers, x)
+        return undropped.numbers(x)
 
     def _set(self, x: Tensor, mark: Weights | None) -> None:
         if mark is not None:
@@ -253,16 +301,16 @@ class WeightsByHand:
             done: the call that has computed it; None: there were several.
         """
         A = product.factors[which]
-        mark = self.of(A)
-        assert mark is not None
-        made = mark.made
+        found = self.of(A)
+        assert found is not None
+        mark, made = found.closed(), found.made
         if any(self.of(factor) is not None for factor in product.factors[which + 1 :]):
             self._meet_weights(product, result, done)
             return
         axis = next((axis for axis in mark.axes if product.summed_over(A.ndim + axis, which)), None)
         if axis is None:
             if product.axis_mixed(which) not in (None, mark.query):  # it mixes heads
-                self._set_product(result, _changed(result, [mark], mark.axes), done)
+                self._set_product(result, _changed(result, [mark], mark.axes), [found], done)
             elif not mark.axes and made.scores != UNKNOWN:
                 made.forget_unmet()
                 self.on_unseen("a softmax is multiplied by values after its axis of keys was split or joined")
@@ -304,19 +352,22 @@ class WeightsByHand:
         if met is None:
             unclear, met = unclear or _AFTER_DROPOUT, A
         made.is_dropped |= mark.undropped is not None
+        made.is_random |= mark.is_random
         adds = done is not None and any(x is result for x in done.args)
 
         with unseen():
             self._show(mark, how, met, layout, sides, made.why_unknown or unclear, result, None if adds else multiply)
 
-    def _set_product(self, result: Tensor, mark: Weights, done: Done | None) -> None:
-        """Mark a product of weights as weights."""
+    def _set_product(self, result: Tensor, mark: Weights, of: Sequence[Weights], done: Done | None) -> None:
+        """Mark a product of weights as weights; ``of``: the marks of its factors."""
+        is_random = any(one.is_random for one in of)
         if done is None:
-            undropped = Undropped.of(result, None) if mark.undropped is not None else None
+            is_dropped = any(one.closed().undropped is not None for one in of)
+            undropped = Undropped.of(result, None) if is_dropped else None
         else:
             with unseen():
-                undropped = self._without_dropout(done, result)
-        self._set(result, replace(mark, undropped=undropped))
+                undropped = self._with_random(done, of, result) if is_random else self._without_dropout(done, result)
+        self._set(result, replace(mark, undropped=undropped, mean=nan if is_random else 1.0, is_random=is_random))
 
     def _show(
         self,
@@ -372,7 +423,7 @@ class WeightsByHand:
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
             order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
             observed = observed_weights(A, order, visible, made.is_changed)
-            observed = replace(observed, is_before_dropout=made.is_dropped)
+            observed = replace(observed, is_before_dropout=made.is_dropped, is_random=made.is_random)
             if mark.is_part:
                 return observed
 
@@ -410,7 +461,7 @@ class WeightsByHand:
         if len(found) == len(marks) == 2 and not any(mark.made.scores.are_fixed for mark in marks) and axes:
             changed = _changed(result, marks[::-1], axes)
             changed.made.visible = None
-            self._set_product(result, replace(changed, query=None), done)
+            self._set_product(result, replace(changed, query=None), marks, done)
 
     def _sides(self, made: Made, how: Weighing) -> Sides:
         """Return which sides are fixed when weights meet values, and why this is no attention, if it is none."""

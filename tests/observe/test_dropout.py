@@ -28,6 +28,21 @@ def _by_random_mask(A):
     return A
 
 
+def _whole():
+    return torch.rand(B, H, L, K)
+
+
+def _changed(change):
+    u = _whole()
+    change(u)
+    return u
+
+
+def _set(A, mask):
+    A[mask] = 0
+    return A
+
+
 DROPOUTS = {
     "F.dropout": lambda A: F.dropout(A, P),
     "nn.Dropout": nn.Dropout(P),
@@ -45,12 +60,23 @@ DROPOUTS = {
     "all of it": lambda A: F.dropout(A, 1.0),
     "twice": lambda A: F.dropout(F.dropout(A, P), P),
     "bernoulli": lambda A: A * torch.bernoulli(torch.full_like(A, 1 - P)) / (1 - P),
-    "bernoulli of one number": lambda A: A * torch.bernoulli(torch.ones(()) - P) / (1 - P),
     "bernoulli in place": _by_random_mask,
     "a distribution": lambda A: A * torch.distributions.Bernoulli(probs=1 - P).sample(A.shape).div(1 - P),
     "rand": lambda A: A * (torch.rand(B, H, L, K) > P) / (1 - P),
     "rand_like": lambda A: A * (torch.rand_like(A) < 1 - P).float().div_(1 - P),
-    "uniform": lambda A: A * torch.empty(L, K).uniform_().ge(P) * (1 / (1 - P)),
+    "uniform": lambda A: A * torch.empty(B, H, L, K).uniform_().ge(P) * (1 / (1 - P)),
+    "mask rescaled": lambda A: A * ((torch.rand_like(A) > P) / (1 - P)),
+    "weights rescaled": lambda A: torch.where(torch.rand_like(A) > P, A / (1 - P), 0),
+    "where zeros": lambda A: torch.where(torch.rand_like(A) < P, torch.zeros_like(A), A) / (1 - P),
+    "set": lambda A: _set(A, torch.rand_like(A) < P) / (1 - P),
+    "floor": lambda A: A / (1 - P) * (torch.rand_like(A) + (1 - P)).floor(),
+    "floor in place": lambda A: A.div(1 - P) * (1 - P + torch.rand(A.shape)).floor_(),
+    "a limit in a tensor": lambda A: A * (torch.rand_like(A) > torch.tensor(P)) / (1 - torch.tensor(P)),
+    "numbers moved": lambda A: A * (1 - torch.rand_like(A).sub_(0.5) > P + 0.5) / (1 - P),
+    "numbers moved in place": lambda A: A * (_changed(lambda u: u.sub_(0.5)) > 0).float() / 0.5,
+    "as the weights": lambda A: A * (torch.rand_like(A) > P).type_as(A).view_as(A) / (1 - P),
+    "seen through another mask": lambda A: A * (torch.rand_like(A) > P) * torch.ones(L, K) / (1 - P),
+    "axes of the mask moved": lambda A: A * (torch.rand(B, H, K, L) > P).transpose(2, 3).contiguous() / (1 - P),
     "filled": lambda A: A.masked_fill(torch.rand_like(A) < P, 0) / (1 - P),
     "filled where not": lambda A: A.masked_fill(~(torch.rand_like(A) > P), 0.0) / (1 - P),
     "where": lambda A: torch.where(torch.rand_like(A) < P, 0, A) / (1 - P),
@@ -162,13 +188,8 @@ UNKNOWN = {
     "written through a view": lambda: _through_a_view(F.dropout(softmax(), P)),
     "weights that are gone": lambda: _before_it_meets(softmax()),
     "random numbers": lambda: torch.rrelu(F.dropout(softmax(), P), training=True),
-    "a mask in another way": lambda: softmax() * (torch.rand(L, K) < P).long().cumsum(-1),
-    "a mask of integers": lambda: softmax() * (torch.rand(L, K) < P).to(torch.int64),
-    "a mask of a mask": lambda: softmax().masked_fill(torch.bernoulli(torch.full((K,), P)) == 0, 0),
     "scores": lambda: F.dropout(Q @ KEYS.mT, P).softmax(-1),
-    "scores by hand": lambda: (Q @ KEYS.mT * torch.bernoulli(torch.full((K,), P))).softmax(-1),
-    "scores filled": lambda: (Q @ KEYS.mT).masked_fill(torch.rand(L, K) < P, -torch.inf).softmax(-1),
-    "scores in place": lambda: (Q @ KEYS.mT).masked_fill_(torch.rand(L, K) < P, -9e9).div(2).softmax(-1),
+    "a mask, then in place": lambda: F.dropout(softmax() * (_whole() > P), P, inplace=True),
 }
 
 
@@ -180,6 +201,95 @@ def test_what_weights_are_without_dropout_is_not_guessed(name):
     assert line.endswith(
         "changes its weights after dropout, or drops scores; what they are without it is not known; not shown"
     )
+
+
+RANDOM = {
+    "of an input": lambda A: A * (torch.rand(B, 1, L, K + 1)[..., :K] > P),
+    "of an input of the same shape": lambda A: A * (_whole() > P),
+    "of an input, rescaled": lambda A: A * (torch.rand(B, H, L, K + 1)[..., :1] > P) / (1 - P),
+    "padding": lambda A: A * (torch.rand(B, 1, 1, K) > P),
+    "padding, expanded and rescaled": lambda A: A * (torch.rand(B, 1, 1, K).expand_as(A) > P) / (1 - P),
+    "padding, rescaled": lambda A: A.masked_fill(torch.rand(B, 1, 1, K) < P, 0) / (1 - P),
+    "normalised": lambda A: (M := A * (_whole() > P)) / M.sum(-1, keepdim=True).clamp(min=1e-9),
+    "normalised and rescaled": lambda A: (M := A * (_whole() > P)) / (M.sum(-1, keepdim=True) + 1e-9) / (1 - P),
+    "a softmax": lambda A: (A * (_whole() > P)).softmax(-1),
+    "mixed heads": lambda A: torch.einsum("bhij,hg->bgij", A * (_whole() > P), torch.eye(H).roll(1, 0) + 0.1),
+    "added": lambda A: A * (_whole() > P) + softmax(2.0),
+    "noise": lambda A: A + torch.rand_like(A) * 0.01,
+    "integers": lambda A: A * torch.randint(0, 2, A.shape),
+    "one number": lambda A: A * torch.bernoulli(torch.ones(()) - P) / (1 - P),
+    "probabilities": lambda A: A * torch.bernoulli(torch.linspace(0, 1, K).expand_as(A)),
+    "a mask of a mask": lambda A: A.masked_fill(torch.bernoulli(torch.full((K,), P)) == 0, 0),
+    "another scale": lambda A: A * (_whole() > P) / P,
+    "filled with others": lambda A: A.masked_fill(_whole() < P, 0.1) / (1 - P),
+    "floor alone": lambda A: A * (_whole() + P).floor_(),
+    "changed": lambda A: A * (_changed(lambda u: u.sqrt_()) > 0.5) / 0.5,
+    "changed through a view": lambda A: A * (_changed(lambda u: u[..., 0].zero_()) > 0.5) / 0.5,
+    "changed by out": lambda A: A * (_changed(lambda u: torch.sqrt(u, out=u)) > 0.5) / 0.5,
+    "in place": lambda A: A.mul_(_whole() > P),
+    "set": lambda A: _set(A, _whole() < P),
+    "dropout after it": lambda A: F.dropout(A * (_whole() > 0.5), 0.0),
+}
+"""Random numbers that change weights and are no dropout."""
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_weights_that_other_random_numbers_change_are_those_that_met_values(name):
+    def program():
+        torch.manual_seed(2)
+        A = RANDOM[name](softmax())
+        return A @ V, A
+
+    expected, _ = program()
+    seen, (output, A) = watch(program)
+    assert torch.equal(output, expected)
+    assert seen.missed == []
+    assert not seen.only().is_before_dropout
+    assert seen.only().is_random
+    torch.testing.assert_close(seen.weights(), A, rtol=0, atol=CLOSE)
+
+
+SCORES = {
+    "padding": lambda x: x.masked_fill(torch.rand(B, 1, 1, K) < P, -9e9),
+    "each": lambda x: x.masked_fill_(torch.rand(L, K) < P, -torch.inf).div(2),
+    "multiplied": lambda x: x * torch.bernoulli(torch.full((K,), P)),
+    "rescaled": lambda x: x * (torch.rand_like(x) > P) / (1 - P),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_random_mask_on_scores_is_a_mask(name):
+    def program():
+        torch.manual_seed(2)
+        A = SCORES[name](Q @ KEYS.mT).softmax(-1)
+        return A @ V, A
+
+    seen, (_, A) = watch(program)
+    assert seen.missed == []
+    assert not seen.only().is_before_dropout
+    torch.testing.assert_close(seen.weights(), A, rtol=0, atol=CLOSE, equal_nan=True)
+
+
+def test_output_rescaled_after_the_values():
+    def program():
+        A = softmax() * (_whole() > P)
+        return A @ V / (1 - P), A
+
+    seen, (_, A) = watch(program)
+    assert seen.only().is_random
+    assert torch.equal(seen.weights(), A)
+
+
+@pytest.mark.parametrize("is_input", [False, True])
+def test_a_notice_tells_of_random_numbers(is_input):
+    with record() as recording:
+        x = torch.rand(1, 6, 8)
+        A = (x @ x.mT).softmax(-1) * (x[..., :6] > 0.5 if is_input else torch.rand(1, 1, 6) > 0.3)
+        _ = A @ x
+    said = "random numbers of the program changed some weights"
+    assert said in recording.attention.source.remark
+    assert said in recording.notices
+    torch.testing.assert_close(torch.tensor(recording.attention[0].weights)[0], A[0], rtol=0, atol=CLOSE)
 
 
 @pytest.mark.parametrize(
