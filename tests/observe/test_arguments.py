@@ -41,7 +41,9 @@ _SEVERAL = {
     "dropout3d": {"input": IMAGE[:, None], "p": 0.5, "train": True},
     "lt le gt ge less less_equal greater greater_equal": {"other": 0.5},
     "bernoulli": {"p": 0.5},
-    "rand": {"size": (2, 3)},
+    "rand randn": {"size": (2, 3)},
+    "randint": {"low": 0, "high": 5, "size": (2, 3)},
+    "randint_like": {"low": 0, "high": 5},
     "uniform": {"from": 0.0, "to": 2.0},
     "gumbel_softmax": {"logits": X, "dim": 1},
     "pow": {"exponent": 2},
@@ -148,7 +150,7 @@ _FIRST = {"input", "tensor", "tensors", "condition", "query", "a", "input1", "lo
 def _calls(name):
     """Each function of this name, with its arguments by position and the same by name."""
     given = CALLS.get(name, {})
-    if next(iter(given), "") not in _FIRST and name != "rand":
+    if next(iter(given), "") not in _FIRST and name not in ("rand", "randn", "randint"):
         given = {"input": X, **given}
     given = {key: one.clone() if key == "input" else one for key, one in given.items()}  # it may be changed in place
     for func in FOLLOWED[name]:
