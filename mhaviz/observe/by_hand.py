@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from math import isnan
 from typing import Any
 
 import torch
@@ -118,12 +119,13 @@ class ByHand:
             self._if_marked(self._elementwise)(done)
 
     def _draw(self, done: Done) -> None:
-        """Mark a random mask, unless it is drawn from weights."""
-        if any(self._weights.of(x) is not None for x in done.each()):
-            self._if_marked(lambda done: None)(done)
-            return
+        """Mark a random mask, unless weights are its probabilities."""
         with unseen():
-            self._marks.set(done.result, Random.of(done.result, mean=chance(done)))
+            mean = chance(done)
+        if isnan(mean) and any(self._weights.of(x) is not None for x in done.args):
+            self._if_marked(lambda done: None)(done)
+        else:
+            self._marks.set(done.result, Random.of(done.result, mean=mean))
 
     def _draw_uniform(self, done: Done) -> None:
         if (done.named("from", 0), done.named("to", 1)) == (0, 1):

@@ -113,8 +113,9 @@ class Random:
         elif len(done.args) == 2 and not done.kwargs:
             other = _number(done.args[1] if done.first is source else done.first)
             if func in COMPARISONS and done.first is source:
-                share = min(max(other - self.low, 0.0), 1.0) if not isnan(other - self.low) else nan
-                mean = share if func in _LESS else 1 - share
+                below = other - self.low
+                below = below if isnan(below) else min(max(below, 0.0), 1.0)
+                mean = below if func in _LESS else 1 - below
             elif func in _ADDS:
                 low = self.low + other
             elif func in _SUBTRACTS and done.first is source:
@@ -144,7 +145,7 @@ def again(done: Done, args: Sequence[Any]) -> Tensor | None:
             args = [args[0].clone(), *args[1:]]
         result = done.func(*args, **kwargs)
         result = args[0] if result is None else result
-    except Exception:  # such as a mask of expectations, which is no mask
+    except Exception:  # such as an index by numbers that are none without dropout
         return None
     result = result[0] if isinstance(result, tuple) and result else result
     return result if isinstance(result, Tensor) else None
@@ -203,8 +204,7 @@ def share(done: Done, A: Tensor, mask: Tensor, mean: float) -> float:
 
 def stays_open(done: Done) -> bool:
     """Return whether weights that a random mask has changed may still be rescaled after a call."""
-    func = done.func
-    return func in COPIES | MULTIPLIES | _WHERES | _MASKING or (func in DROPOUTS and not drops(done))
+    return done.func in _KEEPING_OPEN or (done.func in DROPOUTS and not drops(done))
 
 
 def _is_zero(x: Any) -> bool:
@@ -236,6 +236,7 @@ _ADDS, _SUBTRACTS_FROM = frozenset(functions("add")), frozenset([Tensor.__rsub__
 _SUBTRACTS = frozenset(functions("sub subtract")) - _SUBTRACTS_FROM
 _DIVIDES = frozenset(functions("div divide true_divide truediv")) - {Tensor.__rtruediv__, Tensor.__rdiv__}
 _WHERES, _MASKING = frozenset(functions("where")), frozenset([*functions("masked_fill"), Tensor.__setitem__])
+_KEEPING_OPEN = COPIES | MULTIPLIES | _WHERES | _MASKING
 _MOVES = frozenset(
     functions(
         "view reshape view_as reshape_as flatten unflatten ravel transpose swapaxes swapdims permute movedim moveaxis "

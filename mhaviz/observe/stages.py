@@ -116,10 +116,11 @@ class Weights:
         views: the views by which the marked tensor came of the weights. Dropout and casts are no views.
         is_part: whether the marked tensor holds a part of the weights alone.
         undropped: what the marked tensor would hold without dropout; None: no dropout has changed it.
-        mean: the product of the numbers by which the program has multiplied the weights, and of the expectations of its
-            random masks; nan: it has changed them by random numbers that are no dropout.
+        mean: once random masks have changed the weights, the product of their expectations and of the numbers by which
+            the program has multiplied the weights; nan: they have been changed by random numbers that are no dropout.
+            Before, the number by which the program has just multiplied them.
         is_random: whether random numbers of the program have changed the marked tensor, and ``mean`` is not 1 yet.
-            ``undropped`` holds only once it is, unless it is nan.
+            Until it is, or is nan, ``undropped`` is what holds if it becomes 1.
     """
 
     made: Made
@@ -138,9 +139,15 @@ class Weights:
         return replace(self, mean=nan, undropped=self.undropped if isnan(self.mean) else None)
 
     def multiplied(self, factor: float) -> "Weights":
-        """Return the mark after a product with a number, or with random numbers of this expectation."""
-        mean = self.mean * factor
-        return replace(self, mean=mean, is_random=self.is_random and not isclose(mean, 1, rel_tol=1e-3))
+        """Return the mark after a product with a number."""
+        mean = self.mean * factor if self.is_random else factor
+        return replace(self, mean=mean, is_random=self.is_random and not _is_one(mean))
+
+    def masked(self, undropped: Undropped, mean: float) -> "Weights":
+        """Return the mark after a product with random numbers of this expectation."""
+        both = self.mean * mean
+        mean = both if self.is_random or _is_one(both) else mean
+        return replace(self, undropped=undropped, mean=mean, is_random=not _is_one(mean))
 
     def visible(self) -> Tensor | None:
         """Return ``Made.visible`` in the axes of the marked tensor; None: not known."""
@@ -149,6 +156,10 @@ class Weights:
             for view in self.views:
                 x = view(x)
         return x
+
+
+def _is_one(mean: float) -> bool:
+    return isclose(mean, 1, rel_tol=1e-3)  # expectations may be rounded to half precision
 
 
 Mark = Scores | Weights | Noise | Random

@@ -165,14 +165,15 @@ class WeightsByHand:
             factor = share(done, A, mask, random.mean_of(mask))
             x = done.before if made is A else A if mark.undropped is None else mark.undropped.numbers(A)
             if x is not None and not isnan(mark.mean * factor):
-                masked = replace(mark, undropped=Undropped.of(made, x * factor), is_random=True)
-                return masked.multiplied(factor)
+                return mark.masked(Undropped.of(made, x * factor), factor)
         is_random, by = any(one.is_random for _, one in found), scale(done, A)
         if drawn or (is_random and (len(found) > 1 or (by is None and not stays_open(done)))):
             undropped = self._with_random(done, [one for _, one in found], made)
             return replace(mark, undropped=undropped, mean=nan, is_random=True)
         mark = replace(mark, undropped=self._without_dropout(done, made))
-        return mark if by is None else mark.multiplied(by)
+        if by is not None:
+            return mark.multiplied(by)
+        return mark if mark.is_random or done.func in COPIES else replace(mark, mean=1.0)
 
     def _with_random(self, done: Done, marks: Sequence[Weights], made: Tensor) -> Undropped | None:
         """Return what ``made`` would hold without dropout, as random numbers among the arguments are none."""

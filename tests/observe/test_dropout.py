@@ -74,6 +74,7 @@ DROPOUTS = {
     "a limit in a tensor": lambda A: A * (torch.rand_like(A) > torch.tensor(P)) / (1 - torch.tensor(P)),
     "numbers moved": lambda A: A * (1 - torch.rand_like(A).sub_(0.5) > P + 0.5) / (1 - P),
     "numbers moved in place": lambda A: A * (_changed(lambda u: u.sub_(0.5)) > 0).float() / 0.5,
+    "bernoulli by a number": lambda A: A * torch.bernoulli(A, p=1 - P) / (1 - P),
     "as the weights": lambda A: A * (torch.rand_like(A) > P).type_as(A).view_as(A) / (1 - P),
     "seen through another mask": lambda A: A * (torch.rand_like(A) > P) * torch.ones(L, K) / (1 - P),
     "axes of the mask moved": lambda A: A * (torch.rand(B, H, K, L) > P).transpose(2, 3).contiguous() / (1 - P),
@@ -268,6 +269,17 @@ def test_a_random_mask_on_scores_is_a_mask(name):
     assert seen.missed == []
     assert not seen.only().is_before_dropout
     torch.testing.assert_close(seen.weights(), A, rtol=0, atol=CLOSE, equal_nan=True)
+
+
+@pytest.mark.parametrize("change", [lambda A: A * 2, lambda A: 3 * A / A.sum(-1, keepdim=True), lambda A: A / P * P])
+def test_numbers_that_multiply_weights_before_dropout_are_no_part_of_it(change):
+    def program():
+        A = change(softmax())
+        return A * (torch.rand_like(A) > P) / (1 - P) @ V, A
+
+    seen, (_, A) = watch(program)
+    assert seen.only().is_before_dropout
+    torch.testing.assert_close(seen.weights(), A, rtol=0, atol=CLOSE)
 
 
 def test_output_rescaled_after_the_values():
