@@ -185,13 +185,13 @@ class WeightsByHand:
 
     def follow_random(self, done: Done, source: Tensor, mark: Random) -> None:
         """Follow a call that has random numbers among its arguments, and neither weights nor scores."""
-        made = _made_by(done)
-        if made is None or not (made is source or self.marks.get(made) is None):
-            return
-        with unseen():
-            after = mark.after(done, source, made)
-        if after is not None:
-            self.marks.set(made, after)
+        results = done.result if isinstance(done.result, tuple | list) else [_made_by(done)]
+        for made in results:
+            if isinstance(made, Tensor) and (made is source or self.marks.get(made) is None):
+                with unseen():
+                    after = mark.after(done, source, made)
+                if after is not None:
+                    self.marks.set(made, after)
 
     def follow_noise(self, done: Done) -> None:
         """Follow a call that has no weights among its arguments, but numbers that depend on dropout."""

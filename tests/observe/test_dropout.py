@@ -225,6 +225,7 @@ RANDOM = {
     "filled with others": lambda A: A.masked_fill(_whole() < P, 0.1) / (1 - P),
     "floor alone": lambda A: A * (_whole() + P).floor_(),
     "changed": lambda A: A * (_changed(lambda u: u.sqrt_()) > 0.5) / 0.5,
+    "cut": lambda A: A * (torch.rand(2 * B, H, L, K) > P).chunk(2)[1] / (1 - P),
     "changed through a view": lambda A: A * (_changed(lambda u: u[..., 0].zero_()) > 0.5) / 0.5,
     "changed by out": lambda A: A * (_changed(lambda u: torch.sqrt(u, out=u)) > 0.5) / 0.5,
     "in place": lambda A: A.mul_(_whole() > P),
