@@ -154,7 +154,8 @@ def _crossings(c: Complexity) -> tuple[str, ...]:
             f"scores, softmax and mix take as long as the projections at N = {_range_text(*c.equal_times)}: {passes}"
         )
     elif _is_compared(c):
-        lines.append("where scores, softmax and mix take as long as the projections is not known: passes disagree")
+        unknown = "where scores, softmax and mix take as long as the projections is not known"
+        lines.append(f"{unknown}: not within these lengths, or passes disagree")
     return tuple(lines)
 
 

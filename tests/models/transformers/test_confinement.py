@@ -49,7 +49,33 @@ def test_what_takes_too_much(monkeypatch, work, message):
         run(work)
 
 
+def test_a_copy_that_waits_for_ever(monkeypatch):
+    """As for a lock that another thread held when the process was copied: it takes no time of a core."""
+    monkeypatch.setattr(confinement, "MOST_SECONDS", 0.05)
+    with pytest.raises(MhavizError, match=r"takes more than 0\.05 seconds"):
+        run(lambda: time.sleep(60))
+
+
+def test_another_error_is_told_as_it_is():
+    with pytest.raises(MhavizError, match="the template of x cannot be used"):
+        run(lambda: {}["a"])
+
+
+def test_where_the_system_has_no_room_it_runs_here(monkeypatch):
+    def refused():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    assert run(lambda: 3) == 3
+
+
+def test_where_no_child_can_be_waited_for(monkeypatch):
+    monkeypatch.setattr(os, "waitpid", lambda *_: (_ for _ in ()).throw(ChildProcessError()))
+    assert run(lambda: 3) == 3
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whether a process waits")
+@pytest.mark.usefixtures("default_signals")
 def test_ctrl_c_ends_it(tmp_path):
     def interrupt():
         (tmp_path / "child").write_text(str(os.getpid()))
