@@ -281,4 +281,4 @@ def _without_values(seen: SiteCall) -> SiteCall:
     if isinstance(seen.call, AttentionCall):
         value = seen.call.value[..., :0].clone()
         return replace(seen, call=replace(seen.call, value=value), output=None)
-    return replace(seen, call=replace(seen.call, given=seen.call.given.clone()), output=None)
+    return replace(seen, call=replace(seen.call, given=seen.call.given.clone(), seen=None), output=None)

@@ -330,11 +330,15 @@ def _seen_keys(call: AttentionCall | AttentionWeights) -> Tensor | None:
 
     If only weights are known, and not the mask, these are the keys to which some head gives weight.
     """
-    visible = call.weighed()
+    if isinstance(call, AttentionWeights):
+        weighed, seen = call.weighed(), call.seen
+        if seen is None:
+            return weighed.any(dim=1, keepdim=True)
+        visible: Tensor | None = seen | (weighed & ~seen.any(dim=-1, keepdim=True))
+    else:
+        visible = call.weighed()
     if visible is None or visible.shape[1] == 1:
         return visible
-    if isinstance(call, AttentionWeights):
-        return visible.any(dim=1, keepdim=True)
     first = visible[:, :1]  # masks of each head nearly always hide the same keys
     return first if bool((visible == first).all()) else visible
 

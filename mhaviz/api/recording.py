@@ -559,7 +559,7 @@ class Recording(ContextDecorator):
         reads_itself, is_cross = site.kind in OF_ONE_TEXT and q_length == k_length, site.kind == "cross"
         if site.first_query or not (reads_itself or is_cross or observed.place.batch_size in (None, batch_size)):
             return None
-        padding = padding_of(call, reads_itself, observed.visible)
+        padding = padding_of(call, reads_itself)
         if reads_itself and padding is not None and of_keys is not None and of_keys.is_first:
             self._padded_tokens.append((of_keys, padding.queries))
         elif is_cross:
@@ -887,12 +887,8 @@ def _places_of(observed: ObservedCall) -> range | None:
 
 def _weighing_hidden(observed: ObservedCall, place: int) -> list[int]:
     """Return the queries of an example that weigh keys which the mask is meant to hide from them."""
-    call, visible = example(observed.call, place), observed.visible
-    if isinstance(call, AttentionCall):
-        weighing = call.weighing_hidden()
-    else:
-        weighing = None if visible is None else (call.visible() & ~visible[place : place + 1]).any(dim=-1)
-    if weighing is None:
+    call = example(observed.call, place)
+    if (weighing := call.weighing_hidden()) is None:
         return []
     rows = weighing[0].any(dim=0).expand(call.shape[2])
     queries: list[int] = rows.nonzero().flatten().tolist()

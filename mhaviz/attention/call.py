@@ -1,7 +1,7 @@
 """One call of an attention: its queries, keys, values, mask and scale, and the weights computed from them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -301,11 +301,13 @@ class AttentionWeights:
         given: (batch_size, n_heads, q_length, k_length), in any precision.
         has_sink: whether rows may sum to less than 1, because the rest goes to a sink.
         value_norms: as in ``AttentionCall``.
+        seen: bool, in the shape of ``given``: False where a mask or a very low score hides a key; None: not known.
     """
 
     given: Tensor
     has_sink: bool = False
     value_norms: Tensor | None = None
+    seen: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -331,18 +333,22 @@ class AttentionWeights:
         return shares_of(self.weights(), self.value_norms)
 
     def visible(self) -> Tensor:
-        """Return which weights are above 0, and not NaN: bool, in the shape of the weights."""
-        return self.given > 0
+        """Return ``seen``, or where it is not known which weights are above 0: bool, in the shape of the weights."""
+        return self.weighed() if self.seen is None else self.seen
 
     def weighed(self) -> Tensor:
-        """As in ``AttentionCall``: which weights are above 0."""
-        return self.visible()
+        """As in ``AttentionCall``: which weights are above 0, and not NaN."""
+        return self.given > 0
+
+    def weighing_hidden(self) -> Tensor | None:
+        """As in ``AttentionCall``; None: none does, or it is not known."""
+        return None if self.seen is None else (self.weighed() & ~self.seen).any(dim=-1)
 
     def select(self, heads: Sequence[int]) -> "AttentionWeights":
         """As in ``AttentionCall``."""
         chosen = list(heads)
         norms = None if self.value_norms is None else self.value_norms[:, chosen]
-        return replace(self, given=self.given[:, chosen], value_norms=norms)
+        return replace(self.arranged(lambda x: x[:, chosen]), value_norms=norms)
 
     def part(self, queries: Sequence[int], keys: Sequence[int]) -> "AttentionWeights":
         """As in ``AttentionCall``: each row is divided by the weight of the keys that remain, and of a sink if any."""
@@ -352,7 +358,12 @@ class AttentionWeights:
         if self.has_sink:
             whole = whole + (1 - A.sum(dim=-1, keepdim=True)).clamp(min=0)
         norms = None if self.value_norms is None else self.value_norms[..., list(keys)]
-        return replace(self, given=(kept / whole.clamp(min=torch.finfo(A.dtype).tiny)), value_norms=norms)
+        cut = self.arranged(lambda x: x[:, :, list(queries)][..., list(keys)])
+        return replace(cut, given=kept / whole.clamp(min=torch.finfo(A.dtype).tiny), value_norms=norms)
+
+    def arranged(self, arrange: Callable[[Tensor], Tensor]) -> "AttentionWeights":
+        """Return the weights, and which keys are seen, as ``arrange`` cuts or orders them; not the norms."""
+        return replace(self, given=arrange(self.given), seen=None if self.seen is None else arrange(self.seen))
 
 
 def shares_of(A: Tensor, norms: Tensor | None) -> Tensor:

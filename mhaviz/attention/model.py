@@ -148,7 +148,7 @@ class SiteCall:
             raise MhavizError("expected tokens, got only padding")
         call = self.call
         if isinstance(call, AttentionWeights):  # ``part`` would spread rounding errors over the keys that remain
-            call = replace(call, given=call.given[:, :, rows][..., columns])
+            call = call.arranged(lambda x: x[:, :, rows][..., columns])
         else:
             call = call.part(rows, columns)
         output = None if self.output is None else self.output[:, :, rows]

@@ -35,9 +35,7 @@ class Padding:
         return all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("queries", "keys", "sees"))
 
 
-def padding_of(
-    call: AttentionCall | AttentionWeights, reads_itself: bool, visible: Tensor | None = None
-) -> Padding | None:
+def padding_of(call: AttentionCall | AttentionWeights, reads_itself: bool) -> Padding | None:
     """Infer the padding of a batch; None: there is none, or no mask shows it.
 
     A key that no query of any head sees is left out. In self-attention it is padding, and so is its query. Otherwise it
@@ -50,9 +48,9 @@ def padding_of(
     Args:
         call: call of the attention, or its weights.
         reads_itself: whether queries and keys are of the same positions.
-        visible: for weights, bool, (batch_size, n_heads, q_length, k_length), False where hidden; None: not known.
     """
     batch_size, _, q_length, k_length = call.shape
+    visible = call.seen if isinstance(call, AttentionWeights) else None
     if isinstance(call, AttentionCall) and call.mask is not None:
         visible = call.visible() if not call.may_outweigh else call.mask > -torch.inf
     if visible is None or bool(visible.all()):

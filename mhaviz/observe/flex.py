@@ -30,8 +30,8 @@ def follow_flex(on_ran: OnRan, done: Done) -> None:
     query, key, value, score_mod, block_mask, scale = done.args[:6]
 
     def read(place: str) -> ObservedCall:
-        call, visible = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
-        return ObservedCall(call, done.result[0], zero=zero_in_output(done.result[0]), visible=visible)
+        call = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
+        return ObservedCall(call, done.result[0], zero=zero_in_output(done.result[0]))
 
     on_ran((query, key, value), read, (query.shape[2], key.shape[2]))
 
@@ -43,8 +43,8 @@ def call_of_flex(
     score_mod: Callable[..., Tensor],
     mask_mod: Callable[..., Tensor],
     scale: float,
-) -> tuple[AttentionCall | AttentionWeights, Tensor]:
-    """Return the call, and which keys its mask leaves visible, (batch_size, n_heads, q_length, k_length).
+) -> AttentionCall | AttentionWeights:
+    """Return the call.
 
     The call has a bias if ``score_mod`` adds one; for any other ``score_mod`` it has weights. ``query``, ``key`` and
     ``value`` are (batch_size, n_heads, length, features).
@@ -68,11 +68,11 @@ def call_of_flex(
 
     if not all(map(is_biased, blocks)):
         parts = [changed(rows).masked_fill(~seen[:, :, rows], -torch.inf).softmax(dim=-1) for rows in blocks]
-        return AttentionWeights(torch.cat(parts, dim=2).nan_to_num(nan=0.0)), seen
+        return AttentionWeights(torch.cat(parts, dim=2).nan_to_num(nan=0.0), seen=seen)
     mask = None if bool(seen.all()) else _narrow(seen)
     if bool(bias.any()):
         mask = _narrow(bias.masked_fill(~seen, -torch.inf))
-    return replace(call, mask=mask), seen
+    return replace(call, mask=mask)
 
 
 def _at_all(function: Callable[..., Tensor], indices: Sequence[Tensor], scores: Tensor | None = None) -> Tensor:

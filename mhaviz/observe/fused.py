@@ -1,6 +1,7 @@
 """Read the inputs of PyTorch's own attention functions, whose fused kernels never return weights."""
 
 import inspect
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
+from mhaviz.errors import MhavizError
 from mhaviz.observe.handlers import Done, Handler, guarded, unseen
 from mhaviz.observe.observed import ObservedCall, OnRan
 from mhaviz.observe.replacing import calls_followed
@@ -114,8 +116,30 @@ class Fused:
             given.arguments |= {"need_weights": False, "is_causal": False, "training": False, "dropout_p": 0.0}
             with unseen(), _sdpa_followed(calls):
                 MULTI_HEAD(*given.args, **given.kwargs)
+                calls = [one._replace(result=_nan_as_in(one.result, done.result[0], drops)) for one in calls]
         for one in calls:
             self._sdpa(one._replace(result=None) if drops else one, tensors, drops)
+
+
+def _nan_as_in(output: Tensor, returned: Tensor, drops: bool) -> Tensor:
+    """Return the output of SDPA with NaN for the queries that are NaN in what the layer has returned.
+
+    SDPA returns 0 for a query that sees no key, and the softmax of a layer that returns its weights NaN.
+
+    Args:
+        output: (batch_size, n_heads, q_length, d_value).
+        returned: (q_length, batch_size, d_model), or without batch_size.
+        drops: whether the layer drops weights, so that its output is not known.
+
+    Raises:
+        MhavizError: there is NaN, and the layer drops weights.
+    """
+    is_nan = returned.isnan().any(dim=-1)
+    if not is_nan.any():
+        return output
+    if drops:
+        raise MhavizError("expected an output of numbers, got NaN")
+    return output.masked_fill(is_nan.reshape(len(returned), -1).T[:, None, :, None], math.nan)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)

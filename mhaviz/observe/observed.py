@@ -45,7 +45,6 @@ class ObservedCall:
         zero: zeroes heads in the program's output, see ``Zero``; None: it is too late, or that tensor is not known.
         weighted: for weights that the program computes itself, returns their product with values; only valid during the
             call. None, or a result of None: not known.
-        visible: for weights, bool, of their shape: False where a mask or a very low score hides a key; None: not known.
         order: roles of the program's own axes.
         place: where in the program it ran.
     """
@@ -57,7 +56,6 @@ class ObservedCall:
     are_fixed: tuple[bool | None, bool | None] = False, False
     zero: Zero | None = None
     weighted: Callable[[], WeightedValues | None] | None = None
-    visible: Tensor | None = None
     order: Order = NO_ORDER
     place: Place = Place()  # noqa: RUF009
 
@@ -81,16 +79,12 @@ class ObservedCall:
 
         The mask must be broadcastable to (…, q_length, k_length).
         """
-        call, output, visible, zero = self.call, self.output, self.visible, self.zero
-        if isinstance(call, AttentionCall):
-            call = _in_order(call, order)
-        else:
-            call = replace(call, given=order.arrange(call.given))
-            visible = None if visible is None else order.arrange(visible)
+        call, output, zero = self.call, self.output, self.zero
+        call = _in_order(call, order) if isinstance(call, AttentionCall) else call.arranged(order.arrange)
         if output is not None and not order.is_plain:
             zero = None if zero is None else zero_in_output(output, order.arrange)
             output = order.arrange(output)
-        return replace(self, call=call, output=output, visible=visible, zero=zero, order=order)
+        return replace(self, call=call, output=output, zero=zero, order=order)
 
 
 def _in_order(call: AttentionCall, order: Order) -> AttentionCall:
@@ -142,8 +136,8 @@ def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed
         visible = None
     sums = A.sum(dim=-1, dtype=torch.float32)
     leaves_some = not is_changed and bool(((sums < 1 - _ROUNDING) & (sums > _ROUNDING)).any())
-    call = AttentionWeights(order.arrange(A), has_sink=leaves_some)
-    return ObservedCall(call, visible=None if visible is None else order.arrange(visible), order=order)
+    call = AttentionWeights(A, has_sink=leaves_some, seen=visible).arranged(order.arrange)
+    return ObservedCall(call, order=order)
 
 
 def _has_hidden(A: Tensor, visible: Tensor) -> bool:
@@ -181,7 +175,7 @@ def example(call: AttentionCall | AttentionWeights, place: int) -> AttentionCall
     """Return the call of a single example of the batch."""
     one = slice(place, place + 1)
     if isinstance(call, AttentionWeights):
-        return replace(call, given=call.given[one])
+        return call.arranged(lambda x: x[one])
     mask = call.mask
     if mask is not None and mask.shape[0] > 1:
         mask = mask[one]

@@ -537,7 +537,7 @@ def _end(observed: ObservedCall, k_length: int) -> int:
     count.
     """
     q_length, most = observed.call.shape[2:]
-    if isinstance(observed.call, AttentionWeights) and observed.visible is None:
+    if isinstance(observed.call, AttentionWeights) and observed.call.seen is None:
         return min(most, k_length + q_length)
     if (visible := _visible(observed)) is None:
         return most
@@ -558,8 +558,7 @@ def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
     if _weigh_beyond(observed, expected):
         return observed
     if isinstance(call, AttentionWeights):
-        visible = None if observed.visible is None else observed.visible[..., :expected]
-        return replace(observed, call=replace(call, given=call.given[..., :expected]), visible=visible)
+        return replace(observed, call=call.arranged(lambda x: x[..., :expected]))
     mask = None if call.mask is None else call.mask[..., :expected]
     key, value = call.key[:, :, :expected], call.value[:, :, :expected]
     return replace(observed, call=replace(call, key=key, value=value, mask=mask))
@@ -623,4 +622,4 @@ def _visible(observed: ObservedCall) -> Tensor | None:
 
     A weight of 0 is no sign of a mask, as scores that are far lower than others lead to it too.
     """
-    return observed.call.visible() if isinstance(observed.call, AttentionCall) else observed.visible
+    return observed.call.visible() if isinstance(observed.call, AttentionCall) else observed.call.seen

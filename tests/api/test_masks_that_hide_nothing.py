@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall
+from mhaviz.errors import MhavizError
 from mhaviz.pages.map_words import hidden_text
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
@@ -89,6 +90,33 @@ def test_a_blind_query_of_torchs_layer(need_weights):
     assert any("query 5 weighs keys that the mask hides from it" in line for line in recording.notices)
 
 
+@pytest.mark.parametrize("how", ["weights", "weights of a batch", "dropout", "fast path", "output"])
+def test_a_softmax_that_is_nan_is_no_row_of_zeros(how):
+    """A query sees no key: PyTorch's layer makes NaN of it where it returns weights, and on its fast path."""
+    layer = nn.MultiheadAttention(16, 2, dropout=0.1, batch_first=True).train(how == "dropout")
+    x, mask = torch.randn(2 if how.endswith("batch") else 1, T, 16), BLIND
+    with torch.set_grad_enabled(how != "fast path"), mhaviz.record(layer, examples="all") as recording:
+        output, _ = layer(x, x, x, attn_mask=mask, need_weights=how.startswith("weights") or how == "dropout")
+    if how == "output":
+        (m,) = recording.attention
+        assert not output.isnan().any()
+        assert not m.weights[:, 5].any()
+    else:
+        assert output[:, 5].isnan().all()
+        with pytest.raises(MhavizError, match=r"got NaN|it is NaN on PyTorch's fast path"):
+            _ = recording.attention
+
+
+def test_nan_of_padding_is_left_out_with_it():
+    layer = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    x, padding = torch.randn(1, T, 16), torch.where(torch.arange(T)[None] < 2, -torch.inf, 0.0)
+    with mhaviz.record(layer) as recording:
+        _, weights = layer(x, x, x, padding, attn_mask=torch.where(LATER, -torch.inf, 0.0), average_attn_weights=False)
+    assert weights[:, :, :2].isnan().all()
+    (m,) = recording.attention
+    np.testing.assert_allclose(m.weights, weights.detach()[0, :, 2:, 2:], atol=CLOSE)
+
+
 def test_what_is_shown_of_a_blind_query(tmp_path):
     with mhaviz.record(page=True) as recording:
         filled(*tensors(), torch.where(BLIND, LEAST, 0.0))
@@ -118,6 +146,17 @@ def test_a_causal_mask_of_any_number_is_causal(number):
     np.testing.assert_allclose(kind.previous.chance, expected.previous.chance)
     assert recording.attention[0].queries_and_keys.bias is None
     assert not any("weigh" in line for line in recording.notices)
+
+
+@pytest.mark.parametrize("attend", [F.scaled_dot_product_attention, by_hand, filled])
+def test_chance_of_a_mask_that_differs_by_head(attend):
+    """Head 0 sees up to 3 keys, head 1 all earlier ones; the entropy of uniform weights on n keys is log n."""
+    mask, (q, k, v) = torch.where(torch.stack([LATER | LATER.mT.triu(-T).tril(-3), LATER]), LEAST, 0.0), tensors()
+    with mhaviz.record(statistics=True) as recording:
+        attend(q, k, v, mask)
+    (kind,) = recording.head_statistics.kinds
+    expected = [np.log([min(i, most) for i in range(1, T + 1)]).mean() for most in (3, T)]
+    np.testing.assert_allclose(kind.entropy.chance, [expected], rtol=CLOSE)
 
 
 def test_a_later_pass_that_is_not_causal():

@@ -86,7 +86,8 @@ def test_what_a_model_itself_has_made(call):
         check(call, output=output)
     blind = torch.ones(1, 1, 5, 5, dtype=torch.bool)
     blind[0, 0, 2] = False  # this query sees no key
-    check(replace(call, mask=blind), output=output)
+    with pytest.raises(MhavizError, match="outputs that are numbers"):
+        check(replace(call, mask=blind), output=output)
 
 
 def test_a_query_that_sees_nothing_has_no_weights_and_a_score_of_nan_has_no_weight():

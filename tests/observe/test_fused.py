@@ -293,7 +293,7 @@ def test_flex_attention(score, mask):
     if not isinstance(seen.only().call, AttentionWeights):
         assert_explains(seen.only())
     elif MASKS[mask] is not None:
-        assert torch.equal(seen.only().visible, MASKS[mask](b, h, i, j))
+        assert torch.equal(seen.only().call.seen, MASKS[mask](b, h, i, j))
 
 
 def test_autocast():

@@ -145,7 +145,7 @@ class TransformersModel(CorpusModel):
             if call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
                 raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long texts
             if isinstance(call, AttentionWeights) and self._zeroed_of(number):
-                call = replace(call, given=call.given.clone())  # zeroing changes the model's own in place
+                call = call.arranged(Tensor.clone)  # zeroing changes the model's own in place
             if self.grams is not None and site in chosen:
                 weighted = weighted_of(observed)
                 assert weighted is not None  # W_O was found with it

@@ -44,7 +44,7 @@ def gather_heads(observed: ObservedCall) -> ObservedCall:
     call = observed.call
     output = None if observed.output is None else _gathered(observed.output, 1)
     if isinstance(call, AttentionWeights):
-        return ObservedCall(replace(call, given=_gathered(call.given, 1)), output, place=observed.place)
+        return ObservedCall(replace(call, given=_gathered(call.given, 1), seen=None), output, place=observed.place)
     mask = call.mask
     gathered = replace(
         call,
