@@ -291,7 +291,7 @@ class Recording(ContextDecorator):
             raise self._no_such_layer(layers, there, "its passes are others than were chosen")
         found, remark = self._of_one_batch(found)
         has_passes = len({one.pass_number for one in found}) > 1
-        has_examples = len({one.example for one in found}) > 1
+        has_examples = any(one.example for one in found)
         named: dict[Tokens, Tokens] = {}
         of_maps = dict.fromkeys((one.number, self._options.passes.keeps(one.pass_number)) for one in found)
         remarks = {text: None for key in of_maps for text in self._drawn[key].remarks}

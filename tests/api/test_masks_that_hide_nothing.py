@@ -107,6 +107,15 @@ def test_a_softmax_that_is_nan_is_no_row_of_zeros(how):
             _ = recording.attention
 
 
+def test_an_example_alone_says_which_it_is():
+    x = torch.randn(3, T, 16)
+    x[:2] = math.nan
+    layer = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    with mhaviz.record(layer, examples="all") as recording:
+        layer(x, x, x)
+    assert [m.sentence for m in recording.attention] == [2]
+
+
 def test_nan_of_padding_is_left_out_with_it():
     layer = nn.MultiheadAttention(16, 2, batch_first=True).eval()
     x, padding = torch.randn(1, T, 16), torch.where(torch.arange(T)[None] < 2, -torch.inf, 0.0)
