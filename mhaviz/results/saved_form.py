@@ -39,8 +39,8 @@ class _SourceText(msgspec.Struct):
 
 class _Summary(msgspec.Struct):
     heads: list[dict[str, Any]]
-    queries: int
-    near: int
+    queries: _Position
+    near: _Position
     strong: float
 
 
@@ -152,6 +152,8 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         raise ValueError(f"{quantity.key}: expected one matrix for all heads, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):
         raise ValueError(f"summary: expected {len(m.heads)} heads, as in the map, got {len(m.summary.heads)}")
+    if m.summary and not m.summary.queries and any(head.sinks for head in m.summary.heads):
+        raise ValueError("summary: expected no keys that get weight from 0 queries")
     if m.summary and any(len(head.entropies) not in (0, len(m.rows)) for head in m.summary.heads):
         raise ValueError(f"entropies: expected {len(m.rows)} for each head, one for each row, or none")
     return m

@@ -150,7 +150,25 @@ def edited(random_map, path, edit):
 
 
 CELLS = {"query_edges": [0, 1, 2, 3], "key_edges": [0, 1, 2, 3], "reduction": "mass"}
+OF_NO_QUERY = {
+    "queries": 0,
+    "near": 1,
+    "strong": 0.5,
+    "heads": 2
+    * [
+        {
+            "entropy": 0.0,
+            "uniform_entropy": 0.0,
+            "sinks": [{"key": 0, "token": "a", "received": 0.5}],
+            "local": None,
+            "strongest": {"query": 0, "query_token": "a", "key": 0, "key_token": "a", "weight": 0.5},
+            "farthest": None,
+        }
+    ],
+}
 CONTRADICTIONS = [
+    (lambda d, m: m.update(summary=OF_NO_QUERY), "summary: expected no keys that get weight from 0 queries"),
+    (lambda d, m: m.update(summary=OF_NO_QUERY | {"near": -1}), "Expected `int` >= 0 - at `$.summary.near`"),
     (lambda d, m: m.update(queries=["a"]), "expected axis q_length to be 1, one per token, got 3"),
     (lambda d, m: m.update(keys=["a"] * 4), "expected axis k_length to be 4, one per token, got 3"),
     (lambda d, m: m.update(summary=[1, 2]), "Expected `object | null`, got `array` - at `$.summary`"),
