@@ -31,7 +31,9 @@ class Delivery:
     output: Annotated[
         list[Path] | None, typer.Option("-o", "--output", help="File to save; its suffix sets the format. Repeatable.")
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and what a picture lacks.")
+    ] = False
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False
 
     @property
@@ -52,9 +54,9 @@ class Delivery:
         this_process()  # raises an error if the environment of torchrun contradicts itself
         check_outputs(self.paths, suffixes, inputs)
 
-    def tell(self, *lines: str) -> None:
-        """Print notices, unless --quiet is given, in the first of several processes."""
-        if not self.quiet and this_process().is_first:
+    def tell(self, *lines: str, always: bool = False) -> None:
+        """Print notices in the first of several processes; unless ``always``, --quiet leaves them out."""
+        if (always or not self.quiet) and this_process().is_first:
             for line in lines:
                 say(line)
 
@@ -106,8 +108,9 @@ class Delivery:
         style = style or Style()
         with self.working("writing"):
             notices = save_all(self.paths, result, style, **details)
-        saved = [f"saved {path}" for path in self.paths]
-        self.tell(*filter(None, [notice, *notices, *saved]))
+        self.tell(*filter(None, [notice]))
+        self.tell(*notices, always=True)
+        self.tell(*(f"saved {path}" for path in self.paths))
         if self.json:
             from mhaviz.views.data import document, write_json
 

@@ -1,5 +1,7 @@
 """Installed fonts that have the characters of the tokens, and escapes for characters that no font has."""
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -71,7 +73,17 @@ class Fonts:
         some = sorted(self.missing)[:8]
         names = ", ".join(f"{c} (U+{ord(c):04X})" for c in some)
         more = f" and {len(self.missing) - len(some)} more" if len(self.missing) > len(some) else ""
-        return f"no installed font has {names}{more}: shown as escapes; install one that has, such as Noto"
+        return f"no installed font has {names}{more}: shown as escapes; install {_package(self.missing)}"
+
+
+_EAST_ASIAN = re.compile(r"CJK|HANGUL|HIRAGANA|KATAKANA|BOPOMOFO|IDEOGRAPHIC|FULLWIDTH|HALFWIDTH|YI ")
+
+
+def _package(missing: Iterable[str]) -> str:
+    """Return which packages of Debian and Ubuntu have the characters, as far as Noto's fonts do."""
+    are_east_asian = {bool(_EAST_ASIAN.match(unicodedata.name(c, ""))) for c in missing}
+    names = [name for name, is_so in (("fonts-noto-cjk", True), ("fonts-noto-core", False)) if is_so in are_east_asian]
+    return f"a font that has, such as the package {' and '.join(names)}"
 
 
 @lru_cache(maxsize=4)

@@ -45,6 +45,19 @@ def test_a_joined_emoji_is_its_parts_where_a_font_has_them():
     assert Fonts().shown("a\u200db") == "a\\u200db", "joins nothing that is seen"
 
 
+@pytest.mark.parametrize(
+    ("text", "packages"),
+    [("小猫", "fonts-noto-cjk"), ("ꯀ", "fonts-noto-core"), ("가ꯀ", "fonts-noto-cjk and fonts-noto-core")],
+)
+def test_escapes_in_a_picture_are_said_even_quietly(mhaviz, installed, tmp_path, text, packages):
+    installed()
+    sizes = ("--d-model", "4", "--n-heads", "1")
+    ran = mhaviz("heatmap", text, *sizes, "-q", "-o", str(tmp_path / "x.svg"))
+    assert ran.err.endswith(f"install a font that has, such as the package {packages}\n")
+    assert ran.err.startswith("mhaviz: no installed font has ")
+    assert not ran.out
+
+
 def layout_of(tokens):
     axis = Axis.of(tokens)
     return decide_mosaic(1, axis, axis, Space(Fonts(), 150))
