@@ -112,17 +112,21 @@ def _scaling_of(call: AttentionCall) -> Scaling:
     """Return scores, weights and statistics of a call of one sentence."""
     S = call.scores()
     A = call.weigh(S)
-    return _scaling(S[0].cpu(), A[0].cpu(), (S[0, 0] > -math.inf).cpu())
+    return _scaling(S[0].cpu(), A[0].cpu(), (S[0, 0] > -math.inf).cpu(), call.has_sink)
 
 
-def _scaling(scores: Tensor, weights: Tensor, visible: Tensor) -> Scaling:
-    """Add statistics to scores and weights, (n_heads, q_length, k_length); ``visible``: (q_length, k_length)."""
-    statistics = tuple(_statistics(s[visible], a) for s, a in zip(scores, weights, strict=True))
+def _scaling(scores: Tensor, weights: Tensor, visible: Tensor, has_sink: bool = False) -> Scaling:
+    """Add statistics to scores and weights, (n_heads, q_length, k_length); ``visible``: (q_length, k_length).
+
+    ``has_sink``: whether each row weighs a sink, too, and has a choice if it sees a single key.
+    """
+    chooses = visible.sum(dim=-1) + has_sink > 1
+    statistics = tuple(_statistics(s[visible], a[chooses]) for s, a in zip(scores, weights, strict=True))
     return Scaling(scores.masked_fill(~visible, math.nan).numpy(), weights.numpy(), statistics)
 
 
 def _statistics(scores: Tensor, weights: Tensor) -> ScoreStatistics:
-    """Compute statistics of one head from its visible scores, in any order, and weights, (q_length, k_length)."""
+    """Compute statistics of one head from its visible scores, in any order, and the weights of rows with a choice."""
     a = weights.double()
     largest = a.amax(dim=-1)
     return ScoreStatistics(
@@ -133,6 +137,7 @@ def _statistics(scores: Tensor, weights: Tensor) -> ScoreStatistics:
         largest_weight=largest.mean().item(),
         saturated=(largest > SATURATED).double().mean().item(),
         jacobian=_jacobian_norm(a).mean().item(),
+        rows=len(a),
     )
 
 
@@ -146,4 +151,4 @@ def _over_draws(scores: Tensor, visible: Tensor) -> ScoreStatistics:
     """Average statistics over the draws, the first axis of scores; the standard deviation is that of all scores."""
     each = _scaling(scores, weigh(scores[None], visible)[0], visible).statistics
     means = {name: sum(getattr(s, name) for s in each) / len(each) for name in ScoreStatistics.__dataclass_fields__}
-    return ScoreStatistics(**means | {"score_std": scores.double().std(correction=0).item()})
+    return ScoreStatistics(**means | {"score_std": scores.double().std(correction=0).item(), "rows": each[0].rows})

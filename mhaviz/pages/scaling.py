@@ -1,13 +1,14 @@
 """Pages of the effect of scaling the scores: for the heads of one sentence, and for many d_key."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import Column, Curves, Page, Panels, Plot, PlotAxis, Series, Table, Title
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Panels, Plot, PlotAxis, Series, Table, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
@@ -35,6 +36,14 @@ class Statistic:
     form: str
     value: Callable[[ScoreStatistics], float]
 
+    def write(self, statistics: ScoreStatistics) -> str:
+        """Return the number as text."""
+        return NOTHING if math.isnan(self.value(statistics)) else self.form.format(statistics)
+
+    def known(self, several: Sequence[ScoreStatistics]) -> tuple[float | None, ...]:
+        """Return the number of each; None: not known, as no row has a choice of keys."""
+        return tuple(None if math.isnan(value) else value for value in map(self.value, several))
+
 
 STATISTICS = (
     Statistic("standard deviation of the scores", "std", "{0.score_std:.2f}", attrgetter("score_std")),
@@ -57,7 +66,10 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
         Column(rule),
     )
     unscaled, scaled = c.unscaled.statistics[i], c.scaled.statistics[i]
-    return Table(columns, tuple((s.name, s.form.format(unscaled), s.form.format(scaled)) for s in STATISTICS))
+    rows = tuple((s.name, s.write(unscaled), s.write(scaled)) for s in STATISTICS)
+    n_rows = len(c.queries)
+    notes = f"rows: the {scaled.rows:,} of {n_rows:,} that see more than one key" if scaled.rows < n_rows else ""
+    return Table(columns, rows, notes=notes)
 
 
 @shown(ScalingSweep)
@@ -68,7 +80,7 @@ def sweep_page(sweep: ScalingSweep) -> Page:
     plots = []
     for number, statistic in enumerate(STATISTICS):
         lines = (unscaled, sweep.unscaled, 0), (scaled, sweep.scaled, 2)
-        series = [Series(name, sweep.d_keys, tuple(map(statistic.value, results)), i, 0) for name, results, i in lines]
+        series = [Series(name, sweep.d_keys, statistic.known(results), i, 0) for name, results, i in lines]
         if not number:  # the standard deviation of the scores, which theory predicts
             series = [Series(theory, sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
         y = PlotAxis(limits=(0, None)) if number else PlotAxis(log=2)
@@ -95,7 +107,7 @@ def _numbers(sweep: ScalingSweep) -> Table:
         Column("scores", align="left", is_key=True),
         Column("d_key", is_key=True),
         Column("theory", "{:.2f}".format),
-        *(Column(statistic.short, statistic.form.format) for statistic in STATISTICS),
+        *(Column(statistic.short, statistic.write) for statistic in STATISTICS),
     )
     sides = ("q·k", sweep.theory, sweep.unscaled), ("q·k / √d_key", (1.0,) * len(sweep.d_keys), sweep.scaled)
     rows = [
@@ -119,10 +131,9 @@ def scaling_lesson(c: ScalingComparison) -> str:
     Random weights show what scaling is for. Others go with their scale, so that nothing follows but what they would do
     without it.
     """
-    n_rows = len(c.queries)
     sides = (c.unscaled.statistics, c.scaled.statistics)
-    without, with_scale = (sum(round(s.saturated * n_rows) for s in side) for side in sides)
-    rows = f"{without:,} of {n_rows * len(c.heads):,} rows of the softmax"
+    without, with_scale = (sum(s.saturated_rows for s in side) for side in sides)
+    rows = f"{without:,} of {sum(s.rows for s in c.scaled.statistics):,} rows of the softmax"
     if c.source.is_random:
         if without <= with_scale:
             return "What scaling the scores does to the softmax"

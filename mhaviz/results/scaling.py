@@ -14,6 +14,9 @@ from mhaviz.results.result import Result, ShortRepr, Source, of_layer
 class ScoreStatistics:
     """Statistics of the scores of one head and of their softmax. Hidden keys are left out.
 
+    So are, from all that is said of rows, those without a choice of keys, such as the first row of causal attention:
+    whatever the scores are, they give all weight to a single key.
+
     Attributes:
         score_std: standard deviation of the scores.
         score_min, score_max: least and largest score.
@@ -22,6 +25,7 @@ class ScoreStatistics:
         largest_weight: largest weight of a row, averaged over the rows.
         saturated: share of the rows whose largest weight is above 0.99.
         jacobian: mean Frobenius norm of a row's softmax Jacobian, diag(a) − a aᵀ; 0 where no gradient passes.
+        rows: number of the rows that count. If it is 0, the numbers about rows are NaN.
     """
 
     score_std: float
@@ -31,6 +35,12 @@ class ScoreStatistics:
     largest_weight: float
     saturated: float
     jacobian: float
+    rows: int
+
+    @property
+    def saturated_rows(self) -> int:
+        """Number of saturated rows."""
+        return round(self.saturated * self.rows) if self.rows else 0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import torch
 from looking import attend, encoded, given_model
 from rounding import rounding
 
-from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
+from mhaviz.analyses.scaling import _scaling_of, compare_scaling, sweep_scaling
+from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
 
@@ -63,10 +64,35 @@ def test_hidden_keys_do_not_count():
     assert comparison.unscaled.statistics[0].score_std == pytest.approx(scores[visible].std(), rel=CLOSE)
 
 
+def test_rows_without_a_choice_of_keys_do_not_count():
+    """The first row of causal attention, all of whose weight is on its single key."""
+    comparison = compare_scaling(*encoded(RandomLayer(64, 2, causal=True), [SENTENCE]), [1])
+    for scaling in (comparison.unscaled, comparison.scaled):
+        (statistics,) = scaling.statistics
+        rows = scaling.weights[0, 1:].astype(float)
+        assert statistics.rows == 5
+        assert statistics.saturated_rows == (rows.max(axis=1) > 0.99).sum()
+        assert statistics.saturated == statistics.saturated_rows / 5
+        assert statistics.largest_weight == pytest.approx(rows.max(axis=1).mean(), rel=CLOSE)
+        entropies = -(rows * np.log(rows, where=rows > 0, out=np.zeros_like(rows))).sum(axis=1)
+        assert statistics.entropy == pytest.approx(entropies.mean(), rel=CLOSE)
+        jacobians = [np.linalg.norm(np.diag(a) - np.outer(a, a)) for a in rows]
+        assert statistics.jacobian == pytest.approx(np.mean(jacobians), rel=CLOSE)
+
+
+def test_a_key_beside_a_sink_is_a_choice():
+    """Weights of a single key are 1 / (1 + e^(sink − score)), and less than 1."""
+    call = AttentionCall(*(torch.ones(1, 1, 3, 4) for _ in range(3)), scale=0.5, causal=True, sinks=torch.zeros(1))
+    (statistics,) = _scaling_of(call).statistics
+    assert statistics.rows == 3
+    assert statistics.largest_weight == pytest.approx(np.mean([1 / (n + math.exp(-2)) for n in (1, 2, 3)]), rel=CLOSE)
+
+
 def test_one_token_has_nothing_to_choose():
     comparison = compare_scaling(*encoded(RandomLayer(8, 2), ["one"]), [0])
-    assert comparison.scaled.statistics[0].entropy == 0
-    assert comparison.scaled.statistics[0].jacobian == 0
+    for statistics in (*comparison.scaled.statistics, *sweep_scaling(["one"], 0, (2,), draws=2).unscaled):
+        assert (statistics.rows, statistics.saturated_rows) == (0, 0)
+        assert np.isnan([statistics.entropy, statistics.jacobian, statistics.largest_weight]).all()
 
 
 def test_known_scores():

@@ -147,7 +147,7 @@ def test_a_picture_with_fewer_pixels_keeps_its_spikes():
     weights = np.zeros((3, n, n), np.float32)
     weights[:, 500, 123] = 1
     names = tuple(map(str, range(n)))
-    numbers = ScoreStatistics(1, 0, 1, 1, 1, 0, 0)
+    numbers = ScoreStatistics(1, 0, 1, 1, 1, 0, 0, n)
     scaling = Scaling(weights, weights, (numbers,) * 3)
     c = ScalingComparison(Source("test"), names, names, tuple(range(3)), 64, scaling, scaling, "self", "/ √64")
     sheet = figure_of(c, Style(dpi=900))
