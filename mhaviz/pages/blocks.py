@@ -124,7 +124,6 @@ class Series:
         marker: number of a marker shape, 0 to 4; None: no markers.
         band: interval around each y, (low, high), drawn as a shaded band; empty: none.
         line: line style.
-        end: lines of text beside the last point, which say why the curve ends there; "": none.
     """
 
     name: str
@@ -134,7 +133,6 @@ class Series:
     marker: int | None = None
     band: tuple[tuple[float, float] | None, ...] = ()
     line: Literal["solid", "dashed", "dotted"] = "solid"
-    end: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,11 +181,13 @@ class Curves:
         table: the same numbers for a medium without curves.
         keys: legend that all plots share: names of ``Series``, each with a remark. Series that are not in it are in a
             legend below their plot.
+        notes: explanation of what only the plots show, such as bands, below them.
     """
 
     plots: tuple[Plot, ...]
     table: Table
     keys: Mapping[str, str] = field(default_factory=dict)
+    notes: str = ""
 
 
 @dataclass(frozen=True)

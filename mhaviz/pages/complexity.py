@@ -31,8 +31,7 @@ def complexity_page(c: Complexity) -> Page:
     ]
     blocks: tuple[Block, ...] = (
         _terms(c),
-        Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes)), keys=keys),
-        *([Text((BAND,), "quiet")] if rate else []),
+        Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes)), keys, BAND if rate else ""),
         Text(_crossings(c)),
         Text(_longest(c)),
     )

@@ -1,12 +1,11 @@
 """Page of implementations of attention: time, memory and exactness of each against the length of the input."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
-from mhaviz.pages.timings import BAND, SPREAD, ends_text, skipped_from_text, skipped_text, time_text
+from mhaviz.pages.timings import BAND, SPREAD, skipped_from_text, skipped_text, time_text
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.timing import Timing
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
@@ -21,14 +20,13 @@ Point = tuple[float | None, tuple[float, float] | None]
 def implementations_page(c: ImplementationComparison) -> Page:
     """Return the page: plots with their numbers, and what the numbers and names mean."""
     keys = {one.name: _remark(c, i) for i, one in enumerate(c.implementations)}
-    times = _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds))
-    ends = (ends_text(c.lengths, one.timings) for one in c.implementations)
     plots = (
-        replace(times, series=tuple(replace(one, end=end) for one, end in zip(times.series, ends, strict=True))),
+        _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds)),
         _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
         _plot(c, "peak memory", lambda _, t: (t.peak_bytes, None), PlotAxis(log=2, unit=readable_bytes)),
     )
-    blocks = Curves(plots, _numbers(c), keys=keys), Text(_meanings(c), "quiet")
+    has_bands = any(one.band for one in plots[0].series)
+    blocks = Curves(plots, _numbers(c), keys, BAND if has_bands else ""), Text(_meanings(c), "quiet")
     return Page(_lesson(c), blocks, c.source.footnote)
 
 
@@ -37,21 +35,35 @@ def _lesson(c: ImplementationComparison) -> str:
     spread of their runs tells."""
     title = "The same attention, five ways"
     for n, length in reversed(list(enumerate(c.lengths))):
-        times = {one.name: spread for one in c.implementations if (spread := one.timings[n].spread) is not None}
+        times = {one.name: spread for one in c.implementations if (spread := one.timings[n].quartiles) is not None}
         peaks = {one.name: peak for one in c.implementations if (peak := one.timings[n].peak_bytes) is not None}
         if len(times) > 1:
             fastest = _fastest(times)
-            smallest = _called(min(peaks, key=peaks.__getitem__)) if len(peaks) == len(times) else ""
-            memory = " and holds least memory" if smallest == fastest else f", {smallest} holds least memory"
-            return f"{title}: at N = {length:,} {fastest} is fastest{memory * bool(smallest)}"
+            smallest = _smallest(peaks) if len(peaks) == len(times) else ""
+            memory = " and holds least memory" if fastest == [smallest] else f"; {smallest} holds least memory"
+            return f"{title}: at N = {length:,} {_fastest_text(fastest)}{memory * bool(smallest)}"
     return title
 
 
-def _fastest(spreads: Mapping[str, tuple[float, float]]) -> str:
-    """Return the implementations whose middle half of the runs is not beyond that of another, "the fused kernel"."""
+def _fastest(spreads: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return the implementations whose middle half of the runs is not beyond that of another."""
     least = min(third for _, third in spreads.values())
-    *others, last = (_called(name) for name, (first, _) in spreads.items() if first <= least)
-    return f"{', '.join(others)} or {last}" if others else last
+    return [_called(name) for name, (first, _) in spreads.items() if first <= least]
+
+
+def _fastest_text(fastest: Sequence[str]) -> str:
+    """Return "the fused kernel is fastest", or how many are that the spread of their runs does not tell apart."""
+    if len(fastest) == 1:
+        return f"{fastest[0]} is fastest"
+    if len(fastest) == 2:
+        return f"{' and '.join(fastest)} are fastest, with overlapping spreads"
+    return f"the {len(fastest)} fastest have overlapping spreads"
+
+
+def _smallest(peaks: Mapping[str, int]) -> str:
+    """Return the implementation that holds least memory; "" if several do."""
+    least = [name for name, peak in peaks.items() if peak == min(peaks.values())]
+    return _called(least[0]) if len(least) == 1 else ""
 
 
 def _called(name: str) -> str:
@@ -98,7 +110,7 @@ def _numbers(c: ImplementationComparison) -> Table:
     )
     skipped = [skipped_text(one.name, c.lengths, one.timings) for one in c.implementations]
     code = [f"{one.name}: {_code(one)}" for one in c.implementations]
-    return Table(columns, rows, notes="\n".join(filter(None, [*skipped, *code])))
+    return Table(columns, rows, notes="\n".join(filter(None, [*skipped, *code, f"time: {SPREAD}"])))
 
 
 def _code(one: Implementation) -> str:
@@ -125,11 +137,10 @@ def _remark(c: ImplementationComparison, i: int) -> str:
 def _meanings(c: ImplementationComparison) -> tuple[str, ...]:
     """Return what the numbers of the comparison mean."""
     measured = [timing for one in c.implementations for timing in one.timings if not timing.skipped]
-    unwatched = f"; {NOTHING} where it cannot be measured, as in a run of very many allocations"
-    unwatched = unwatched if any(timing.peak_bytes is None for timing in measured) else ""
+    is_known = all(timing.peak_bytes is not None for timing in measured)
+    unknown = "" if is_known else "; unknown where it cannot be measured, as in a run of very many allocations"
     return (
         f"difference: the largest deviation of the output from {c.reference}",
-        BAND,
-        f"N: tokens; time: {SPREAD}; speed-up: against the {c.implementations[0].name}",
-        "memory: the peak above the weights and the input" + unwatched,
+        f"N: tokens; speed-up: against the {c.implementations[0].name}",
+        f"memory: the peak above the weights and the input{unknown}",
     )

@@ -13,13 +13,10 @@ BAND = "band: the middle half of the runs, of several passes over all lengths"
 
 def time_text(timing: Timing) -> str:
     """Return "12.3 ms ± 4%", or "skipped"."""
-    if timing.seconds is None:
+    if timing.seconds is None or timing.quartiles is None:
         return "skipped"
-    text = readable_seconds(timing.seconds)
-    if timing.quartiles is None:
-        return text
     first, third = timing.quartiles
-    return f"{text} ± {(third - first) / 2 / timing.seconds:.0%}"
+    return f"{readable_seconds(timing.seconds)} ± {(third - first) / 2 / timing.seconds:.0%}"
 
 
 def skipped_text(name: str, lengths: Sequence[int], timings: Sequence[Timing]) -> str:
@@ -31,11 +28,6 @@ def skipped_text(name: str, lengths: Sequence[int], timings: Sequence[Timing]) -
 def skipped_from_text(lengths: Sequence[int], timings: Sequence[Timing]) -> str:
     """Return the first length at which a measurement was skipped, and why; "" if it was not."""
     return next((f"skipped from N = {length:,}, which {why}" for length, why in _skipped(lengths, timings)), "")
-
-
-def ends_text(lengths: Sequence[int], timings: Sequence[Timing]) -> str:
-    """Return why a curve ends, in two short lines; "" if it does not."""
-    return next((f"N = {length:,}\n{why}" for length, why in _skipped(lengths, timings)), "")
 
 
 def _skipped(lengths: Sequence[int], timings: Sequence[Timing]) -> list[tuple[int, str]]:

@@ -35,11 +35,6 @@ class Timing:
         return self.seconds is None
 
     @property
-    def spread(self) -> tuple[float, float] | None:
-        """Range of the middle half of the runs, in seconds; None: skipped."""
-        return self.quartiles or (None if self.seconds is None else (self.seconds, self.seconds))
-
-    @property
     def why_skipped(self) -> str:
         """Reason why the work was skipped, such as "would take about 40 s"; empty if it was measured."""
         if self.would_take is not None:

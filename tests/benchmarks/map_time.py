@@ -117,7 +117,7 @@ def plot(path: Path, milliseconds: Measured, peaks: Measured) -> None:
             series.append(Series(name, drawn, tuple(measured[way][x] * factor for x in drawn), i, i))
         plots.append(Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y))
     footnote = f"{HEADS} heads, d_key {D_KEY}, float32, {CELLS} × {CELLS} cells; {machine()}"
-    page = Page("all the attention of a long input", (Curves(tuple(plots), Table((), ()), 2),), footnote)
+    page = Page("all the attention of a long input", (Curves(tuple(plots), Table((), ())),), footnote)
     with path.open("wb") as stream:
         draw_page(page, Style()).save(stream, path.suffix[1:])
 

@@ -11,7 +11,8 @@ import pytest
 from drawn import texts
 from rich.cells import cell_len
 
-from mhaviz.pages.blocks import Column, Plot, PlotAxis, Series, Table
+from mhaviz.pages.blocks import Column, Curves, Plot, PlotAxis, Series, Table
+from mhaviz.pages.registry import page_of
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.result import Source
@@ -22,7 +23,11 @@ from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.terminal.tables import table_lines
 
-SLOW = (Timing(0.0123, 3, 200_704), Timing(2.5, 3), Timing(would_take=40.2))
+SLOW = (
+    Timing(0.0123, 3, 200_704, quartiles=(0.0122, 0.0124)),
+    Timing(2.5, 3, quartiles=(2.4, 2.6)),
+    Timing(would_take=40.2),
+)
 FAST = (
     Timing(0.00041, 50, 172_032, quartiles=(0.0004, 0.0005)),
     Timing(0.0036, 40, 4_718_592, quartiles=(0.003, 0.004)),
@@ -54,8 +59,10 @@ def make_complexity(skipped=False, crossing=(571.2, 948.0), lengths=(64, 512, 40
         CostTerm("O", "H Wo", "projections", "8·N·d_model²", "4·N", tuple(output), tuple(output)),
     )
     nothing = (Timing(would_take=7200.0),) * len(lengths)
-    fast = tuple(Timing(N / 1e5, 9, 4 * N) for N in lengths)
-    slow = tuple(Timing(N**2 / 1e8, 9, 4 * N**2, passes=(N**2 / 1e8,) * 5) for N in lengths)
+    fast, slow = (
+        tuple(Timing(t, 9, 4 * N, quartiles=(t, t), passes=(t,) * 5) for N, t in zip(lengths, seconds, strict=True))
+        for seconds in ([N / 1e5 for N in lengths], [N**2 / 1e8 for N in lengths])
+    )
     return Complexity(
         Source("made by hand"), 512, 8, lengths, terms, 4_202_496,
         *((nothing,) * 3 if skipped else (fast, slow, slow)),
@@ -76,9 +83,9 @@ def as_json(record):
 
 def test_every_number_stands_in_its_row(show, comparison):
     rows = [line.split() for line in plain(show(view_of(comparison), 80)).splitlines()]
-    assert ["16", "nested", "loops", "12.3", "ms", "1.00", "×", "196.0", "KiB", "7.0e-07"] in rows
+    assert ["16", "nested", "loops", "12.3", "ms", "±", "1%", "1.00", "×", "196.0", "KiB", "7.0e-07"] in rows
     assert ["16", "fused", "kernel", "410", "µs", "±", "12%", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
-    assert ["256", "nested", "loops", "2.50", "s", "1.00", "×", "–", "4.2e-07"] in rows
+    assert ["256", "nested", "loops", "2.50", "s", "±", "4%", "1.00", "×", "–", "4.2e-07"] in rows
     assert ["256", "fused", "kernel", "3.60", "ms", "±", "14%", "694", "×", "4.5", "MiB", "3.0e-07"] in rows
     assert ["1,024", "nested", "loops", "skipped", "–", "–", "–"] in rows
 
@@ -102,8 +109,9 @@ def test_tables_are_split_and_not_cut(show, comparison, complexity, width):
 
 
 def test_predicted_and_measured_beside_each_other(show, complexity):
-    rows = [line.split() for line in plain(show(view_of(complexity), 80)).splitlines()]
-    assert [*"512 1.07 G 279 M 5.12 ms 2.62 ms 2.62 ms".split(), "1.0", "GiB", "10.0", "MiB"] in rows  # noqa: SIM905
+    rows = [line.split() for line in plain(show(view_of(complexity), 100)).splitlines()]
+    numbers = "512 1.07 G 279 M 5.12 ms ± 0% 2.62 ms ± 0% 2.62 ms ± 0% 1.0 GiB 10.0 MiB"
+    assert numbers.split() in rows
     shown = plain(show(view_of(complexity), 120))
     for line in (
         "N²·d_model = N·d_model² at N = d_model = 512",
@@ -146,22 +154,53 @@ def test_the_title_has_the_range_of_the_measured_crossing(crossing, lengths, tit
 
 
 @pytest.mark.parametrize(
-    ("loops", "title"),
+    ("firsts", "peaks", "title"),
     [
-        ((0.0039, 0.0050), "nested loops or the fused kernel is fastest, the fused kernel holds least memory"),
-        ((0.0041, 0.0050), "fused kernel is fastest and holds least memory"),
+        ((0.0041,), (2**24,), "the fused kernel is fastest and holds least memory"),
+        ((0.0041,), (2**20,), "the fused kernel is fastest; the A holds least memory"),
+        ((0.0041,), (4_718_592,), "the fused kernel is fastest"),  # both hold the same
+        ((0.0041,), (None,), "the fused kernel is fastest"),
+        (
+            (0.0039, 0.0041),
+            (2**24, 2**24),
+            "the A and the fused kernel are fastest, with overlapping spreads; the fused kernel holds least memory",
+        ),
+        (
+            (0.0039, 0.0038, 0.0037, 0.0041),
+            (2**24,) * 4,
+            "the 4 fastest have overlapping spreads; the fused kernel holds least memory",
+        ),
     ],
 )
-def test_the_title_calls_nobody_fastest_within_the_spread(comparison, loops, title):
+def test_the_title_calls_nobody_fastest_within_the_spread(comparison, firsts, peaks, title):
     slow, fast = comparison.implementations
-    slow = replace(slow, timings=(SLOW[0], Timing(0.0045, 40, 2**24, quartiles=loops), SLOW[2]))
-    assert figure_of(replace(comparison, implementations=(slow, fast))).heading.endswith(f"at N = 256 the {title}")
+    others = tuple(
+        replace(slow, name=name, timings=(SLOW[0], Timing(0.0045, 40, peak, quartiles=(first, 0.005)), SLOW[2]))
+        for name, first, peak in zip("ABCD", firsts, peaks, strict=False)
+    )
+    heading = page_of(replace(comparison, implementations=(*others, fast))).title
+    assert heading == f"The same attention, five ways: at N = 256 {title}"
 
 
-def test_the_figure_says_where_and_why_curves_end(comparison):
-    shown = texts(figure_of(comparison))
-    assert shown.count("N = 1,024") == 2
-    assert {"would take about 40 s", "would need about 3.0 GiB"} <= set(shown)
+def test_only_media_that_draw_bands_explain_them(show, comparison, complexity):
+    for record in (comparison, complexity):
+        drawn = texts(figure_of(record))
+        assert drawn.count("band: the middle half of the runs, of several passes over all lengths") == 1
+        assert "±" not in " ".join(drawn), "which tables have"
+        assert "band" not in plain(show(view_of(record), 120))
+    skipped = (Timing(would_take=40.2),) * 3
+    ways = tuple(replace(one, timings=skipped) for one in comparison.implementations)
+    for record in (replace(comparison, implementations=ways), make_complexity(skipped=True, crossing=None)):
+        assert all(block.notes == "" for block in page_of(record).blocks if isinstance(block, Curves))
+
+
+def test_the_legend_says_why_each_curve_ends(comparison):
+    slow, fast = comparison.implementations
+    others = tuple(replace(fast, name=f"{i}. way") for i in range(3))  # whose curves end together
+    shown = texts(figure_of(replace(comparison, implementations=(slow, *others, fast))))
+    for reason, times in (("would take about 40 s", 1), ("would need about 3.0 GiB", 4)):
+        assert len([text for text in shown if text.endswith(f"skipped from N = 1,024, which {reason}")]) == times
+        assert reason not in shown, "beside a curve it would cover other curves"
 
 
 def test_the_figure_draws_what_was_measured(comparison):
@@ -171,9 +210,9 @@ def test_the_figure_draws_what_was_measured(comparison):
         "nested loops": ([16, 256], [0.0123 / 0.00041, 2.5 / 0.0036]),
         "fused kernel": ([16, 256], [1, 1]),
     }
-    (band,) = times.collections
-    points = band.get_paths()[0].vertices
-    np.testing.assert_allclose([points[:, 1].min(), points[:, 1].max()], [0.0004, 0.004])
+    for band, ends in zip(times.collections, [(0.0122, 2.6), (0.0004, 0.004)], strict=True):
+        points = band.get_paths()[0].vertices
+        np.testing.assert_allclose([points[:, 1].min(), points[:, 1].max()], ends)
     assert lines(times) == {"nested loops": ([16, 256], [0.0123, 2.5]), "fused kernel": ([16, 256], [0.00041, 0.0036])}
     assert lines(memories) == {"nested loops": ([16], [200_704]), "fused kernel": ([16, 256], [172_032, 4_718_592])}
     assert len({line.get_color() for line in times.lines}) == len({line.get_marker() for line in times.lines}) == 2
@@ -245,6 +284,20 @@ def test_labels_of_the_axes_do_not_touch(lengths):
     assert all(left.x1 < right.x0 for left, right in pairwise(extents))
 
 
+@pytest.mark.parametrize("ends", [(0.0123, 2.6), (1.0, 1.3), (3.0, 3.0), (5.0, 4e9)])
+@pytest.mark.parametrize("base", [2, 10])
+def test_a_logarithmic_axis_ends_where_its_points_end(ends, base):
+    sheet = Sheet(4, 3, 100)
+    plot = Plot("", (Series("a", (1.0, 2.0), ends, 0, 0),), PlotAxis(), PlotAxis(log=base, unit=str))
+    draw_plot(sheet, (0.5, 0.5, 3, 2), plot)
+    axis = sheet.page.figure.axes[-1].yaxis
+    low, high = axis.get_view_interval()
+    assert low < ends[0] <= ends[1] < high
+    beyond = 1 - np.log(ends[1] / ends[0]) / np.log(high / low)
+    assert beyond < 0.06 or high / low < 3, "where a shorter axis might have no tick"
+    assert any(low <= tick <= high for tick in axis.get_ticklocs())
+
+
 @pytest.mark.parametrize("log", [None, 10])
 def test_a_band_lies_in_its_plot(log):
     sheet = Sheet(4, 3, 100)
@@ -285,7 +338,7 @@ def test_json_says_what_was_skipped(comparison):
         "peak_bytes": 200_704,
         "would_take": None,
         "would_need": None,
-        "quartiles": None,
+        "quartiles": [0.0122, 0.0124],
         "passes": [],
         "skipped": None,
         "speedup": 1.0,

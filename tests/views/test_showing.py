@@ -37,7 +37,8 @@ from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 
-SOURCE, TIMES = Source("made by hand"), (Timing(0.1, 3, 2**20), Timing(0.4, 3, 2**22))
+SOURCE = Source("made by hand")
+TIMES = Timing(0.1, 3, 2**20, quartiles=(0.1, 0.2)), Timing(0.4, 3, 2**22, quartiles=(0.4, 0.5))
 TERMS = (
     CostTerm("O", "H Wo", "projections", "8·N·d_model²", "4·N", (1000, 4000), (64, 256)),
     CostTerm("A", "softmax(S)", "attention", "5·n_heads·N²", "4·n_heads·N²", (500, 8000), (512, 8192)),

@@ -36,9 +36,10 @@ _SAMPLE, _LEGEND_LINE, _LEGEND_GAP = 0.32, 0.135, 0.4  # inches: a sample of a l
 _ABREAST = 3  # most plots side by side
 _LEAST, _SHAPE, _LEAST_HIGH, _MOST_HIGH = 2.0, 0.8, 1.6, 2.4  # axes: least width, height / width, limits of the height
 _AT_END = 0.15  # inches that a label may extend beyond the axes
+_BEYOND, _LEAST_TIMES = 0.03, 2.6  # of a logarithmic axis: its ends beyond the points; its range, which has a tick
 _MOST_TICKS, _FEW_DECADES = 7, 3
 _BESIDE_TICK = 0.06  # inches between the labels of two ticks
-_TITLE, _OVER_KEYS = 0.21, 0.08  # inches above axes, and above the shared legend, which is below all plots
+_TITLE, _OVER_KEYS = 0.21, 0.08  # inches above axes, and above the shared legend and the notes, which are below them
 
 
 def _colour(number: int | None) -> str:
@@ -73,14 +74,17 @@ class CurvesPart:
         """Return the remark of each key as lines that fit beside the longest name."""
         return [wrap(remark, room - self._beside, SMALL) for remark in self.curves.keys.values()]
 
+    def _notes(self, room: float) -> list[str]:
+        return wrap(self.curves.notes, room / DRAWN_WIDER, SMALL) if self.curves.notes else []
+
     @property
     def _beside(self) -> float:
         return _SAMPLE + max(text_width(name, SMALL) for name in self.curves.keys) * DRAWN_WIDER + 2 * _BESIDE_TICK
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
-        lines = sum(map(len, self._keys(room)))
-        return self.plots_bottom + (_OVER_KEYS + FOOT_LINE * lines) * bool(lines)
+        counts = sum(map(len, self._keys(room))), len(self._notes(room))
+        return self.plots_bottom + sum((_OVER_KEYS + FOOT_LINE * lines) * bool(lines) for lines in counts)
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the plots with the top left corner at (x, y), in a width of ``room`` inches."""
@@ -97,6 +101,10 @@ class CurvesPart:
             for text in lines:
                 sheet.write(x + self._beside, y, text, SMALL)
                 y += FOOT_LINE
+        y += _OVER_KEYS * bool(keys)
+        for text in self._notes(room):
+            sheet.write(x, y, text, SMALL, colour=QUIET)
+            y += FOOT_LINE
 
 
 def decide_curves(curves: Curves, style: Style) -> CurvesPart:
@@ -167,7 +175,6 @@ def draw_plot(
     for low, high, text in plot.spans:
         axes.axvspan(low, high, color=QUIET, alpha=0.18, linewidth=0)
         _write_up(sheet, axes, _place(sheet, axes.transData.transform((high, axes.viewLim.y0)))[0], text)
-    _write_ends(sheet, axes, plot.series, points)
 
 
 def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
@@ -192,7 +199,9 @@ def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float], ys: Seque
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.minorticks_off()
     if base := plot.y.log:
-        low, high = min(ys) / 1.6, max(ys) * 1.6
+        times = max(ys) / min(ys)
+        beyond = max(times**_BEYOND, math.sqrt(_LEAST_TIMES / times))
+        low, high = min(ys) / beyond, max(ys) * beyond
         axes.set_yscale("log", base=base)
         axes.set_ylim(low, high)
         is_short = base == 10 and high < 10**_FEW_DECADES * low
@@ -216,28 +225,6 @@ def _write_up(sheet: Sheet, axes: Axes, across: float, text: str) -> None:
     right, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
     beside = 0.09 if across + 0.2 < right else -0.09
     sheet.write(across + beside, bottom - 0.05, text, SMALL, rotation=90)
-
-
-def _write_ends(
-    sheet: Sheet, axes: Axes, several: Sequence[Series], points: Sequence[Sequence[tuple[float, float]]]
-) -> None:
-    """Write why curves end beside their last points, the highest first, where it does not cover another."""
-    right, _ = _place(sheet, axes.transAxes.transform((1, 0)))
-    ending = [
-        (*_place(sheet, axes.transData.transform(there[-1])), series)
-        for series, there in zip(several, points, strict=True)
-        if there and series.end
-    ]
-    free = -math.inf
-    for x, y, series in sorted(ending, key=lambda one: one[1]):
-        lines = series.end.split("\n")
-        top = y - FOOT_LINE * (len(lines) - 1) / 2
-        if top < free:
-            continue
-        left = min(x + 0.08, right + _AT_END - max(text_width(line, SMALL) for line in lines) * DRAWN_WIDER)
-        for number, line in enumerate(lines):
-            sheet.write(left, top + FOOT_LINE * number, line, SMALL, colour=_colour(series.colour))
-        free = top + FOOT_LINE * len(lines)
 
 
 def _place(sheet: Sheet, pixels: NDArray[np.float64]) -> tuple[float, float]:
