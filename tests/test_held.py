@@ -92,11 +92,12 @@ MEASURED = {
     "skipped",
     "speedup",
     "times",
+    "verdict",
     "longest",
 }
 OF_THE_MACHINE = {"mhaviz", "torch", "threads", "free_bytes"}  # fields of a JSON document
 # texts of pictures that times have made what they are
-OF_TIMES = re.compile(r"\d|take as long|was measured|(^|least )memory$")
+OF_TIMES = re.compile(r"\d|was measured|(^|least )memory$")
 # The same in texts: what rounding leaves, too, is not the same everywhere.
 MACHINE_WORDS = [
     (re.compile(r", \d+ threads?, torch [^ ,;)]+"), ""),

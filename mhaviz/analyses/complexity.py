@@ -7,7 +7,7 @@ You Need", section 4 and table 1.
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import combinations_with_replacement
 
 import numpy as np
 import torch
@@ -16,13 +16,16 @@ from torch import Tensor
 
 from mhaviz.analyses.benchmark import Bench, OnProgress, Work, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention, weigh
-from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, Part
+from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, Part, TimeOrder, Verdict
 from mhaviz.results.timing import Timing
 
 FLOAT32 = 4  # bytes
 
 _SHARE = 0.9
-"""Share of the samples of passes whose crossovers a range holds."""
+"""Share of the samples of passes that make a verdict, and whose crossovers a range holds."""
+
+_OF_SAMPLES: tuple[Verdict, ...] = ("less", "more", "crosses", "mixed")
+"""What a sample of passes may say."""
 
 _STEPS: tuple[tuple[str, str, Part, str, str], ...] = (
     # The second term of a projection adds the biases.
@@ -91,7 +94,7 @@ def measure_complexity(
         **timings,
         equal_terms=bench.d_model,  # N²·d_model = N·d_model²
         equal_operations=2 * bench.d_model,  # 2 · 2·N²·d_model = 4 · 2·N·d_model²
-        equal_times=crossover(rising, timings["projections"], timings["attention"]),
+        time_order=time_order(rising, timings["projections"], timings["attention"]),
         longest=tuple(longest_input(device, size, bench.n_heads) for device, size in free.items()),
         most_seconds=most_seconds,
     )
@@ -111,40 +114,56 @@ def attend(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     return H
 
 
-def crossover(
-    lengths: Sequence[int], projections: Sequence[Timing], attention: Sequence[Timing]
-) -> tuple[float, float] | None:
-    """Return the range of lengths in which attention takes as long as the projections; None: not known.
+def time_order(lengths: Sequence[int], projections: Sequence[Timing], attention: Sequence[Timing]) -> TimeOrder:
+    """Return which part takes more time, at the lengths that no pass has skipped.
 
-    The median time of some passes gives a length, interpolated by straight lines on logarithmic axes. The range holds
-    the middle ``_SHARE`` of these lengths over all samples of the passes with replacement (Efron 1979, Annals of
-    Statistics 7). It is not known where fewer samples have one, as attention does not take less time at the shortest
-    length and more at the longest. Lengths that some pass has skipped are left out.
+    Passes are resampled with replacement (Efron 1979, Annals of Statistics 7), and each sample compares median times.
+    The verdict is what at least ``_SHARE`` of all samples say. Where it is that times cross, each sample that says so
+    gives the first and the last length at which straight lines on logarithmic axes meet, and the crossover holds the
+    middle ``_SHARE`` of these lengths.
     """
-    measured = list(zip(lengths, projections, attention, strict=True))
     n_passes = max(len(timing.passes) for timing in (*projections, *attention))
+    measured = zip(lengths, projections, attention, strict=True)
     both = [(N, p.passes, a.passes) for N, p, a in measured if len(p.passes) == len(a.passes) == n_passes > 0]
-    if len(both) < 2:
-        return None
-    places = np.log([N for N, *_ in both])
-    samples = np.array(list(product(range(n_passes), repeat=n_passes)))
-    of_projections, of_attention = (np.log([timings[i] for timings in both])[:, samples] for i in (1, 2))
-    beyond = np.median(of_attention, axis=-1) - np.median(of_projections, axis=-1)  # lengths samples
-    rises = beyond[:, (beyond[0] < 0) & (beyond[-1] >= 0)].T
-    if len(rises) < _SHARE * len(samples):
-        return None
+    if not both:
+        return TimeOrder("unmeasured", ())
+    compared, of_projections, of_attention = zip(*both, strict=True)
+    # Samples that differ in their order alone have the same medians: each stands for all of its orders.
+    samples = list(combinations_with_replacement(range(n_passes), n_passes))
+    orders = np.array([_orders(sample) for sample in samples])
+    beyond = _log_medians(of_attention, samples) - _log_medians(of_projections, samples)  # samples lengths
+    is_more = beyond >= 0
+    crosses = ~is_more[:, 0] & is_more[:, -1]
+    said = np.select([~is_more.any(axis=1), is_more.all(axis=1), crosses], [0, 1, 2], 3)
+    counts = np.bincount(said, orders)
+    verdict = _OF_SAMPLES[counts.argmax()] if counts.max() >= _SHARE * counts.sum() else "unclear"
+    if verdict != "crosses":
+        return TimeOrder(verdict, compared)
+    ends = np.repeat(_crossings(np.log(compared), beyond[crosses]), orders[crosses], axis=0)
     tail = (1 - _SHARE) / 2
-    firsts, lasts = zip(*(_crossings(places, of_sample) for of_sample in rises), strict=True)
-    return math.exp(np.quantile(firsts, tail)), math.exp(np.quantile(lasts, 1 - tail))
+    low, high = np.exp([np.quantile(ends[:, 0], tail), np.quantile(ends[:, 1], 1 - tail)])
+    return TimeOrder(verdict, compared, (float(low), float(high)))
 
 
-def _crossings(places: NDArray[np.float64], heights: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the first and the last place where a line through these points crosses 0."""
-    (before,) = np.nonzero((heights[:-1] < 0) != (heights[1:] < 0))
-    ends = before[[0, -1]]
-    share = heights[ends] / (heights[ends] - heights[ends + 1])
-    first, last = places[ends] + share * (places[ends + 1] - places[ends])
-    return float(first), float(last)
+def _orders(sample: Sequence[int]) -> int:
+    """Return the number of distinct orders of a sample: n! / (n₁! n₂! …) for numbers that occur nᵢ times."""
+    return math.factorial(len(sample)) // math.prod(math.factorial(sample.count(i)) for i in set(sample))
+
+
+def _log_medians(passes: Sequence[Sequence[float]], samples: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Return the logarithm of the median time of each sample of passes, (samples, lengths)."""
+    medians: NDArray[np.float64] = np.median(np.log(passes)[:, samples], axis=-1).T
+    return medians
+
+
+def _crossings(places: NDArray[np.float64], heights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the first and the last place where each line crosses 0, (lines, 2); heights: (lines, places)."""
+    changes = (heights[:, :-1] < 0) != (heights[:, 1:] < 0)
+    first, last = changes.argmax(axis=1), changes.shape[1] - 1 - changes[:, ::-1].argmax(axis=1)
+    before = np.stack([first, last], axis=1)
+    low, high = (np.take_along_axis(heights, at, axis=1) for at in (before, before + 1))
+    crossings: NDArray[np.float64] = places[before] + low / (low - high) * (places[before + 1] - places[before])
+    return crossings
 
 
 def longest_input(device: str, free_bytes: int | None, n_heads: int) -> LongestInput:

@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from mhaviz.errors import counted
 from mhaviz.pages.blocks import NOTHING, Block, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import BAND, SPREAD, skipped_from_text, skipped_text, time_text
-from mhaviz.results.complexity import Complexity
+from mhaviz.results.complexity import Complexity, TimeOrder
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
 _PARTS = ("projections", "scores, softmax, mix", "whole layer")
@@ -39,16 +40,23 @@ def complexity_page(c: Complexity) -> Page:
 
 
 def _lesson(c: Complexity) -> str:
-    """Return the title: the length from which on attention costs more than its projections, predicted and measured."""
-    operations = f"Attention takes more operations than its projections beyond N = {c.equal_operations:,}"
-    if c.equal_times is not None:
-        return f"{operations}, more time on this machine beyond {_range_text(*c.equal_times)}"
-    return f"{operations}; beyond which N it takes more time is not known" if _is_compared(c) else operations
+    """Return the title: the lengths at which attention costs more than its projections, predicted and measured."""
+    operations = f"Attention takes more operations than its projections beyond N = {c.equal_operations:,} tokens"
+    return f"{operations}, {times}" if (times := _time_text(c.time_order)) else operations
 
 
-def _is_compared(c: Complexity) -> bool:
-    """Return whether both parts were measured at several lengths, as a single one does not show where they cross."""
-    return sum(not a.skipped and not p.skipped for a, p in zip(c.attention, c.projections, strict=True)) > 1
+def _time_text(order: TimeOrder) -> str:
+    """Return where attention takes more time than the projections, "more time beyond N = 570 to 950"; "" if no pass
+    has measured it."""
+    if order.crossover is not None:
+        return f"more time beyond N = {_range_text(*order.crossover)}"
+    if order.verdict in ("less", "more"):
+        first, last = order.lengths[0], order.lengths[-1]
+        at = f"N = {first:,}" if first == last else f"all N measured from {first:,} to {last:,}"
+        return f"{order.verdict} time at {at}"
+    if order.verdict == "mixed":
+        return "more time at some lengths and less at others"
+    return "" if order.verdict == "unmeasured" else "more time beyond an N that is not known: passes disagree"
 
 
 def _range_text(low: float, high: float) -> str:
@@ -112,7 +120,8 @@ def _times(c: Complexity) -> Plot:
         )
         for colour, flops in (predicted if rate else [])
     ]
-    spans = () if c.equal_times is None else ((*c.equal_times, f"N = {_range_text(*c.equal_times)}"),)
+    meeting = c.time_order.crossover
+    spans = () if meeting is None else ((*meeting, f"N = {_range_text(*meeting)}"),)
     y = PlotAxis(log=10, unit=readable_seconds)
     return Plot("time of one run, measured", (*ideal, *banded), _TOKENS, y, spans=spans)
 
@@ -147,14 +156,13 @@ def _crossings(c: Complexity) -> tuple[str, ...]:
         f"N²·d_model = N·d_model² at N = d_model = {c.equal_terms:,}",
         f"2 products of N²·d_model = 4 of N·d_model² at N = 2·d_model = {c.equal_operations:,}",
     ]
-    if c.equal_times is not None:
-        passes = f"the range of {max(len(timing.passes) for timing in c.attention)} passes, resampled"
-        lines.append(
-            f"scores, softmax and mix take as long as the projections at N = {_range_text(*c.equal_times)}: {passes}"
-        )
-    elif _is_compared(c):
-        unknown = "where scores, softmax and mix take as long as the projections is not known"
-        lines.append(f"{unknown}: not within these lengths, or passes disagree")
+    if times := _time_text(c.time_order):
+        passes = counted(max(len(timing.passes) for timing in c.attention), "pass")
+        lines.append(f"scores, softmax and mix beside the projections: {times} ({passes}, resampled)")
+    both = zip(c.lengths, c.projections, c.attention, strict=True)
+    timed = [N for N, projections, attention in both if not projections.skipped and not attention.skipped]
+    if left_out := [f"{N:,}" for N in timed if N not in c.time_order.lengths]:
+        lines.append(f"left out there, as some passes skipped it: N = {', '.join(left_out)}")
     return tuple(lines)
 
 

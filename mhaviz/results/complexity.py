@@ -9,6 +9,14 @@ from mhaviz.results.timing import Timing
 Part = Literal["projections", "attention"]
 """Part of a layer's cost: "projections" grow as N·d_model², "attention" (scores, softmax, A V) as N²·d_model."""
 
+Verdict = Literal["less", "more", "crosses", "mixed", "unclear", "unmeasured"]
+"""What passes over several lengths say of the time of attention beside that of the projections.
+
+"less", "more": attention takes less, or more, at all lengths. "crosses": less at the shortest, more at the longest.
+"mixed": none of these, by the passes alike, such as more at the shortest and less at the longest. "unclear": the passes
+disagree. "unmeasured": there are no lengths.
+"""
+
 
 @dataclass(frozen=True)
 class CostTerm:
@@ -49,6 +57,22 @@ class LongestInput:
 
 
 @dataclass(frozen=True)
+class TimeOrder:
+    """Which part takes more time, as far as the passes tell.
+
+    Attributes:
+        verdict: see ``Verdict``.
+        lengths: the lengths that were compared: those that every pass has measured, increasing.
+        crossover: range of lengths in which both parts take equally long, interpolated between measured lengths, and
+            beyond which attention takes more; None: the verdict is not "crosses".
+    """
+
+    verdict: Verdict
+    lengths: tuple[int, ...]
+    crossover: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
 class Complexity(Result):
     """Cost of a layer at several lengths of the input.
 
@@ -60,8 +84,7 @@ class Complexity(Result):
         projections, attention, whole: measured cost of both parts and of the whole layer, one for each length.
         equal_terms: length at which N²·d_model = N·d_model².
         equal_operations: length at which the matrix products of both parts have equally many operations.
-        equal_times: range of lengths in which both parts take equally long, interpolated between measured lengths;
-            None: not known.
+        time_order: which part takes more time, and the lengths at which both take equally long.
         longest: the longest input for each device.
         most_seconds: work that would take longer than this in a single run was skipped.
     """
@@ -77,7 +100,7 @@ class Complexity(Result):
     whole: tuple[Timing, ...]
     equal_terms: int
     equal_operations: int
-    equal_times: tuple[float, float] | None
+    time_order: TimeOrder
     longest: tuple[LongestInput, ...]
     most_seconds: float
 
@@ -108,7 +131,8 @@ class Complexity(Result):
             "crossover": {
                 "terms": self.equal_terms,
                 "operations": self.equal_operations,
-                "times": self.equal_times,
+                "times": self.time_order.crossover,
+                "verdict": self.time_order.verdict,
             },
             "longest": self.longest,
             "most_seconds": self.most_seconds,

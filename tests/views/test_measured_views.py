@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from mhaviz.pages.blocks import Column, Curves, Plot, PlotAxis, Series, Table
 from mhaviz.pages.registry import page_of
-from mhaviz.results.complexity import Complexity, CostTerm, LongestInput
+from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, TimeOrder
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.result import Source
 from mhaviz.results.timing import Timing
@@ -21,6 +21,8 @@ from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.curves import draw_plot
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.style import Style
+from mhaviz.views.terminal.page import PageView
 from mhaviz.views.terminal.tables import table_lines
 
 SLOW = (
@@ -49,7 +51,11 @@ def complexity():
     return make_complexity()
 
 
-def make_complexity(skipped=False, crossing=(571.2, 948.0), lengths=(64, 512, 4096)):
+CROSSES = TimeOrder("crosses", (64, 512, 4096), (571.2, 948.0))
+UNMEASURED = TimeOrder("unmeasured", ())
+
+
+def make_complexity(skipped=False, order=CROSSES, lengths=(64, 512, 4096)):
     scores, weights, output = ([factor(N) for N in lengths] for factor in (
         lambda N: 1024 * N**2, lambda N: 40 * N**2, lambda N: 8 * 512**2 * N
     ))  # fmt: skip
@@ -66,7 +72,7 @@ def make_complexity(skipped=False, crossing=(571.2, 948.0), lengths=(64, 512, 40
     return Complexity(
         Source("made by hand"), 512, 8, lengths, terms, 4_202_496,
         *((nothing,) * 3 if skipped else (fast, slow, slow)),
-        512, 1024, crossing,
+        512, 1024, order,
         (LongestInput("cpu", 2**34, 23_170), LongestInput("cuda", None, None)), 5.0,
     )  # fmt: skip
 
@@ -116,7 +122,7 @@ def test_predicted_and_measured_beside_each_other(show, complexity):
     for line in (
         "N²·d_model = N·d_model² at N = d_model = 512",
         "at N = 2·d_model = 1,024",
-        "take as long as the projections at N = 570 to 950: the range of 5 passes, resampled",
+        "beside the projections: more time beyond N = 570 to 950 (5 passes, resampled)",
         "cpu: 16.0 GiB are free now; the weights of 23,170 tokens fit",
         "cuda: free memory is unknown",
         "parameters: 4.0 MiB",
@@ -125,9 +131,9 @@ def test_predicted_and_measured_beside_each_other(show, complexity):
 
 
 def test_predictions_without_measurements(show):
-    complexity = make_complexity(skipped=True, crossing=None)
+    complexity = make_complexity(skipped=True, order=UNMEASURED)
     shown = plain(show(view_of(complexity), 120))
-    assert "take as long as" not in shown
+    assert "beside the projections" not in shown
     assert "whole layer, skipped: N = 64 would take about 2.0 h" in shown
     assert "FLOP/s" not in shown
     assert "1.07 G" in shown
@@ -141,16 +147,25 @@ def lines(axes):
 
 
 @pytest.mark.parametrize(
-    ("crossing", "lengths", "title"),
+    ("order", "times"),
     [
-        ((571.2, 948.0), (64, 4096), "beyond N = 1,024, more time on this machine beyond 570 to 950"),
-        (None, (64, 4096), "beyond N = 1,024; beyond which N it takes more time is not known"),
-        (None, (64,), "beyond N = 1,024"),
+        (CROSSES, ", more time beyond N = 570 to 950"),
+        (TimeOrder("less", (64, 512, 4096)), ", less time at all N measured from 64 to 4,096"),
+        (TimeOrder("more", (64, 512, 4096)), ", more time at all N measured from 64 to 4,096"),
+        (TimeOrder("less", (64,)), ", less time at N = 64"),
+        (TimeOrder("mixed", (64, 512, 4096)), ", more time at some lengths and less at others"),
+        (TimeOrder("unclear", (64, 512, 4096)), ", more time beyond an N that is not known: passes disagree"),
+        (UNMEASURED, ""),
     ],
 )
-def test_the_title_has_the_range_of_the_measured_crossing(crossing, lengths, title):
-    heading = figure_of(make_complexity(crossing=crossing, lengths=lengths)).heading
-    assert heading == f"Attention takes more operations than its projections {title}"
+def test_the_title_says_what_is_known_of_times(show, order, times):
+    page = page_of(make_complexity(order=order))
+    assert page.title == f"Attention takes more operations than its projections beyond N = 1,024 tokens{times}"
+    said = plain(show(PageView(page, Style()), 200))
+    assert times.removeprefix(", ") in said.split("N = 2·d_model = 1,024")[1]
+    left_out = [N for N in (64, 512, 4096) if N not in order.lengths]
+    skipped = f"some passes skipped it: N = {', '.join(f'{N:,}' for N in left_out)}"
+    assert (skipped in said) == bool(left_out)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +205,7 @@ def test_only_media_that_draw_bands_explain_them(show, comparison, complexity):
         assert "band" not in plain(show(view_of(record), 120))
     skipped = (Timing(would_take=40.2),) * 3
     ways = tuple(replace(one, timings=skipped) for one in comparison.implementations)
-    for record in (replace(comparison, implementations=ways), make_complexity(skipped=True, crossing=None)):
+    for record in (replace(comparison, implementations=ways), make_complexity(skipped=True, order=UNMEASURED)):
         assert all(block.notes == "" for block in page_of(record).blocks if isinstance(block, Curves))
 
 
@@ -243,11 +258,16 @@ def test_the_figure_marks_the_crossings(complexity):
 
 
 @pytest.mark.parametrize(
-    ("lengths", "skipped", "crossing"),
-    [((16,), False, None), ((10**12,), True, None), ((1, 10**12), False, None), (range(1, 41), False, (7.0, 24.0))],
+    ("lengths", "skipped", "order"),
+    [
+        ((16,), False, TimeOrder("less", (16,))),
+        ((10**12,), True, UNMEASURED),
+        ((1, 10**12), False, TimeOrder("unclear", (1, 10**12))),
+        (range(1, 41), False, TimeOrder("crosses", tuple(range(1, 41)), (7.0, 24.0))),
+    ],
 )
-def test_nothing_is_drawn_outside_the_sheet(lengths, skipped, crossing):
-    inside(figure_of(make_complexity(skipped, crossing, tuple(lengths))))
+def test_nothing_is_drawn_outside_the_sheet(lengths, skipped, order):
+    inside(figure_of(make_complexity(skipped, order, tuple(lengths))))
 
 
 def test_nor_in_the_other(comparison):
@@ -351,6 +371,6 @@ def test_json_says_what_was_skipped(comparison):
 def test_json_of_the_complexity(complexity):
     data = as_json(complexity)
     assert data["terms"][0]["flops"] == [1024 * 64**2, 1024 * 512**2, 1024 * 4096**2]
-    assert data["crossover"] == {"terms": 512, "operations": 1024, "times": [571.2, 948.0]}
+    assert data["crossover"] == {"terms": 512, "operations": 1024, "times": [571.2, 948.0], "verdict": "crosses"}
     assert data["longest"][0] == {"device": "cpu", "free_bytes": 2**34, "tokens": 23_170}
     assert data["measured"]["attention"][1]["seconds"] == 512**2 / 1e8

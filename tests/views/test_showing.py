@@ -24,7 +24,7 @@ from mhaviz.pages import registry
 from mhaviz.pages.blocks import Curves, Dots, Grid, Heads, Page, Panels, Table, Text, leaves
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
-from mhaviz.results.complexity import Complexity, CostTerm, LongestInput
+from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, TimeOrder
 from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindDivergence
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.report import Report
@@ -64,7 +64,7 @@ RECORDS = [
         TIMES,
         8,
         16,
-        None,
+        TimeOrder("unmeasured", ()),
         (LongestInput("cpu", 2**20, 9),),
         5.0,
     ),

@@ -20,8 +20,8 @@ def complexity(
     mhaviz complexity -o complexity.png
     mhaviz complexity --lengths 64,256,1024 --d-model 768 --n-heads 12
 
-    The result has the operations, bytes and measured time of each step, the length from which attention takes more
-    operations than the projections, the range of lengths from which it takes more time, by several passes, and the
+    The result has the operations, bytes and measured time of each step, the length beyond which attention takes more
+    operations than the projections, the lengths at which it takes more time, as far as several passes agree, and the
     longest input whose weights fit into memory.
 
     Output: a {RESULT_SUFFIXES} file.
