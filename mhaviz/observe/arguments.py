@@ -2,14 +2,12 @@
 
 import inspect
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-_MOST = 4096
-"""Number of functions, and of ways to call them, that are kept: a program may make functions of its own."""
+from mhaviz.observe.functions import kept_for_pytorch
 
 
 class _Parameter(NamedTuple):
@@ -43,7 +41,7 @@ def positional(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[
     )
 
 
-@lru_cache(_MOST)
+@kept_for_pytorch
 def _plan(func: Any, n_args: int, names: tuple[str, ...]) -> tuple[tuple[tuple[str | None, Any], ...], tuple[str, ...]]:
     """Return what follows the positional arguments, each with its name or else its default, and the names that stay."""
     for parameters in _overloads(func):
@@ -59,7 +57,7 @@ def _plan(func: Any, n_args: int, names: tuple[str, ...]) -> tuple[tuple[tuple[s
     return (), names
 
 
-@lru_cache(_MOST)
+@kept_for_pytorch
 def place_of(func: Any, name: str, n_args: int) -> int | None:
     """Return the position of the parameter of this name among so many positional arguments; None: it has none."""
     for parameters in _overloads(func):
@@ -69,7 +67,6 @@ def place_of(func: Any, name: str, n_args: int) -> int | None:
     return None
 
 
-@lru_cache(_MOST)
 def _overloads(func: Any) -> Sequence[Sequence[_Parameter]]:
     """Return the parameters of each overload of a function, in their order; empty: they are not known."""
     try:

@@ -53,6 +53,7 @@ class ByHand:
         self._on_unseen = weights.on_unseen
         self._numbers = count()
         self._products = Marks[tuple[Product, Callable[[], Tensor]]]()
+        self._handler_of_others = self._guarded(self._if_marked(lambda done: None))
 
     def handlers(self) -> dict[Any, Handler]:
         """Return the handler of each function that is observed."""
@@ -78,19 +79,21 @@ class ByHand:
             (UNIFORM, self._draw_uniform),
             (OTHERS_DRAWN, lambda done: self._marks.set(done.result, Random.of(done.result))),
         ):
-            handlers |= {func: self._guarded(func, follow) for func in several}
+            handler_of = self._guarded(follow)
+            handlers |= {func: handler_of(func) for func in several}
         return handlers
 
-    def _guarded(self, func: Any, follow: Follow) -> Handler:
-        may_write = writes(func) or func in DROPOUTS
-        return guarded(follow, self._on_error, self._weights.keep if may_write else None)
+    def _guarded(self, follow: Follow) -> Callable[[Any], Handler]:
+        """Return a function that chooses the handler of a function: what one may overwrite is kept."""
+        reads, keeps = (guarded(follow, self._on_error, keep) for keep in (None, self._weights.keep))
+        return lambda func: keeps if writes(func) or func in DROPOUTS else reads
 
     def handler_for(self, func: Any) -> Handler | None:
         """Return the handler of a function that is not in ``handlers``, as it may change weights; None: it does not."""
         name = getattr(func, "__name__", "")
         if func not in COPIES and (name in ("__get__", "__set__") or name.startswith("new_") or name.endswith("_like")):
             return None
-        return self._guarded(func, self._if_marked(lambda done: None))
+        return self._handler_of_others(func)
 
     def _if_marked(self, follow: Follow) -> Follow:
         """Return a follower that leaves weights, and what depends on dropout, to ``WeightsByHand``, and scores to

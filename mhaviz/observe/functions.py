@@ -1,8 +1,9 @@
 """PyTorch's functions by name, and where a view puts an axis."""
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from functools import wraps
+from types import MethodWrapperType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,38 @@ def functions(names: str) -> list[Any]:
     """Return the functions and methods of PyTorch that have these names, with in-place and operator variants."""
     every = [name for one in names.split() for name in (one, f"{one}_", f"__{one}__", f"__r{one}__", f"__i{one}__")]
     return [getattr(home, name) for home in _HOMES for name in every if hasattr(home, name)]
+
+
+def is_of_pytorch(func: Any) -> bool:
+    """Return whether a function is PyTorch's own, which lives as long as the process."""
+    of = func.__self__ if type(func) is MethodWrapperType else func  # such as Tensor.T.__get__
+    home = getattr(getattr(of, "__objclass__", of), "__module__", None)
+    return isinstance(home, str) and home.partition(".")[0] == "torch"
+
+
+T = TypeVar("T")
+_MOST = 4096
+"""Number of results that are kept of a function of functions."""
+
+
+def kept_for_pytorch(compute: Callable[..., T]) -> Callable[..., T]:
+    """Keep the results for PyTorch's own functions, the first argument, and for other hashable arguments.
+
+    Nothing is kept for a function of a program, which would live on with all that it closes over, such as models.
+    """
+    known: dict[tuple[Any, ...], T] = {}
+
+    @wraps(compute)
+    def result_for(func: Any, *others: Any) -> T:
+        key = func, *others
+        if key in known:
+            return known[key]
+        result = compute(func, *others)
+        if len(known) < _MOST and is_of_pytorch(func):
+            known[key] = result
+        return result
+
+    return result_for
 
 
 MULTIPLIES = frozenset(functions("mul multiply"))
@@ -52,14 +85,14 @@ _KEEPING = (
 """Further functions that keep places: not tagged as pointwise by PyTorch, or without an operator of that name."""
 
 
-@cache
+@kept_for_pytorch
 def keeps_places(func: Any) -> bool:
     """Return whether a function is known to leave each number in its place, or to sum an axis away."""
     name, tags = _name_and_tags(func)
     return name in _KEEPING.split() or any(torch.Tag.pointwise in several for several in tags)
 
 
-@cache
+@kept_for_pytorch
 def draws(func: Any) -> bool:
     """Return whether a function may draw random numbers."""
     name, tags = _name_and_tags(func)

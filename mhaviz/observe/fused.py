@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import MhavizError
-from mhaviz.observe.handlers import Done, Handler, guarded, unseen
+from mhaviz.observe.handlers import Done, Handler, guarded, run_alone, safely, unseen
 from mhaviz.observe.observed import ObservedCall, OnRan
 from mhaviz.observe.replacing import calls_followed
 from mhaviz.observe.zeroing import zero_in_output
@@ -91,19 +91,17 @@ class Fused:
 
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 
-    def _multi_head(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _multi_head(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Done:
         """Run ``F.multi_head_attention_forward``, within which no mode sees anything: it would call itself forever.
 
         It calls SDPA where no weights are asked for. If they are, it is called a second time without them, to read its
         inputs.
         """
         calls: list[Done] = []
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with _sdpa_followed(calls):
-                return func(*args, **kwargs)
-
-        return guarded(partial(self._show_multi_head, calls), self._on_error)(run, args, kwargs)
+        with _sdpa_followed(calls):
+            done = run_alone(func, args, kwargs)
+        safely(partial(self._show_multi_head, calls), self._on_error)(done)
+        return done
 
     def _show_multi_head(self, calls: list[Done], done: Done) -> None:
         given = _MULTI_HEAD_SIGNATURE.bind(*done.args, **done.kwargs)

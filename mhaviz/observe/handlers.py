@@ -14,9 +14,6 @@ from torch.autograd import profiler
 
 from mhaviz.observe.arguments import place_of, positional
 
-Handler = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
-"""Function that runs another one with its arguments, and returns the result."""
-
 
 class Done(NamedTuple):
     """Finished call of a PyTorch function.
@@ -73,6 +70,9 @@ class Done(NamedTuple):
         return lambda x: func(x, *rest, **kwargs)
 
 
+Handler = Callable[[Any, Sequence[Any], dict[str, Any]], Done]
+"""Function that runs another one with its arguments as the program has written them, and returns the finished call."""
+
 Follow = Callable[[Done], None]
 """Callback for a finished call."""
 
@@ -96,25 +96,30 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None], keep: Keep | 
     """
     see = safely(follow, on_error)
 
-    def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
-        see(Done.of(func, args, kwargs, result))
-        return result
+    def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Done:
+        done = run_alone(func, args, kwargs)
+        see(done)
+        return done
 
     if keep is None:
         return run
 
-    def keep_and_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def keep_and_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Done:
         done, before = Done.of(func, args, kwargs, None), None
         try:
             before = keep(done)
         except Exception as error:
             on_error(error)
-        result = func(*args, **kwargs)
-        see(done._replace(result=result, before=before))
-        return result
+        done = done._replace(result=func(*args, **kwargs), before=before)
+        see(done)
+        return done
 
     return keep_and_run
+
+
+def run_alone(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Done:
+    """Run a function and follow nothing: a ``Handler``."""
+    return Done.of(func, args, kwargs, func(*args, **kwargs))
 
 
 def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:

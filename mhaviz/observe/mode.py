@@ -23,14 +23,14 @@ from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, parameter
-from mhaviz.observe.arguments import positional
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled
 from mhaviz.observe.descent import FixedRows, Sides
 from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
+from mhaviz.observe.functions import is_of_pytorch
 from mhaviz.observe.fused import Fused
-from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, safely, unseen
+from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, run_alone, safely, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.merging import Merging
@@ -64,7 +64,7 @@ class Watch:
     Attributes:
         inputs: token ids that the program has looked up.
         operations: how many calls were seen.
-        handlers: handler of each function that has been seen; None: its calls are not observed.
+        handlers: handler of each of PyTorch's functions that has been seen; None: its calls are not observed.
         followers: followers of the program's tensors, each with a quick test that a call does not concern it.
         is_active: whether calls are observed.
         has_forked: whether the program has forked while it was observed.
@@ -159,7 +159,10 @@ class Watch:
         return [*self._missed, *(line for line, number in self._unfinished.items() if number)]
 
     def handler_for(self, func: Any) -> Handler | None:
-        """Find and store the handler of a function that has not been seen before; None: its calls are not observed."""
+        """Find the handler of a function that is not in ``handlers``, and store it there if the function is PyTorch's.
+
+        None: its calls are not observed.
+        """
         try:
             handler = (
                 self._flex if is_flex(func) else self._operators.handler_for(func) or self._by_hand.handler_for(func)
@@ -167,7 +170,8 @@ class Watch:
         except Exception as error:  # func may be anything that a program passes to PyTorch's protocol
             self._failed(error)
             handler = None
-        self.handlers[func] = handler
+        if is_of_pytorch(func):  # others would live on with all that they close over
+            self.handlers[func] = handler
         return handler
 
     def end(self) -> None:
@@ -386,13 +390,13 @@ class _Mode(TorchFunctionMode):
             handler = self._handlers[func]
         except KeyError:
             handler = watch.handler_for(func)
-        result = func(*args, **kwargs) if handler is None else handler(func, args, kwargs)
-        if type(result) in _NO_TENSORS:
-            return result
+        done = run_alone(func, args, kwargs) if handler is None else handler(func, args, kwargs)
+        if type(done.result) in _NO_TENSORS:
+            return done.result
         attention = watch.here.__dict__.pop("attention", None)
-        if kwargs:
-            args, kwargs = positional(func, args, kwargs)
+        if attention is not None:
+            done = done._replace(attention=attention)
         for may_follow, follow in self._followers:
-            if attention is not None or may_follow(func, args, kwargs):
-                follow(Done(func, args, kwargs, result, attention))
-        return result
+            if attention is not None or may_follow(done.func, done.args, done.kwargs):
+                follow(done)
+        return done.result

@@ -3,17 +3,21 @@
 The oracle is PyTorch, which takes the names.
 """
 
+import gc
 import re
+import weakref
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+from torch.overrides import handle_torch_function, has_torch_function
 from watched import watch
 
-from mhaviz.observe import functions, layouts, merging, weights
+from mhaviz.observe import arguments, functions, layouts, merging, weights
 from mhaviz.observe.arguments import positional
 from mhaviz.observe.axis_rules import AXIS_RULES
+from mhaviz.observe.handlers import Done
 from mhaviz.observe.mode import Watch
 
 X = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0))
@@ -227,3 +231,50 @@ def test_what_is_given_by_name_alone_stays_and_what_is_not_known_is_left():
     assert positional(F.dropout, (X,), {"training": False}) == ((X, 0.5, False), {})
     for func in (anything, "no function", torch.ops.aten.mul):
         assert positional(func, (X,), {"what": 1}) == ((X,), {"what": 1})
+
+
+def _double_of():
+    """A program's own function that modes see, as PyTorch's."""
+
+    def double(x, by=2):
+        return handle_torch_function(double, (x,), x, by=by) if has_torch_function((x,)) else x * by
+
+    return double
+
+
+def test_a_function_of_a_program_is_freed_while_its_recording_lives():
+    watching = Watch(lambda observed: None)
+    double = _double_of()
+    with watching.watching():
+        assert torch.equal(double(X, by=3), X * 3)
+    assert watching.operations > 1
+    freed = weakref.ref(double)
+    del double
+    gc.collect()
+    assert freed() is None
+
+
+def test_no_call_is_kept_after_it_was_followed():
+    """Not even of ``F.multi_head_attention_forward``, which runs another function within it."""
+    layer, watching = nn.MultiheadAttention(6, 2, batch_first=True), Watch(lambda observed: None)
+    gc.collect()
+    before = sum(type(one) is Done for one in gc.get_objects())
+    with watching.watching():
+        layer(query=X, key=X, value=X)
+    gc.collect()
+    assert sum(type(one) is Done for one in gc.get_objects()) == before
+
+
+def test_the_arguments_of_a_call_are_bound_once(monkeypatch):
+    bound, plan = [], arguments._plan
+
+    def counted(func, *given):
+        bound.append(func)
+        return plan(func, *given)
+
+    monkeypatch.setattr(arguments, "_plan", counted)
+    with Watch(lambda observed: None).watching():
+        X.softmax(dim=-1).masked_fill_(mask=MASK, value=0)
+        torch.cat(tensors=[X, X], dim=1)
+        F.scaled_dot_product_attention(query=X, key=X, value=X)
+    assert bound == [Tensor.softmax, Tensor.masked_fill_, torch.cat, F.scaled_dot_product_attention]
