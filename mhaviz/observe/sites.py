@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
-from mhaviz.observe.axes import Origin, Part
+from mhaviz.observe.axes import Part
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
@@ -160,14 +160,15 @@ class Sites:
 
         Cross attention is none of them. See ``ObservedSite.goes_on_from``.
         """
-        numbers: dict[frozenset[Origin], dict[Kind, set[int]]] = {}
-        sites = [site for site in self.all if site.kind != "cross" and site.last.tokens.sequence]
+        sites = [site for site in self.all if site.kind != "cross"]
+        numbers: dict[Kind, set[int]] = {}
         for site in sites:
-            numbers.setdefault(site.last.tokens.sequence, {}).setdefault(site.kind, set()).add(site.number)
+            numbers.setdefault(site.kind, set()).add(site.number)
         for site in sites:
-            for kind, others in numbers[site.last.tokens.sequence].items():
-                if kind != site.kind and (read := others & site.last.tokens.through):
-                    yield site, self.all[min(read)]
+            for others in (of_kind for kind, of_kind in numbers.items() if kind != site.kind):
+                read = map(self.all.__getitem__, sorted(others & site.last.tokens.through))
+                if (first := next(filter(site.goes_on_from, read), None)) is not None:
+                    yield site, first
 
     def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
         """Count a run if it begins an unwanted pass, and return whether it does; ``lengths``: of queries and keys.
