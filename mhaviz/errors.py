@@ -11,7 +11,7 @@ _QUOTED, _REASON = 60, 160
 """Most characters of a value, and of another library's error, in a message."""
 
 _name_parameter: ContextVar[Callable[[str], str]] = ContextVar("name_parameter", default="`{}`".format)
-_is_taken: ContextVar[Callable[[str], bool]] = ContextVar("is_taken", default=lambda name: True)
+_is_accepted: ContextVar[Callable[[str], bool]] = ContextVar("is_accepted", default=lambda name: True)
 
 
 class MhavizError(Exception):
@@ -61,23 +61,23 @@ def parameter(name: str) -> str:
     return _name_parameter.get()(name)
 
 
-def is_taken(name: str) -> bool:
+def is_accepted(name: str) -> bool:
     """Return whether a message may advise a parameter: on the command line, whether the command has its option."""
-    return _is_taken.get()(name)
+    return _is_accepted.get()(name)
 
 
 @contextmanager
-def parameters_named(by: Callable[[str], str], taken: Callable[[str], bool] = lambda name: True) -> Iterator[None]:
-    """Let ``parameter`` name parameters, and ``is_taken`` tell which can be given, by these functions in the block.
+def parameters_named(by: Callable[[str], str], accepted: Callable[[str], bool] = lambda name: True) -> Iterator[None]:
+    """Let ``parameter`` name parameters, and ``is_accepted`` tell which can be given, by these functions in the block.
 
     Names cannot be replaced in a finished message, which may quote the user's own text.
     """
-    tokens = _name_parameter.set(by), _is_taken.set(taken)
+    tokens = _name_parameter.set(by), _is_accepted.set(accepted)
     try:
         yield
     finally:
         _name_parameter.reset(tokens[0])
-        _is_taken.reset(tokens[1])
+        _is_accepted.reset(tokens[1])
 
 
 def quoted(value: object) -> str:

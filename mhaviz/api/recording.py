@@ -702,7 +702,7 @@ class Recording(ContextDecorator):
             self._remark(site, _RANDOM)
         if any(observed.are_fixed):
             self._remark(site, "fixed rows are parameters or constants of the program, not tokens")
-        if observed.order.is_taken and isinstance(observed.call, AttentionWeights):
+        if observed.order.is_assumed and isinstance(observed.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
             self._watch.miss(f"{axes}, as nothing tells which is which")
             self._remark(site, "axes are taken as (batch, heads, queries, keys), as nothing tells")

@@ -42,7 +42,7 @@ class Order:
         example: the axis of examples from which queries and keys are both cut, and the cut; None: none, or not known.
         scores: the number of the product of queries and keys, and which of its factors the keys are in; None: not
             known.
-        is_taken: whether batch and heads are assumed to stand as PyTorch has them, as nothing tells.
+        is_assumed: whether batch and heads are assumed to stand as PyTorch has them, as nothing tells.
         steps: distance of heads among the features, for each factor of heads before the queries, where these stand in
             another order than the features; empty: they do not, or not known.
         is_split: whether all heads are known to be factors of the features that queries or keys have.
@@ -57,7 +57,7 @@ class Order:
     heads: tuple[int, int] | None = None
     example: tuple[Origin, Cut] | None = None
     scores: tuple[int, frozenset[int]] | None = None
-    is_taken: bool = False
+    is_assumed: bool = False
     steps: tuple[int, ...] = ()
     is_split: bool = True
     is_numbered: bool = True
@@ -182,7 +182,7 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
         _windows(before, heads, query, key),
         example=_example(query, key),
         tokens=Compared(are_pairs=layout.scores.are_pairs),
-        is_taken=not channels and not own & origins_of(*before, query) and all(one.maker is None for one in own),
+        is_assumed=not channels and not own & origins_of(*before, query) and all(one.maker is None for one in own),
     )
     n_heads = math.prod(n for axis in (*order.before, order.query) for n, is_head in axis if is_head)
     of_tokens = (origin for axis in before for origin, n in axis if n > 1 and origin not in heads)

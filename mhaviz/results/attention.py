@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, is_taken, parameter
+from mhaviz.errors import ArgumentError, is_accepted, parameter
 from mhaviz.inputs.tokens import Kind
 from mhaviz.numbering import Numbers, listed_numbers, require_numbers
 from mhaviz.results.axis import Axis
@@ -181,8 +181,8 @@ class AttentionMap(Result):
         if edges[1] - edges[0] > 1:
             raise ArgumentError(
                 f"{parameter('query')}: query {position:,} shares a cell with others; give "
-                f"{parameter('window') if is_taken('window') else 'the window'} {position}:{position + 1},: where the "
-                f"map is computed"
+                f"{parameter('window') if is_accepted('window') else 'the window'} {position}:{position + 1},: where "
+                f"the map is computed"
             )
         place = position - self.rows.start
         return replace(

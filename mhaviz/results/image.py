@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, counted, is_taken, parameter, quoted
+from mhaviz.errors import ArgumentError, counted, is_accepted, parameter, quoted
 from mhaviz.inputs.tokens import OF_ONE_TEXT, PATCH_NAME, Tokens, patch_names, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
@@ -189,12 +189,14 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
     if m.quantity.is_signed:
         raise ArgumentError(f"{m.name}: expected weights, got changes of weights")
     if m.to_special is not None:
-        advice = f"leave out {parameter('hide_special')}" if is_taken("hide_special") else "save it with special ones"
+        advice = (
+            f"leave out {parameter('hide_special')}" if is_accepted("hide_special") else "save it with special ones"
+        )
         raise ArgumentError(f"{m.name}: expected all tokens of the image; {advice}")
     if m.is_pooled:
         raise ArgumentError(
             f"{m.name}: expected a column for each patch, got cells of up to {m.columns.widest:,} tokens; "
-            + (f"give a larger {parameter('size')}" if is_taken("size") else "compute it with a cell for each")
+            + (f"give a larger {parameter('size')}" if is_accepted("size") else "compute it with a cell for each")
         )
     if not m.is_whole:
         raise ArgumentError(f"{m.name}: expected all tokens of the image, got {m.columns.start} to {m.columns.end - 1}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mhaviz.cli.shared.console import SCREENS_BESIDE_FILES, print_view, printing, progress, say
-from mhaviz.errors import MhavizError, is_taken, parameter
+from mhaviz.errors import MhavizError, is_accepted, parameter
 from mhaviz.pages.registry import FIGURE_SUFFIXES, RESULT_SUFFIXES
 from mhaviz.processes import this_process
 from mhaviz.views.formats import check_outputs, save_all
@@ -136,7 +136,7 @@ class Delivery:
     def require_drawable(self, n_maps: int) -> None:
         """Raise MhavizError if a picture would have more than ``MOST_MAPS`` maps. Data may have any number."""
         if n_maps > MOST_MAPS and not self.suffixes.isdisjoint(FIGURE_SUFFIXES):
-            one_layer = f", or one {parameter('layer')}" * is_taken("layer")
+            one_layer = f", or one {parameter('layer')}" * is_accepted("layer")
             raise MhavizError(
                 f"expected at most {MOST_MAPS:,} maps to draw, got {n_maps:,}; draw fewer sentences{one_layer}, or "
                 f"save all as data, in a .json file or with --json"

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from mhaviz.errors import ArgumentError, is_taken, parameter, quoted
+from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
 from mhaviz.models.transformers.read import asks_the_tokenizer
 
 _CODE = re.compile(r"[A-Za-z]{2,4}([_-][A-Za-z]{2,4})?")
@@ -40,7 +40,7 @@ class Languages:
     def require_target(self, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         """Raise ArgumentError if the language of a given target is not known, and the tokenizer would mark it."""
         if self.target is None and codes_of(tokenizer) and _languages_of(tokenizer).target is None:
-            advice = f"give it by {parameter('target_language')}" if is_taken("target_language") else "leave it out"
+            advice = f"give it by {parameter('target_language')}" if is_accepted("target_language") else "leave it out"
             raise ArgumentError(f"{name} marks a target by the code of its language; {advice}")
 
     @contextmanager

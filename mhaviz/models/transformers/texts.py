@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from mhaviz.attention.model import require_one_target
-from mhaviz.errors import ArgumentError, MhavizError, counted, is_taken, parameter
+from mhaviz.errors import ArgumentError, MhavizError, counted, is_accepted, parameter
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.models.transformers.languages import AS_IT_IS, Languages
@@ -219,7 +219,7 @@ class Texts:
             raise MhavizError(
                 f"{self.loaded.name} cannot generate a target: its files hold no weights of its language modelling "
                 f"head, which would be random; "
-                + (f"give {parameter('target')}" if is_taken("target") else "take a model that has them")
+                + (f"give {parameter('target')}" if is_accepted("target") else "take a model that has them")
             )
         given: dict[str, Any] = dict(self.batch(sources))
         _, forced = self._first_tokens

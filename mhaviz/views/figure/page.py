@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mhaviz.errors import ArgumentError, counted, is_taken, parameter
+from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import (
     Block,
@@ -127,7 +127,7 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         size = " × ".join(f"{inches * zoom:.1f}" for inches in plan.size)
         sheet.notices.append(f"the picture is {size} inches, more than a page; a .html file has all on one")
     if plan.height > MOST_HEIGHT:
-        choices = " and ".join(parameter(name) for name in ("layer", "head") if is_taken(name))
+        choices = " and ".join(parameter(name) for name in ("layer", "head") if is_accepted(name))
         sheet.notices.append(
             f"the picture is {plan.height * zoom:.0f} inches high, more than anybody sees at once; draw fewer sentences"
             + f", or choose by {choices}" * bool(choices)
@@ -365,7 +365,7 @@ def _plan(page: Page, fonts: Fonts, style: LayoutStyle) -> _Plan:
             raise ArgumentError(
                 f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
                 f"drawn, got {zoom * (style.width - margins):.3g}; give more"
-                + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_taken("columns") else "")
+                + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_accepted("columns") else "")
             )
         width = max(style.width, needed - _ROUNDING) if style.on_paper else style.width
     lines = len(title_lines(title, width, fonts)) - 1

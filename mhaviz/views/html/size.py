@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from mhaviz.errors import MhavizError, is_taken, parameter
+from mhaviz.errors import MhavizError, is_accepted, parameter
 from mhaviz.units import readable_bytes
 
 MOST_BYTES = 2**28
@@ -104,7 +104,7 @@ class PageSize:
         ``formats``: suffixes of the files that the result can be saved in.
         """
         if not self.fits:
-            by = " or ".join(parameter(name) for name in ("head", "layer") if is_taken(name))
+            by = " or ".join(parameter(name) for name in ("head", "layer") if is_accepted(name))
             choices = [f"fewer with {by}" if by else "", "a shorter text"]
             cells = ", or save .safetensors, of which mhaviz show makes a page of cells alone"
             raise MhavizError(
