@@ -25,8 +25,7 @@ def kept_queries_and_keys(seen: SiteCall) -> QueriesAndKeys | None:
     call = seen.call
     if not isinstance(call, AttentionCall):
         return None
-    weighing = call.weighing_hidden()
-    if weighing is not None and bool(weighing.any()):
+    if call.weighs_hidden:
         return None
     bias, is_kept = _compact_bias(call, seen.reach)
     if not is_kept:

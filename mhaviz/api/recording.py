@@ -887,10 +887,10 @@ def _places_of(observed: ObservedCall) -> range | None:
 
 def _weighing_hidden(observed: ObservedCall, place: int) -> list[int]:
     """Return the queries of an example that weigh keys which the mask is meant to hide from them."""
-    call = example(observed.call, place)
-    if (weighing := call.weighing_hidden()) is None:
+    weighing = observed.call.weighing_hidden()  # of all examples, which are looked through at once
+    if weighing is None:
         return []
-    rows = weighing[0].any(dim=0).expand(call.shape[2])
+    rows = weighing[place if len(weighing) > 1 else 0].any(dim=0).expand(observed.call.shape[2])
     queries: list[int] = rows.nonzero().flatten().tolist()
     return queries
 

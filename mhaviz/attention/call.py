@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -165,12 +166,34 @@ class AttentionCall:
         """Return which queries weigh keys that the mask is meant to hide from them: bool, (batch_size or 1, n_heads or
         1, q_length or 1); None: none does.
         """
-        if self.mask is None or self.mask.dtype == torch.bool or self.has_sink:
-            return None
-        visible, weighed = self.visible(), self.weighed()
-        assert visible is not None
-        assert weighed is not None
-        return (weighed & ~visible).any(dim=-1)
+        return None if self.has_sink else self._despite_numbers[0]
+
+    @property
+    def weighs_hidden(self) -> bool:
+        """Whether any query does; see ``weighing_hidden``."""
+        weighing = self.weighing_hidden()
+        return weighing is not None and bool(weighing.any())
+
+    @property
+    def may_outweigh(self) -> bool:
+        """Whether scores may outweigh numbers by which the mask is meant to hide keys from a query that sees others."""
+        return self._despite_numbers[1]
+
+    @cached_property
+    def _hides_by_numbers(self) -> bool:
+        """Whether added numbers are meant to hide keys."""
+        return self.mask is not None and self.mask.dtype != torch.bool and bool(hides(self.mask).any())
+
+    @cached_property
+    def _despite_numbers(self) -> tuple[Tensor | None, bool]:
+        """What the numbers of a mask, which is looked through once for both, may fail to hide; see ``weighing_hidden``,
+        which is as if there were no sink, and ``may_outweigh``."""
+        if self.mask is None or not self._hides_by_numbers:
+            return None, False
+        hidden, beside = hides(self.mask), self._beside_highest()
+        weighing = (hidden & ~hides(beside)).any(dim=-1)
+        sees = ~hidden.all(dim=-1, keepdim=True)
+        return weighing, bool((hidden & sees & (beside >= self._outweighed_to)).any())
 
     def _beside_highest(self) -> Tensor:
         """Return the added numbers less the highest that a query is given: −∞ for later keys, and if all are −∞."""
@@ -247,28 +270,20 @@ class AttentionCall:
         lets it see, as its weights depend on how the sums were rounded.
         """
         mask = self.mask
-        if mask is None or mask.dtype == torch.bool or not bool(hides(mask).any()):
+        if mask is None or not self._hides_by_numbers:
             return self
         of_mask = replace(self, causal=False)
         beside = of_mask._beside_highest()
         if self.causal and not torch.equal(~hides(self._beside_highest()), ~hides(beside) & self._earlier()):
             return self
-        kept = beside >= self._outweighed_to()
+        kept = beside >= self._outweighed_to
         only_hides = torch.equal(mask == 0, kept)
         return replace(self, mask=kept if only_hides else mask.masked_fill(~kept, -torch.inf))
 
-    def _outweighed_to(self) -> float:
-        """Return how far below the highest added number of a query a key may be and still have weight."""
-        return min(HIDES, _UNDERFLOWS - 2 * abs(self.scale) * self.largest_product())
-
     @property
-    def may_outweigh(self) -> bool:
-        """Whether scores may outweigh numbers by which the mask is meant to hide keys from a query that sees others."""
-        if self.mask is None or self.mask.dtype == torch.bool:
-            return False
-        hidden = hides(self.mask)
-        sees = ~hidden.all(dim=-1, keepdim=True)
-        return bool((hidden & sees & (self._beside_highest() >= self._outweighed_to())).any())
+    def _outweighed_to(self) -> float:
+        """How far below the highest added number of a query a key may be and still have weight."""
+        return min(HIDES, _UNDERFLOWS - 2 * abs(self.scale) * self.largest_product)
 
     def _sees_no_later(self) -> bool:
         """Return whether the mask hides later keys by False or −∞; the last query is aligned with the last key."""
@@ -277,8 +292,9 @@ class AttentionCall:
         seen = self.mask if self.mask.dtype == torch.bool else self.mask > -torch.inf
         return not bool((seen & ~self._earlier()).any())
 
+    @cached_property
     def largest_product(self) -> float:
-        """Return an upper bound of |q·k|, the product of the largest norms; NaN or infinity if there is none."""
+        """An upper bound of |q·k|, the product of the largest norms; NaN or infinity if there is none."""
         if not self.query.numel() or not self.key.numel():
             return 0.0
         query, key = (self._exact(x).norm(dim=-1).amax() for x in (self.query, self.key))

@@ -62,7 +62,7 @@ def padding_of(call: AttentionCall | AttentionWeights, reads_itself: bool) -> Pa
     seen = weighing = of_examples(visible)
     if isinstance(call, AttentionWeights) or (call.mask is not None and call.mask.dtype != torch.bool):
         # A query from which numbers hide all keys sees none of its text, but may be no padding, and weighs some.
-        weighed = call.weighed()
+        weighed = call.weighed() if isinstance(call, AttentionWeights) or call.weighs_hidden else None
         weighing = seen if weighed is None else seen | of_examples(weighed)
         seen = seen if reads_itself else weighing
     sees, keys = weighing.any(dim=2), seen.any(dim=1)

@@ -98,4 +98,4 @@ def _largest_score(call: AttentionCall) -> float:
     if call.sinks is not None:
         added += _largest(call.sinks)
     scale = max(abs(call.scale), 1.0)
-    return scale * call.largest_product() + added
+    return scale * call.largest_product + added

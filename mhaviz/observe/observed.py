@@ -172,7 +172,10 @@ def order_by_sizes(before: Sequence[int], batch_size: int | None) -> Order:
 
 
 def example(call: AttentionCall | AttentionWeights, place: int) -> AttentionCall | AttentionWeights:
-    """Return the call of a single example of the batch."""
+    """Return the call of a single example of the batch; the call itself, with all that it knows by now, if it has no
+    other."""
+    if call.shape[0] == 1:
+        return call
     one = slice(place, place + 1)
     if isinstance(call, AttentionWeights):
         return call.arranged(lambda x: x[one])

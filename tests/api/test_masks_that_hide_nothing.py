@@ -13,7 +13,9 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.attention.call import AttentionCall
+from mhaviz.attention.model import Site, SiteCall, show
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.map_words import hidden_text
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.style import Style
@@ -263,3 +265,32 @@ def test_a_sink_takes_all_of_a_blind_query():
     assert not bool(call.weights()[:, :, 5].any())
     assert call.weighing_hidden() is None
     torch.testing.assert_close(call.with_plain_mask(causal=True)[0].weights(), call.weights(), atol=CLOSE, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "mask", "most"),
+    [
+        (1, torch.where(LATER, -1e9, 0.0), 2),  # for what numbers may fail to hide, and for the simplest mask
+        (3, torch.where(LATER, -1e9, 0.0), 4),  # of the batch, and of each example
+        (1, torch.linspace(-1, 1, T * T).view(T, T), 0),  # hides nothing
+        (1, LATER, 0),
+    ],
+)
+def test_how_often_a_mask_is_looked_through(monkeypatch, batch_size, mask, most):
+    looks, beside = [], AttentionCall._beside_highest
+    monkeypatch.setattr(AttentionCall, "_beside_highest", lambda call: looks.append(call) or beside(call))
+    q, k, v = (x.expand(batch_size, -1, -1, -1) for x in tensors())
+    with mhaviz.record(examples="all") as recording:
+        F.scaled_dot_product_attention(q, k, v, mask)
+    assert len(recording.attention.maps) == batch_size
+    assert len(looks) <= most
+
+
+def test_the_largest_norms_are_computed_once(monkeypatch):
+    norms, norm = [], torch.Tensor.norm
+    monkeypatch.setattr(torch.Tensor, "norm", lambda x, *args, **kwargs: norms.append(x) or norm(x, *args, **kwargs))
+    call = AttentionCall(*tensors(), 0.25, mask=torch.where(LATER, -1e9, 0.0)[None, None])
+    names, seen = Tokens(tuple("abcdefgh")), []
+    show(seen.append, SiteCall(Site("self", 0, 2, 16), call, (0, 1), (names,), (names,)), "a model", "")
+    assert len(seen) == 1
+    assert len(norms) == 2  # of queries and of keys
