@@ -1,6 +1,7 @@
 """What grows with a text, counted instead of timed: nothing faster than the text itself."""
 
 import io
+import textwrap
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from mhaviz.pages import labels
 from mhaviz.results.report import Report
 from mhaviz.views.figure import sheet as sheet_module
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.sheet import fit
+from mhaviz.views.figure.sheet import fit, wrap
 from mhaviz.views.showing import figure_of
 
 
@@ -49,13 +50,27 @@ def test_a_cut_text_begins_with_as_much_as_fits(text, width):
     assert labels._take(text, width) == taken
 
 
-@pytest.mark.parametrize("inches", [0.1, 1, 3, 30, 300])
-def test_a_text_is_fitted_in_a_few_trials_and_as_if_all_were_tried(monkeypatch, inches):
+@pytest.fixture
+def tried(monkeypatch):
+    """The texts that were measured: each letter is a tenth of an inch wide."""
     tried = []
     monkeypatch.setattr(sheet_module, "text_width", lambda text, *_: tried.append(text) or len(text) / 10)
+    return tried
+
+
+@pytest.mark.parametrize("inches", [0.1, 1, 3, 30, 300])
+def test_a_text_is_fitted_in_a_few_trials_and_as_if_all_were_tried(tried, inches):
     found = fit(lambda cells: "x" * cells, 5000, inches, 8.0, ("DejaVu Sans",))
     assert len(found) == max(cells for cells in range(1, 5001) if cells / 10 <= max(inches, 0.1) + 0.02)
     assert len(tried) <= 15
+
+
+@pytest.mark.parametrize("inches", [1, 3, 8, 30, 300])
+def test_a_text_is_wrapped_in_a_few_trials_and_as_by_the_standard_library(tried, inches):
+    text = " ".join("x" * (1 + i * i % 9) for i in range(200))
+    lines = wrap(text, inches, 8.0)
+    assert lines == textwrap.wrap(text, 10 * inches)
+    assert len(tried) <= 1 + 6 * len(lines)
 
 
 def test_shapes_alone_are_traced_without_a_draw_for_every_word(monkeypatch):

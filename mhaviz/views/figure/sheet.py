@@ -4,11 +4,12 @@ import io
 import math
 import os
 import warnings
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
+from itertools import count
+from string import ascii_lowercase
 from typing import Any, BinaryIO, Literal
 
 import matplotlib
@@ -186,10 +187,12 @@ class Sheet(NotebookFigure):
         longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
         size = self.title_size
-        if text_width(longest, size, families, bold=True) > room + _HAIR:  # smaller letters before shorter text
+        whole = text_width(longest, size, families, bold=True)
+        if whole > room + _HAIR:  # smaller letters before shorter text
             room *= 0.97  # they are drawn wider than measured
-            smaller = (one for one in np.arange(size, BODY, -0.25) if text_width(longest, one, families, True) <= room)
-            size = next(smaller, BODY)
+            sizes = [BODY, *np.arange(size, BODY, -0.25)[::-1]]
+            ends = (0, whole * BODY / size), (len(sizes), whole)
+            size = sizes[most_within(room, lambda i: text_width(longest, sizes[i], families, bold=True), *ends)]
 
         def fitted(shorten: Callable[[int], str]) -> str:
             return fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
@@ -441,30 +444,57 @@ def fit_text(
 def fit(
     shorten: Callable[[int], str], cells: int, width: float, size: float, families: tuple[str, ...], bold: bool = False
 ) -> str:
-    """Return the text that ``shorten`` makes for the most cells, up to ``cells``, that fit into ``width`` inches.
+    """Return the text that ``shorten`` makes for the most cells, up to ``cells``, that fit into ``width`` inches."""
 
-    The number is found by bisection, as measuring takes time proportional to the text.
-    """
+    def width_of(length: int) -> float:
+        return text_width(shorten(length), size, families, bold)
 
-    def fits(length: int) -> bool:
-        return text_width(shorten(length), size, families, bold) <= width + _HAIR
-
-    if fits(cells):
+    room, whole = width + _HAIR, width_of(cells)
+    if whole <= room:
         return shorten(cells)
-    return shorten(cells - bisect_left(range(cells - 1), True, key=lambda fewer: fits(cells - fewer)))
+    per_cell = whole / max(cell_len(shorten(cells)), 1)
+    return shorten(most_within(room, width_of, (1, per_cell), (cells, per_cell * cells)))
 
 
 def wrap(
     text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
 ) -> list[str]:
     """Return the text as lines of at most ``width`` inches, broken between words; longer words are shortened."""
-    lines: list[str] = []
-    for word in text.split(" "):
-        if lines and text_width(f"{lines[-1]} {word}", size, families, bold) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(fit_text(word, width, size, families, bold))
+    per_cell = text_width(ascii_lowercase, size, families, bold) / len(ascii_lowercase)
+    lines, words, left = list[str](), text.split(" "), cell_len(text)
+    while words:
+        words[0] = fit_text(words[0], width, size, families, bold)
+        ends = (1, 0.0), (len(words) + 1, per_cell * left)
+        n_words = most_within(width, lambda n: text_width(" ".join(words[:n]), size, families, bold), *ends)
+        lines.append(" ".join(words[:n_words]))
+        left -= cell_len(lines[-1])
+        del words[:n_words]
     return lines
+
+
+def most_within(room: float, width_of: Callable[[int], float], low: tuple[int, float], high: tuple[int, float]) -> int:
+    """Return the most of something that is at most ``room`` wide: the fewest if all are wider.
+
+    As measuring takes time proportional to a text, what is measured next is where a line from ``low`` to ``high``
+    crosses ``room``, and every third time halfway.
+
+    Args:
+        room: the room, in the unit of the widths.
+        width_of: measures so many.
+        low: the fewest, and about how wide they are.
+        high: more than fit, and about how wide they are.
+    """
+    for trial in count(1):
+        between, across = high[0] - low[0], high[1] - low[1]
+        if between <= 1:
+            return low[0]
+        share = (room - low[1]) / across if across > 0 and trial % 3 else 0.5
+        n = low[0] + min(max(int(between * share), 1), between - 1)
+        if (width := width_of(n)) <= room:
+            low = n, width
+        else:
+            high = n, width
+    raise AssertionError("unreachable")
 
 
 def snap(inches: float, dpi: float) -> float:
