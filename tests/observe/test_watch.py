@@ -422,6 +422,12 @@ def test_many_passes_grow_nothing():
     assert after[0] - before[0] < 50
 
 
+def test_functions_that_are_followed_alike_share_a_handler():
+    """Or to begin a recording would take milliseconds."""
+    handlers = Watch(lambda observed: None).handlers
+    assert len(set(handlers.values())) < len(handlers) / 4
+
+
 def test_a_write_into_a_cache_costs_what_it_touches(monkeypatch):
     """However many other tensors live, each is asked for its memory once."""
     asked, memory = [], marks._memory
