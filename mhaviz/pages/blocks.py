@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, values_beyond
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells
@@ -19,8 +18,6 @@ from mhaviz.results.trace import TraceStep
 
 NOTHING = "–"
 """Text of a missing number."""
-
-_LOG_RANGE = 1000  # highest number of a logarithmic scale / its lowest, where the linear scale begins at 0
 
 
 @dataclass(frozen=True)
@@ -408,59 +405,3 @@ class Page:
     def reading(self, drawn: Drawn) -> str:
         """Return the remark on pictures that are drawn so."""
         return self.remark if isinstance(self.remark, str) else self.remark(drawn)
-
-    @property
-    def _panels(self) -> list[Panels]:
-        return [block for block in leaves(self.blocks) if isinstance(block, Panels)]
-
-    def bars(self, block: Panels) -> dict[Scale, tuple[bool, bool]]:
-        """Colour bars of a block: each named scale that no block before it has, and whether any values of the page lie
-        below and above it."""
-        several = self._panels
-        place = next(i for i, one in enumerate(several) if one is block)
-        known = {scale for one in several[:place] for scale in one.scales}
-        alike = [panel for one in several for panel in one.panels]
-        return {
-            scale: values_beyond([panel for panel in alike if panel.scale == scale], scale)
-            for scale in block.scales
-            if scale not in known
-        }
-
-    def coloured(self, colormap: str, vmax: float | None = None, log: bool = False) -> "Page":
-        """Return the page with another colormap, and other ends of its scales.
-
-        Where panels of one sign and of two signs share a page, those of two signs keep their diverging colormap.
-
-        Args:
-            colormap: "ink", or the name of a colormap of matplotlib.
-            vmax: number that gets the darkest colour, for weights and for films over an image; None: unchanged.
-            log: make the scale of films over an image logarithmic.
-
-        Raises:
-            ArgumentError: ``vmax`` is not above the lowest number of a scale.
-        """
-        signs = {panel.scale.has_two_signs for block in self._panels for panel in block.panels}
-
-        def of_panel(panel: Panel) -> Panel:
-            scale = panel.scale
-            keeps = scale.colormap not in (INK, DIVERGING, FILM) or (len(signs) > 1 and scale.has_two_signs)
-            if vmax is not None and (scale.name == WEIGHT or scale.colormap == FILM):
-                if vmax <= scale.low:
-                    raise ArgumentError(
-                        f"{parameter('vmax')}: expected more than {scale.low:g} {scale.name}, got {vmax:g}"
-                    )
-                scale = replace(scale, high=vmax)
-            if log and scale.colormap == FILM:
-                scale = replace(scale, low=scale.low or scale.high / _LOG_RANGE, log=True, name=f"{scale.name}, log")
-            return replace(panel, scale=scale if keeps else scale.coloured(colormap))
-
-        def drawn(block: Block) -> Block:
-            if isinstance(block, Grid):
-                return Grid(tuple(tuple(one and drawn(one) for one in row) for row in block.rows))
-            if isinstance(block, Stacks):
-                return Stacks(tuple(map(drawn, block.left)), tuple(map(drawn, block.right)))
-            if not isinstance(block, Panels):
-                return block
-            return replace(block, panels=tuple(map(of_panel, block.panels)))
-
-        return replace(self, blocks=tuple(map(drawn, self.blocks)))

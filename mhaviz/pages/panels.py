@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.pages.numbers import fixed, short
 from mhaviz.pages.pooling import pool_strongest
 from mhaviz.results.attention import AttentionMap, head_name
 
@@ -17,7 +18,6 @@ INK = "ink"  # colormap from white, for 0, to dark: mhaviz.views.ink
 DIVERGING = "RdBu_r"  # colormap of numbers of two signs: blue below 0, red above
 FILM = "film"  # colormap from clear to one strong colour, over an image: mhaviz.views.scale
 
-_ROUNDING = 2**-20  # relative rounding error of numbers in float32
 _MANY = 1_000  # numbers; among more, a few outliers do not make all others pale
 _BEYOND = 0.01  # share of them that may lie beyond the scale
 
@@ -49,6 +49,7 @@ class Scale:
         signed: write the sign of numbers above 0, too.
         zeros: write numbers that round to 0, too, as for statistics; many cells of 0.00 would clutter maps of weights.
         name: name of the numbers; if given, a colour bar stands beside the first panels with this scale.
+        below, above: whether some of the numbers lie below ``low``, and above ``high``.
     """
 
     colormap: str = INK
@@ -59,6 +60,8 @@ class Scale:
     signed: bool = False
     zeros: bool = False
     name: str = ""
+    below: bool = False
+    above: bool = False
 
     @classmethod
     def around_zero(cls, values: NDArray[np.float32], name: str = "") -> "Scale":
@@ -73,8 +76,8 @@ class Scale:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Lowest and highest number in three digits: "0", "2.51"."""
-        return f"{self.low:.3g}", f"{self.high:.3g}"
+        """Texts at the ends of a colour bar: "0" and "2.51", or "≥ 2.51" where some numbers lie above."""
+        return f"{'≤ ' * self.below}{short(self.low)}", f"{'≥ ' * self.above}{short(self.high)}"
 
     @property
     def range_text(self) -> str:
@@ -102,7 +105,7 @@ class Scale:
 
     def text(self, value: float) -> str:
         """Return a number as it is written in a cell; "" for NaN, and for 0.00 unless ``zeros``."""
-        text = "" if np.isnan(value) else f"{value:z.{self.decimals}f}"
+        text = "" if np.isnan(value) else fixed(value, self.decimals)
         if not text or (not self.zeros and (self.signed or self.low == 0) and float(text) == 0):
             return ""
         return f"+{text}" if self.signed and float(text) > 0 else text
@@ -208,13 +211,3 @@ def head_panels(
         panel = Panel(title, values, scale)
         panels.append(panel if cells is None else panel.pooled(*cells))
     return panels
-
-
-def values_beyond(panels: Sequence[Panel], scale: Scale, with_below: bool = True) -> tuple[bool, bool]:
-    """Return whether values lie below the scale, and above it, by more than rounding errors.
-
-    ``with_below``: look for values below, too. They do not count where only the strongest of several are drawn.
-    """
-    least, most = scale.low - _ROUNDING * abs(scale.low), scale.high + _ROUNDING * abs(scale.high)
-    below = with_below and any(bool((panel.values < least).any()) for panel in panels)
-    return below, any(bool((panel.values > most).any()) for panel in panels)

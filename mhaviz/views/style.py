@@ -7,7 +7,7 @@ from typing import Any
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.panels import DIVERGING, INK
-from mhaviz.views.scale import check_colormap
+from mhaviz.views.colours import check_colormap
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _NARROW = 6.5  # inches

@@ -1,6 +1,7 @@
 // Numbers as colours: linear, logarithmic or row by row, on light and dark pages. A weight of 0 has the background.
 
 import { bytesOfBase64 } from "./codes.js";
+import { short } from "./numbers.js";
 /** @import { Contents } from "./contents.js" */
 /** @import { State } from "./state.js" */
 
@@ -74,15 +75,18 @@ export class Colours {
   /**
    * Return the ends of a scale as it is drawn now.
    *
-   * @returns {{low: number, high: number, log: boolean, perRow: boolean}} per row:
-   *   shares of the row's largest
+   * @returns {{low: number, high: number, ends: string[], log: boolean, perRow: boolean}} per row: shares of the row's
+   *   largest; ends: their texts
    */
   range(scale) {
     const mode = this.#state.values.scale;
-    if (mode === "rows") return { low: scale.signed ? -1 : 0, high: 1, log: false, perRow: true };
+    if (mode === "rows") {
+      const low = scale.signed ? -1 : 0;
+      return { low, high: 1, ends: [short(low), "largest of its row"], log: false, perRow: true };
+    }
     if (mode === "log" && !scale.signed)
-      return { low: scale.logLow, high: scale.logHigh, log: true, perRow: false };
-    return { low: scale.low, high: scale.high, log: false, perRow: false };
+      return { low: scale.logLow, high: scale.logHigh, ends: scale.logEnds, log: true, perRow: false };
+    return { low: scale.low, high: scale.high, ends: scale.ends, log: false, perRow: false };
   }
 
   /**

@@ -19,24 +19,6 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A number in few digits: 0.413, 0.00021, 3.1e-7, −2; NaN is "missing". */
-export function numberText(value, digits = 3) {
-  if (Number.isNaN(value)) return "missing";
-  if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
-  const size = Math.abs(value);
-  const text =
-    size !== 0 && (size < 1e-4 || size >= 1e6)
-      ? size.toExponential(digits - 1)
-      : String(Number(size.toPrecision(digits)));
-  return value < 0 ? `−${text}` : text;
-}
-
-/** A number rounded up to one digit, for bounds. */
-export function precisionText(bound) {
-  const step = 10 ** Math.floor(Math.log10(bound));
-  return numberText(Math.ceil(bound / step - 1e-9) * step, 1);
-}
-
 /**
  * Make one tab stop of many elements: arrow keys, Home and End move between them, up and down by their places.
  *

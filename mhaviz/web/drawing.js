@@ -1,6 +1,6 @@
 // Parts of pictures on a canvas, in device pixels: matrices, outlines, labels, colour bars.
 
-import { numberText, shortened } from "./dom.js";
+import { shortened } from "./dom.js";
 /** @import { Colours } from "./colours.js" */
 
 export const FONT = "system-ui, sans-serif";
@@ -137,17 +137,15 @@ export function fitted(context, text, room, length = LABEL_LENGTH) {
 }
 
 /**
- * Draw a colour bar of a scale, with numbers below.
+ * Draw a colour bar of a scale, with its name and its ends below.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
  * @param {any} scale a scale of the document
  * @param {{x: number, y: number, width: number}} box
- * @param {{name: string, largest: number}} shown name of the numbers, and the largest of them, which may be beyond the
- *   end
  */
-export function drawBar(context, colours, scale, { x, y, width }, { name, largest }) {
-  const { low, high, log, perRow } = colours.range(scale);
+export function drawBar(context, colours, scale, { x, y, width }) {
+  const { ends } = colours.range(scale);
   const height = 8;
   const steps = Math.max(Math.round(width), 1);
   for (let step = 0; step < steps; step++) {
@@ -159,11 +157,6 @@ export function drawBar(context, colours, scale, { x, y, width }, { name, larges
   context.lineWidth = 0.5;
   context.strokeRect(x, y, width, height);
 
-  const beyond = !perRow && largest > high * 1.001;
-  const ends = [
-    `${log || (beyond && scale.signed) ? "≤ " : ""}${numberText(low, 2)}`,
-    perRow ? "largest of its row" : `${beyond ? "≥ " : ""}${numberText(high, 2)}`,
-  ];
   context.font = `11px ${FONT}`;
   context.textBaseline = "top";
   context.fillStyle = colours.quiet;
@@ -172,8 +165,8 @@ export function drawBar(context, colours, scale, { x, y, width }, { name, larges
   context.textAlign = "right";
   context.fillText(ends[1], x + width, y + height + 3);
   const widest = Math.max(...ends.map((text) => context.measureText(text).width));
-  if (context.measureText(name).width / 2 + widest + 6 <= width / 2) {
+  if (context.measureText(scale.name).width / 2 + widest + 6 <= width / 2) {
     context.textAlign = "center";
-    context.fillText(name, x + width / 2, y + height + 3);
+    context.fillText(scale.name, x + width / 2, y + height + 3);
   }
 }

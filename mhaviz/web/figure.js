@@ -2,6 +2,7 @@
 
 import { shortened } from "./dom.js";
 import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENGTH } from "./drawing.js";
+import { cellText } from "./numbers.js";
 /** @import { Axis } from "./axis.js" */
 /** @import { Colours } from "./colours.js" */
 /** @import { Tile } from "./tile.js" */
@@ -12,6 +13,9 @@ const RIGHT = 8; // for half of the last label
 const LARGEST_CELL = 56;
 const LINE = 12.5; // from one label to the next
 const NAME = 16; // for the name of a side
+const DIGIT = 0.64; // width of a cell for each character of its number, as a share of the font's size
+const SHORTEST_NUMBER = 5; // characters that a number in a cell has room for at least
+const LEAST_NUMBER = 9.3; // font size
 const LABEL_FONT = `12px ${FONT}`;
 
 /**
@@ -143,11 +147,7 @@ export class MapFigure {
     const fits = context.measureText(title).width <= frame.width - width - 16;
     context.fillText(fitted(context, title, room), fits ? frame.x : start, frame.y - 10);
     const bar = { x: frame.x + frame.width - width, y: frame.y - 32, width };
-    const largest = panel.layer?.largest ?? 0;
-    drawBar(context, this.colours, panel.scale, bar, {
-      name: panel.part.name === "change" ? "change" : scene.quantity,
-      largest,
-    });
+    drawBar(context, this.colours, panel.scale, bar);
   }
 
   #paintThumb(context, frame, { axes: { rows, columns }, sight: [q0, q1, k0, k1] }, thumb) {
@@ -227,18 +227,19 @@ export class MapFigure {
 
   #paintNumbers(context, view, layer) {
     const { scale } = layer;
-    context.font = `${Math.min(11, view.cellWidth / 3.2)}px ${FONT}`;
+    const { low } = this.colours.range(scale);
+    const textOf = (row, column) => cellText(layer.value(row, column) ?? NaN, scale, low);
+    const written = [...view.cells((row, column) => !layer.isHidden(row, column) && textOf(row, column) !== "")];
+    const longest = Math.max(...written.map(([, row, column]) => textOf(row, column).length), SHORTEST_NUMBER);
+    const size = view.cellWidth / (DIGIT * longest);
+    if (size < LEAST_NUMBER) return;
+    context.font = `${Math.min(11, size)}px ${FONT}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const isNumber = (row, column) => {
-      const size = Math.abs(layer.value(row, column));
-      return size >= 0.005 && !layer.isHidden(row, column);
-    };
-    for (const [{ x, y, width, height }, row, column] of view.cells(isNumber)) {
-      const value = layer.value(row, column);
-      const sign = value < 0 ? "−" : scale.signed ? "+" : "";
-      context.fillStyle = this.colours.inkOn(this.colours.rgb(value, scale, layer.rowLargest(row)));
-      context.fillText(sign + Math.abs(value).toFixed(2), x + width / 2, y + height / 2 + 0.5);
+    for (const [{ x, y, width, height }, row, column] of written) {
+      const rgb = this.colours.rgb(layer.value(row, column), scale, layer.rowLargest(row));
+      context.fillStyle = this.colours.inkOn(rgb);
+      context.fillText(textOf(row, column), x + width / 2, y + height / 2 + 0.5);
     }
   }
 

@@ -1,6 +1,7 @@
 // Table of the strongest weights that the map shows, also for users who cannot see the map.
 
-import { make, numberCell, numberText, rove, rowOf, shortened, tableOf } from "./dom.js";
+import { make, numberCell, rove, rowOf, shortened, tableOf } from "./dom.js";
+import { short } from "./numbers.js";
 import { chosenHeads, chosenName, largestPlaces, regionInSight, seesOneKey } from "./pieces.js";
 /** @import { Page } from "./main.js" */
 
@@ -59,7 +60,7 @@ export class LinksView {
         ...this.words(queries, row),
       );
       const key = make("td", {}, ...this.words(keys, column));
-      return rowOf(pinned ? "pinned" : "", button, key, numberCell(numberText(values[places[rank]], 4)));
+      return rowOf(pinned ? "pinned" : "", button, key, numberCell(short(values[places[rank]], 4)));
     });
     this.table.replaceChildren(tableOf(caption, ["query", "key", name], rows));
     if (focused !== undefined) rows[Math.min(focused, rows.length - 1)]?.querySelector("button").focus();

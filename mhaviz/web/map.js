@@ -1,10 +1,12 @@
 // View of one head as a map: a crosshair with the exact weight, zoom and pan, from cells down to single tokens.
 
 import { Axis } from "./axis.js";
-import { make, numberText } from "./dom.js";
+import { largestSize } from "./colours.js";
+import { make } from "./dom.js";
 import { matrixImage, sizedContext } from "./drawing.js";
 import { copyPicture } from "./export.js";
 import { MapFigure } from "./figure.js";
+import { short } from "./numbers.js";
 import { Tile, scaleOfTokens } from "./tile.js";
 import { headName, MOST_TOKENS_IN_SIGHT, titled } from "./pieces.js";
 /** @import { Scene } from "./figure.js" */
@@ -157,8 +159,9 @@ export class MapView {
     };
     const range = [...around(q0, q1, map.rows), ...around(k0, k1, map.columns)];
     const ask = () => {
-      const scale = scaleOfTokens(this.#app.contents.scales[map.part().scale], map);
       const arrive = (answer) => {
+        const ofCells = this.#app.contents.scales[map.part().scale];
+        const scale = scaleOfTokens(ofCells, map, largestSize(answer.values));
         this.#tokens = new Tile(map, map.part(), this.#singles, range, answer, scale);
       };
       this.#receive(this.#app.jobs.window(map, this.#app.state.values.head, range, "map"), arrive);
@@ -218,11 +221,10 @@ export class MapView {
     const panels = this.#parts.map((part) => {
       const layer = (isOfTokens ? this.#tokens : this.#cells.get(part.name)) ?? null;
       const thumb = layer || !special ? null : this.#thumb(part, place);
-      return { part, scale: layer?.scale ?? scales[part.scale], layer, thumb };
+      return { part, scale: layer?.scale ?? scales[part.thumbScale], layer, thumb };
     });
     return {
       title: headName(map, head),
-      quantity: map.quantity.name,
       axes: this.#shownAxes(),
       sight: this.#sight ?? this.#whole,
       panels,
@@ -231,7 +233,7 @@ export class MapView {
 
   #thumb(part, place) {
     const { rows, columns, values } = this.#map.thumb(part.name, place);
-    return matrixImage(this.#app.colours, values, this.#app.contents.scales[part.scale], { rows, columns });
+    return matrixImage(this.#app.colours, values, this.#app.contents.scales[part.thumbScale], { rows, columns });
   }
 
   /** Axes of single tokens if all visible ones are there, else of the map's own pieces. */
@@ -332,7 +334,7 @@ export class MapView {
     const isHidden = layer?.isHidden(row, column);
     const numbers = scene.panels.map((panel) => {
       const value = panel.layer?.value(row, column);
-      const text = value === undefined ? "…" : isHidden ? "hidden by the mask" : numberText(value, 4);
+      const text = value === undefined ? "…" : isHidden ? "hidden by the mask" : short(value, 4);
       return [scene.panels.length > 1 ? panel.part.name : "", text];
     });
     const [queries, keys] = [rows.end(row) - rows.first(row), columns.end(column) - columns.first(column)];

@@ -2,6 +2,7 @@
 
 import { Choice, make, rove } from "./dom.js";
 import { drawImage, drawLines, matrixImage, outlineOf, sizedContext } from "./drawing.js";
+import { fixed } from "./numbers.js";
 import { headName, partShown, titled } from "./pieces.js";
 
 const PICTURE = 128; // least pixels of a picture; the browser scales it to its place
@@ -153,7 +154,7 @@ export class OverviewView {
       .flatMap((map) => map.heads.map((head) => this.#thumb(map, head)))
       .map((thumb) => ({ thumb, number: this.#number(thumb, measure.name) ?? null }))
       .sort((a, b) => Number(a.number === null) - Number(b.number === null) || sign * (a.number - b.number));
-    const text = (number) => (number === null ? "–" : number.toFixed(measure.decimals));
+    const text = (number) => (number === null ? "–" : fixed(number, measure.decimals));
     const numbers = new Map(thumbs.map(({ thumb, number }) => [thumb, text(number)]));
     return this.#listbox(
       [...numbers.keys()],
@@ -220,8 +221,8 @@ export class OverviewView {
     const known = this.#app.contents.measures.filter(({ name }) => typeof this.#number(thumb, name) === "number");
     const text = ({ name, decimals }) => {
       const spread = this.#number(thumb, name, "spreads");
-      const around = typeof spread === "number" ? ` ± ${spread.toFixed(decimals)}` : "";
-      return `${name} ${this.#number(thumb, name).toFixed(decimals)}${around}`;
+      const around = typeof spread === "number" ? ` ± ${fixed(spread, decimals)}` : "";
+      return `${name} ${fixed(this.#number(thumb, name), decimals)}${around}`;
     };
     const averages = this.#app.contents.statistics?.find((one) => one.kind === thumb.map.kind);
     const separator = thumb.map.module && known.length ? "· " : "";
@@ -258,7 +259,7 @@ export class OverviewView {
   #paint(thumb) {
     const { colours, contents, state } = this.#app;
     const part = thumb.map.part(partShown(thumb.map, state.values));
-    thumb.paint(colours, part, contents.scales[part.scale]);
+    thumb.paint(colours, part, contents.scales[part.thumbScale]);
   }
 }
 

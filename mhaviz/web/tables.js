@@ -1,6 +1,7 @@
 // View of tables: those of a report, and the statistics of all heads over many sentences, coloured by their size.
 
 import { make, numberCell, rove, rowOf, tableOf } from "./dom.js";
+import { fixed } from "./numbers.js";
 /** @import { Page } from "./main.js" */
 
 export class TablesView {
@@ -87,14 +88,14 @@ export class TablesView {
     const [spread, low, high, chance] = ["spreads", "lows", "highs", "chances"].map((part) =>
       number(averages[part]),
     );
-    const text = mean === null ? "–" : mean.toFixed(measure.decimals);
+    const text = mean === null ? "–" : fixed(mean, measure.decimals);
     const layer = averages.layers[at];
     const button = make(
       "button",
       { type: "button", tabIndex: -1, onclick: () => this.#open(averages.kind, layer, head) },
       text,
     );
-    const written = (value) => value.toFixed(measure.decimals);
+    const written = (value) => fixed(value, measure.decimals);
     const parts = [
       spread === null ? "" : ` ± ${written(spread)}`,
       low === null || high === null ? "" : `, 95 %: ${written(low)} to ${written(high)}`,

@@ -2,8 +2,11 @@
 
 import { largestSize } from "./colours.js";
 import { matrixImage, outlineOf } from "./drawing.js";
+import { short } from "./numbers.js";
 /** @import { Axis } from "./axis.js" */
 /** @import { PageMap } from "./contents.js" */
+
+const ROUNDING = 1e-3; // relative error of a number that the page computes
 
 export class Tile {
   #image;
@@ -110,14 +113,17 @@ export class Tile {
   }
 }
 
-/** The scale of a map for single tokens: cells sum the weights of their keys, so it is divided by their number. */
-export function scaleOfTokens(scale, map) {
+/**
+ * The scale of a map for single tokens: cells sum the weights of their keys, so it is divided by their number.
+ *
+ * @param {any} scale
+ * @param {PageMap} map
+ * @param {number} largest the largest of the numbers that are shown
+ */
+export function scaleOfTokens(scale, map, largest = 0) {
   const keys = map.quantity.reduction === "max" ? 1 : map.columns.tokens / map.columns.length;
-  return {
-    ...scale,
-    low: scale.low / keys,
-    high: scale.high / keys,
-    logLow: scale.logLow / keys,
-    logHigh: scale.logHigh / keys,
-  };
+  const [low, high, logLow, logHigh] = ["low", "high", "logLow", "logHigh"].map((end) => scale[end] / keys);
+  const top = (end) => (largest > end * (1 + ROUNDING) ? "≥ " : "") + short(end);
+  const [ends, logEnds] = [[short(low), top(high)], [`≤ ${short(logLow)}`, top(logHigh)]];
+  return { ...scale, low, high, ends, logLow, logHigh, logEnds };
 }

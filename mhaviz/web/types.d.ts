@@ -1,7 +1,7 @@
 // What classes have that is not written in them: what Python writes into a page, and what Object.assign sets.
 
 type Numbers = { chunk: number; offset: number; type: string; shape: number[]; bytes: number; precision: number };
-type Part = { name: string; scale: number; thumbs: Numbers; values: Numbers | null };
+type Part = { name: string; scale: number; thumbScale: number; thumbs: Numbers; values: Numbers | null };
 
 declare module "./contents.js" {
   interface Contents {

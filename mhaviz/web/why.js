@@ -1,7 +1,8 @@
 // View that explains one weight: products of features, from their sum to the score, and the softmax.
 
 import { largestSize } from "./colours.js";
-import { Choice, isolated, make, numberCell, numberText, precisionText, rowOf, shortened, tableOf } from "./dom.js";
+import { Choice, isolated, make, numberCell, rowOf, shortened, tableOf } from "./dom.js";
+import { fixed, precisionText, short } from "./numbers.js";
 import { headName, largestPlaces, seesOneKey, titled } from "./pieces.js";
 /** @import { Page } from "./main.js" */
 
@@ -87,7 +88,7 @@ export class WhyView {
     const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
     const weight = row.weights[key];
     const pair = `${name(map.rows, query)} → ${name(map.columns, key)}`;
-    this.title.textContent = `${headName(map, head)}: ${pair}, weight ${numberText(weight)}`;
+    this.title.textContent = `${headName(map, head)}: ${pair}, weight ${short(weight)}`;
     const without = leavesFirstOut(map) ? ", apart from the first query, which sees one key alone" : "";
     const which = isFound ? "The largest weight" : "There is no weight above zero: a link";
     const strongest = `${which} of this head${without}`;
@@ -147,10 +148,10 @@ export class WhyView {
   /** Table of the steps from the sum of products to the weight. */
   #steps(call, products, row, weight, key) {
     const lines = [["q·k", products.dot]];
-    const scaling = /^\/ √\d+/.exec(call.rule)?.[0] ?? `× ${numberText(call.scale)}`;
+    const scaling = /^\/ √\d+/.exec(call.rule)?.[0] ?? `× ${short(call.scale)}`;
     if (call.scale !== 1) lines.push([`scaled: ${scaling}`, products.scaled]);
     if (call.softcap !== null) {
-      const cap = numberText(call.softcap);
+      const cap = short(call.softcap);
       lines.push([`capped: ${cap} · tanh(score / ${cap})`, products.capped]);
     }
     if (products.hidden) lines.push(["hidden from this query", -Infinity]);
@@ -163,7 +164,7 @@ export class WhyView {
         (total, score) => total + Math.exp(score - largest),
         Math.exp((row.sink ?? -Infinity) - largest),
       );
-      const top = numberText(largest);
+      const top = short(largest);
       const sink = row.sink === null ? "" : " and the sink";
       lines.push(
         [`exp(score − ${top})`, Math.exp(products.score - largest)],
@@ -174,7 +175,7 @@ export class WhyView {
     if (row.norms !== null) {
       lines.push(["× ‖v W_O‖ of the key", row.norms[key]], ["= ‖weight · v W_O‖", weight * row.norms[key]]);
     }
-    const cell = (value) => numberCell(numberText(value, 4));
+    const cell = (value) => numberCell(short(value, 4));
     const rows = lines.map(([name, value]) => rowOf(name.startsWith("=") ? "sum" : "", name, cell(value)));
     return tableOf("from q·k to the weight", ["step", "value"], rows);
   }
@@ -213,7 +214,7 @@ export class WhyView {
   }
 
   #allFeatures(products, terms) {
-    const cell = (value) => numberCell(numberText(value, 6));
+    const cell = (value) => numberCell(short(value, 6));
     const numbers = (f) => [products.query[f], products.key[f], terms[f]].map(cell);
     const rows = Array.from(terms, (_, f) => rowOf("", String(f), ...numbers(f)));
     const table = tableOf("features of the query and the key", ["feature", "q", "k", "q × k"], rows);
@@ -224,7 +225,7 @@ export class WhyView {
 /** A cell of a column with a fixed number of decimals; empty for null. */
 function fixedCell(value, decimals) {
   if (value === null) return numberCell("");
-  return numberCell(Number.isFinite(value) ? value.toFixed(decimals).replace("-", "−") : numberText(value));
+  return numberCell(Number.isFinite(value) ? fixed(value, decimals) : short(value));
 }
 
 /** Number of decimals that show the largest number in four digits. */

@@ -1,6 +1,7 @@
 // One text as words to point at, shaded by their weights: a running text, or a column beside lines.
 
-import { isolated, make, numberText, rove, shortened } from "./dom.js";
+import { isolated, make, rove, shortened } from "./dom.js";
+import { fixed, short } from "./numbers.js";
 import { largestPlaces } from "./pieces.js";
 /** @import { Colours } from "./colours.js" */
 /** @import { Pieces } from "./pieces.js" */
@@ -172,7 +173,7 @@ export class Words {
       word.style.color = colour ? colours.inkOn(colour) : "";
       word.classList.toggle("missing", Number.isNaN(value));
       word.classList.toggle("masked", weights !== undefined && isHidden(piece));
-      word.lastChild.textContent = named.has(piece) ? shortWeight(value) : "";
+      word.lastChild.textContent = named.has(piece) ? amountText(value) : "";
     }
     this.#separate(this.words.filter((word) => word.lastChild.textContent));
   }
@@ -195,7 +196,7 @@ export class Words {
   told(weights) {
     return (
       this.strongest(weights)
-        .map((piece) => `${isolated(shortened(this.pieces.text(piece), 30))} ${shortWeight(weights[piece])}`)
+        .map((piece) => `${isolated(shortened(this.pieces.text(piece), 30))} ${amountText(weights[piece])}`)
         .join(", ") || "nothing"
     );
   }
@@ -224,13 +225,13 @@ export class Words {
       (sum, value, piece) => sum + (isOutside(piece) ? Math.abs(value) || 0 : 0),
       0,
     );
-    this.elsewhere.append(`on tokens not shown here${haveSum ? `: ${shortWeight(total)} in all` : ""}`);
+    this.elsewhere.append(`on tokens not shown here${haveSum ? `: ${amountText(total)} in all` : ""}`);
     for (const piece of largestPlaces(weights, 3, isOutside)) {
       const go = () => this.listener.onGo(this.pieces.first(piece) - Math.floor(TOKENS_SHOWN / 2));
       this.elsewhere.append(
         "; ",
         make("button", { type: "button", onclick: go }, this.pieces.name(piece, 20)),
-        ` ${shortWeight(weights[piece])}`,
+        ` ${amountText(weights[piece])}`,
       );
     }
   }
@@ -245,10 +246,8 @@ function isRightToLeft(texts) {
   );
 }
 
-/** A weight in a short form: .42, .003, −.1 */
-function shortWeight(value) {
-  const size = Math.abs(value);
-  if (size < 0.0005) return numberText(value, 1);
-  const text = size.toFixed(size < 0.01 ? 3 : 2).replace(/^0/, "");
-  return value < 0 ? `−${text}` : text;
+/** A weight as in the cell of a map, in one digit where that would be 0: 0.42, 0.003, -0.10. */
+function amountText(value) {
+  const text = fixed(value, 2);
+  return Number(text) === 0 ? short(value, 1) : text;
 }

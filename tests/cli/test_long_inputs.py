@@ -15,7 +15,7 @@ from mhaviz.api.long_inputs import planned
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views import scale
+from mhaviz.views import scales as of_views
 
 CLOSE = rounding()
 
@@ -256,8 +256,8 @@ def test_every_option_changes_a_long_map(mhaviz, book):
 ])  # fmt: skip
 def test_few_keys_and_many_have_the_same_kind_of_scale(mhaviz, monkeypatch, tmp_path, words, asked, is_log, high):
     scales = []
-    draw = scale.weight_scale
-    monkeypatch.setattr(scale, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
+    draw = of_views.weight_scale
+    monkeypatch.setattr(of_views, "weight_scale", lambda *arguments: scales.append(draw(*arguments)) or scales[-1])
     text = " ".join(f"w{i}" for i in range(words))
     saved = ("-o", str(tmp_path / "x.png"), "-o", str(tmp_path / "x.json"), "--dpi", "20", "-q")
     assert mhaviz("heatmap", text, "--d-model", "8", "--n-heads", "1", *asked, *saved).status == 0

@@ -8,7 +8,7 @@ import pytest
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
-from mhaviz.views.scale import weight_scale
+from mhaviz.views.scales import weight_scale
 from mhaviz.views.style import Style
 
 

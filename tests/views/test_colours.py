@@ -8,7 +8,7 @@ from matplotlib.colors import Normalize
 
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.panels import Scale
-from mhaviz.views.scale import check_colormap, colours, needs_dark_text, palette
+from mhaviz.views.colours import check_colormap, colours, needs_dark_text, palette
 
 
 @pytest.mark.parametrize("name", ["bone", "viridis", "RdBu_r"])

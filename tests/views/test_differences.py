@@ -16,7 +16,7 @@ from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
-from mhaviz.views.scale import change_scale
+from mhaviz.views.scales import change_scale
 from mhaviz.views.style import Style
 
 AUTO = Style("RdBu_r", vmax=None)

@@ -20,9 +20,9 @@ from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
+from mhaviz.views.colours import colours, over_image
 from mhaviz.views.data import document, write_json
 from mhaviz.views.lab import to_lab
-from mhaviz.views.scale import colours, over_image
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 
@@ -327,7 +327,7 @@ def test_the_terminal_shows_every_head(show, width):
     shown = plain(show(view_of(over(weights=weights, photo=np.zeros((10, 60, 3), np.uint8))), width))
     words = " ".join(shown.split())
     assert "token 0" in words
-    assert "2.625 × uniform" in words
+    assert "2.62 × uniform" in words
     assert "L0 H0" in words
     assert "L0 H1" in words
     assert "is stretched to its patches" in words

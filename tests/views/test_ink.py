@@ -11,7 +11,7 @@ import mhaviz
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.views.ink import ink
-from mhaviz.views.scale import weight_scale
+from mhaviz.views.scales import weight_scale
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 

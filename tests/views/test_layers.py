@@ -21,7 +21,7 @@ from mhaviz.results.quantity import NORM, WEIGHT
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.overview import most_peaked
-from mhaviz.views.scale import weight_scale
+from mhaviz.views.scales import weight_scale
 from mhaviz.views.style import Style
 
 TOKENS = ("the", "cat", "sat")

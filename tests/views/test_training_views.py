@@ -19,9 +19,9 @@ from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, 
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views import animation
 from mhaviz.views.animation import write_gif
+from mhaviz.views.colours import palette
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.sheet import ACCENT, Sheet
-from mhaviz.views.scale import palette
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 

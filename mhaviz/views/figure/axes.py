@@ -16,7 +16,7 @@ from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.sheet import mapped
-from mhaviz.views.scale import scales_of
+from mhaviz.views.scales import resolve_maps
 from mhaviz.views.style import Style
 
 _OF_PAGES = ("numbers", "width", "font_size", "title", "footnote")  # attributes of a style that Axes do not have
@@ -67,9 +67,9 @@ def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figu
         raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one per head, got {len(axes)} objects")
     fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys, m.module))
     font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
-    scales = scales_of(style, attention.maps, attention.maps)
+    scales = resolve_maps(attention.maps, style)
     for one, (m, title, weights) in zip(axes, heads, strict=True):
-        one.imshow(weights, interpolation="nearest", **mapped(scales[scale_group(m)]))
+        one.imshow(weights, interpolation="nearest", **mapped(scales.of(m)))
         if m.module:
             name = cut(fonts.shown(m.module), _NAME_CELLS)
             one.set_title(f"{title}\n{name}", fontsize=9, fontfamily=fonts.families, parse_math=False)

@@ -1,10 +1,11 @@
 """Colour bars on a sheet: upright at the right of matrices or, on a narrow page, lying in lines above them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
+from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import Scale
 from mhaviz.views.figure.sheet import DRAWN_WIDER, QUIET, SMALL, Sheet, snap, text_width
 
@@ -13,16 +14,13 @@ _LEAST, _BESIDE_NAME = 0.85, 0.12  # inches: an upright bar with its numbers, an
 _LYING, _HIGH, _LINE = 0.6, 0.08, 0.2  # inches: width and height of a lying bar, and of its line
 _APART, _BETWEEN = 0.06, 0.2  # inches between words, and between two lying bars
 
-Bars = Mapping[Scale, tuple[bool, bool]]
-"""Scales that have a colour bar, and whether some numbers lie below and above each."""
-
 
 def scale_width(scale: Scale, least: float = _LEAST) -> float:
     """Return the inches of an upright colour bar with its numbers and name."""
     return max(text_width(scale.name, SMALL) * DRAWN_WIDER + _BESIDE_NAME, least)
 
 
-def draw_upright(sheet: Sheet, x: float, y: float, cells: float, scale: Scale, beyond: tuple[bool, bool]) -> None:
+def draw_upright(sheet: Sheet, x: float, y: float, cells: float, scale: Scale) -> None:
     """Draw an upright colour bar with its name, its ends, and its middle or powers of ten between them.
 
     ``cells``: height of the cells beside it, in inches.
@@ -33,11 +31,11 @@ def draw_upright(sheet: Sheet, x: float, y: float, cells: float, scale: Scale, b
     bar = sheet.image(x, y, width, height, gradient, scale)
     bar.set_label(f"scale of {scale.name}")
     sheet.frames([(x, y, width, height)])
-    low, high = _end_texts(scale, beyond)
+    low, high = scale.ends
     right = x + width + 0.05
     sheet.write(right, y, high, SMALL, vertical="top")
     for share in _between(scale, height):
-        sheet.write(right, y + (1 - share) * height, f"{scale.value(share):.3g}", SMALL)
+        sheet.write(right, y + (1 - share) * height, short(scale.value(share)), SMALL)
     sheet.write(right, y + height, low, SMALL, vertical="bottom")
     sheet.write(x, y - 0.04, scale.name, SMALL, vertical="bottom", colour=QUIET)
 
@@ -53,28 +51,25 @@ def _between(scale: Scale, height: float) -> list[float]:
     return [share for share in shares if clear < share < 1 - clear] or [0.5]
 
 
-def lines_height(bars: Bars, room: float) -> float:
+def lines_height(bars: Sequence[Scale], room: float) -> float:
     """Return the inches of the lines of lying colour bars that are ``room`` inches wide."""
     return _LINE * len(_lines(bars, room))
 
 
-def draw_lines(sheet: Sheet, x: float, y: float, room: float, bars: Bars) -> None:
+def draw_lines(sheet: Sheet, x: float, y: float, room: float, bars: Sequence[Scale]) -> None:
     """Draw lying colour bars, each with its name and ends, in lines that begin at (x, y)."""
     for line in _lines(bars, room):
         left, y = x, y + _LINE
         for scale in line:
-            left += _lying_width(scale, bars[scale])
-            ends = _end_texts(scale, bars[scale])
-            at = draw_lying(sheet, left, y - 0.06, scale, _LYING, ends, scale.name)
+            left += _lying_width(scale)
+            at = draw_lying(sheet, left, y - 0.06, scale, _LYING, scale.name)
             sheet.write(at - _APART, y - 0.06, scale.name, SMALL, align="right", vertical="bottom", colour=QUIET)
             left += _BETWEEN
 
 
-def draw_lying(
-    sheet: Sheet, right: float, bottom: float, scale: Scale, width: float, ends: tuple[str, str], name: str
-) -> float:
-    """Draw a lying colour bar between the texts of its ``ends``, up to ``right``; return where its line begins."""
-    low, high = ends
+def draw_lying(sheet: Sheet, right: float, bottom: float, scale: Scale, width: float, name: str) -> float:
+    """Draw a lying colour bar between the texts at its ends, up to ``right``; return where its line begins."""
+    low, high = scale.ends
     sheet.write(right, bottom, high, SMALL, align="right", vertical="bottom", colour=QUIET)
     right -= text_width(high, SMALL) * DRAWN_WIDER + _APART
     box = snap(right - width, sheet.pixels), snap(bottom - 0.02 - _HIGH, sheet.pixels), width, _HIGH
@@ -86,12 +81,12 @@ def draw_lying(
     return right - text_width(low, SMALL) * DRAWN_WIDER
 
 
-def _lines(bars: Bars, room: float) -> list[list[Scale]]:
+def _lines(bars: Sequence[Scale], room: float) -> list[list[Scale]]:
     """Return the scales of each line, as many as fit."""
     lines: list[list[Scale]] = []
     left = math.inf
-    for scale, beyond in bars.items():
-        width = _lying_width(scale, beyond)
+    for scale in bars:
+        width = _lying_width(scale)
         if left + width > room:
             lines, left = [*lines, []], 0.0
         lines[-1].append(scale)
@@ -99,12 +94,6 @@ def _lines(bars: Bars, room: float) -> list[list[Scale]]:
     return lines
 
 
-def _lying_width(scale: Scale, beyond: tuple[bool, bool]) -> float:
-    texts = sum(text_width(text, SMALL) for text in (scale.name, *_end_texts(scale, beyond)))
+def _lying_width(scale: Scale) -> float:
+    texts = sum(text_width(text, SMALL) for text in (scale.name, *scale.ends))
     return texts * DRAWN_WIDER + _LYING + 3 * _APART
-
-
-def _end_texts(scale: Scale, beyond: tuple[bool, bool]) -> tuple[str, str]:
-    """Return the lowest and the highest number, "≥ 0.3" where some numbers lie above."""
-    low, high = scale.ends
-    return f"{'≤ ' * beyond[0]}{low}", f"{'≥ ' * beyond[1]}{high}"

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Protocol
 
-from mhaviz.views.figure.colour_bar import Bars, draw_lines, draw_upright, lines_height, scale_width
+from mhaviz.pages.panels import Scale
+from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.heads import MosaicPart
 from mhaviz.views.figure.mosaic import BESIDE, GAP, TILE_TITLE
 from mhaviz.views.figure.sheet import Sheet
@@ -48,7 +49,7 @@ class GridPart:
     """
 
     rows: tuple[tuple[Part | None, ...], ...]
-    bars: Bars
+    bars: Sequence[Scale]
     is_narrow: bool = False
 
     after = 0.25
@@ -113,8 +114,8 @@ class GridPart:
         for part, dx, dy, inside in placed:
             part.draw(sheet, x + dx, y + dy, inside)
         left = x + self._parts_width + self._beyond + BESIDE
-        for scale, beyond in () if self.is_narrow else self.bars.items():
-            draw_upright(sheet, left, y + TILE_TITLE, bottom - TILE_TITLE, scale, beyond)
+        for scale in () if self.is_narrow else self.bars:
+            draw_upright(sheet, left, y + TILE_TITLE, bottom - TILE_TITLE, scale)
             left += scale_width(scale)
 
 
@@ -164,7 +165,7 @@ def _last_cells(part: Part) -> float:
     return part.rows_height if isinstance(part, TablePart) else 0.0
 
 
-def line_up(rows: Sequence[Sequence[Part | None]], bars: Bars, is_narrow: bool) -> GridPart:
+def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_narrow: bool) -> GridPart:
     """Return a grid in which the cells of each column begin at the same place, without labels that a neighbour has."""
     labelled = [[part and _in_line(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
     rooms = [

@@ -3,17 +3,16 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Heads, Panels, Title
 from mhaviz.pages.labels import title_places
 from mhaviz.pages.margins import Margin, key_margin, query_margin
-from mhaviz.pages.panels import Panel, Scale, head_panels, values_beyond
+from mhaviz.pages.panels import Panel, Scale, head_panels
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.views.figure.colour_bar import Bars, draw_lines, draw_upright, lines_height, scale_width
+from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.margins import AT_RIGHT, OVER, draw_key_margin, draw_query_margin
 from mhaviz.views.figure.mosaic import (
@@ -52,8 +51,8 @@ from mhaviz.views.figure.sheet import (
     title_width,
 )
 from mhaviz.views.figure.table import TablePart, measure_table
-from mhaviz.views.scale import change_scale, scales_of
-from mhaviz.views.style import LayoutStyle, Style
+from mhaviz.views.scales import Scales
+from mhaviz.views.style import LayoutStyle
 
 _TITLE, _SUBTITLE = 0.3, 0.16  # inches for the title of a mosaic, and for the line below it
 _BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a bar to a card, above a table, of the text on cells
@@ -101,7 +100,7 @@ class MosaicPart:
     subtitle: str
     layout: MosaicLayout
     panels: Sequence[Panel] = ()
-    bars: Bars = field(default_factory=dict)
+    bars: Sequence[Scale] = ()
     is_narrow: bool = False
     table: TablePart | None = None
     beside: bool = False
@@ -151,8 +150,8 @@ class MosaicPart:
         return width + _BETWEEN + self.table.full_width if self.beside else max(width, self.table.width)
 
     @property
-    def _upright(self) -> Bars:
-        return {} if self.is_narrow else self.bars
+    def _upright(self) -> Sequence[Scale]:
+        return () if self.is_narrow else self.bars
 
     @property
     def _bars_of_rows(self) -> Mapping[int, Sequence[Scale]]:
@@ -194,7 +193,7 @@ class MosaicPart:
         for row, scales in self._bars_of_rows.items():
             left = begin
             for scale in scales:
-                draw_upright(sheet, left, y + row * pitch, height, scale, self.bars[scale])
+                draw_upright(sheet, left, y + row * pitch, height, scale)
                 left += self._bar_width(scale)
             right = max(right, left)
         return right
@@ -340,44 +339,23 @@ def decide_heads(
     )
 
 
-def choose_scales(parts: Sequence[MosaicPart], style: Style) -> dict[int, MosaicPart]:
-    """Return the parts by the ``place`` of their blocks, with their panels on the scales that they share.
+def painted(part: MosaicPart, scales: Scales) -> MosaicPart:
+    """Return heads with their panels, and the colour bars that stand beside them.
 
-    The first part with a scale has its colour bar. Maps of all tokens are pooled head by head when they are drawn.
+    Maps of all tokens are pooled head by head when they are drawn.
     """
-    blocks = [part.block for part in parts if isinstance(part.block, Heads)]
-    drawn = [
-        tuple(m if m.is_whole else pool_map(m, *part.layout.cells) for m in block.maps)
-        for part, block in zip(parts, blocks, strict=True)
-    ]
-    scales = scales_of(style, [m for block in blocks for m in block.maps], [m for several in drawn for m in several])
-    chosen: dict[int, MosaicPart] = {}
-    of_scale: dict[Scale, list[MosaicPart]] = defaultdict(list)
-    for part, block, maps in zip(parts, blocks, drawn, strict=True):
-        scale, tiles = scales[scale_group(block.first)], iter(block.tiles)
-        name = block.first.quantity.drawn_name
-        scale = replace(scale, name=f"{name}, log" if scale.log else name)
-        panels = [
-            panel for m in maps for panel in head_panels(m, scale, [next(tiles) for _ in m.heads], part.layout.cells)
-        ]
-        chosen[block.place] = replace(part, panels=panels)
-        of_scale[scale].append(chosen[block.place])
-    for scale, alike in of_scale.items():
-        first = alike[0].block
-        assert isinstance(first, Heads)
-        with_below = first.first.quantity.is_signed or not first.first.is_whole or scale.log
-        beyond = values_beyond([panel for part in alike for panel in part.panels], scale, with_below)
-        chosen[first.place] = replace(alike[0], bars={scale: beyond})
-    return chosen
+    block, cells = part.block, part.layout.cells
+    assert isinstance(block, Heads)
+    scale, tiles = scales.of(block), iter(block.tiles)
+    maps = (m if m.is_whole else pool_map(m, *cells) for m in block.maps)
+    panels = [panel for m in maps for panel in head_panels(m, scale, [next(tiles) for _ in m.heads], cells)]
+    return replace(part, panels=panels, bars=scales.beside(block))
 
 
-def number_length(maps: list[AttentionMap], style: Style) -> int:
+def number_length(maps: Sequence[AttentionMap], scales: Scales) -> int:
     """Return the characters of the longest number in a cell of the maps that are short enough to have numbers."""
-    changes = [m for m in maps if m.quantity.is_signed and max(m.weights.shape[1:]) <= VALUES_UP_TO]
-    if not changes:
-        return 4
-    scale = change_scale(style, maps)
-    return max(panel.text_length for m in changes for panel in head_panels(m, scale))
+    changes = (m for m in maps if m.quantity.is_signed and max(m.weights.shape[1:]) <= VALUES_UP_TO)
+    return max((panel.text_length for m in changes for panel in head_panels(m, scales.of(m))), default=4)
 
 
 def written_texts(block: Heads) -> Iterator[str]:
@@ -391,9 +369,10 @@ def written_texts(block: Heads) -> Iterator[str]:
 
 def decide_panels(
     block: Panels,
+    panels: Sequence[Panel],
     fonts: Fonts,
     style: LayoutStyle,
-    bars: Bars,
+    bars: Sequence[Scale],
     in_line: int = 0,
     of_patches: int = 0,
 ) -> MosaicPart:
@@ -401,6 +380,7 @@ def decide_panels(
 
     Args:
         block: the matrices.
+        panels: its panels, on the scales that they are drawn on.
         fonts: fonts of the figure.
         style: style of the figure, with the width of the page.
         bars: scales with a colour bar.
@@ -409,8 +389,8 @@ def decide_panels(
     """
     if block.are_patches:
         layout = patch_layout(block, max(in_line, 1), max(of_patches, 1), style)
-        return MosaicPart(block, block.title, "", layout, block.panels, bars, style.is_narrow)
-    panels, across = block.panels, block.across
+        return MosaicPart(block, block.title, "", layout, panels, bars, style.is_narrow)
+    across = block.across
     titles = max(text_width(panel.title, SMALL, bold=True) for panel in panels) * DRAWN_WIDER
     space = Space(fonts, style.dpi, names=block.names)
     labels = space.widest(fonts.labels(block.rows.tokens.texts), BODY) + space.beside_name

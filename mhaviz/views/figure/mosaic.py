@@ -14,6 +14,7 @@ from mhaviz.pages.labels import every
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import CROSS, Panel
 from mhaviz.results.axis import Axis, cell_edges
+from mhaviz.views.colours import colours, needs_dark_text, over_image
 from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.sheet import (
@@ -30,7 +31,6 @@ from mhaviz.views.figure.sheet import (
     snap,
     text_width,
 )
-from mhaviz.views.scale import colours, needs_dark_text, over_image
 
 VALUES_UP_TO = 12  # most tokens with numbers in the cells; with more they would be too small to read
 LABELS_UP_TO = 60  # most tokens of an axis with a label each

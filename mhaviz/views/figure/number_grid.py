@@ -38,12 +38,16 @@ _LEAST = 1.2  # least inches of a panel
 _APART, _BAR = 0.06, 0.35  # inches: between words, and the bar between the ends of a scale
 
 
-def number_layout(block: Panels, counts: Sequence[int], style: Style) -> MosaicLayout:
+def number_layout(block: Panels, panels: Sequence[Panel], counts: Sequence[int], style: Style) -> MosaicLayout:
     """Lay out panels across the page, with a number of columns that leaves few empty places in the last row.
 
-    ``counts``: numbers of panels of all such blocks on the page, which have the same number of columns.
+    Args:
+        block: the panels.
+        panels: the same on the scales that they are drawn on.
+        counts: numbers of panels of all such blocks on the page, which have the same number of columns.
+        style: style of the figure.
     """
-    panels, dpi, (rows, columns) = block.panels, style.dpi, (block.rows.tokens.texts, block.columns.tokens.texts)
+    dpi, (rows, columns) = style.dpi, (block.rows.tokens.texts, block.columns.tokens.texts)
     left = snap(max(text_width(text, BODY) for text in rows) + 2 * _APART + NAME, dpi)
     room = (style.width or PAGE_WIDTH) - 2 * MARGIN - left + GAP
     titles = max(map(_title_width, panels))
@@ -93,4 +97,4 @@ def draw_ranges(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: 
         if not has_bars:
             sheet.write(right, line, panel.scale.range_text, SMALL, align="right", vertical="bottom", colour=QUIET)
             continue
-        draw_lying(sheet, right, line, panel.scale, _BAR, panel.scale.ends, panel.title)
+        draw_lying(sheet, right, line, panel.scale, _BAR, panel.title)

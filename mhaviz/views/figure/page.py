@@ -22,8 +22,8 @@ from mhaviz.pages.blocks import (
     Title,
     leaves,
 )
+from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import FIGURE_SUFFIXES
-from mhaviz.views.figure.colour_bar import Bars
 from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.flow import FlowPart
@@ -31,15 +31,15 @@ from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
 from mhaviz.views.figure.grid import BETWEEN_STACKS, GridPart, Part, Place, StacksPart, line_up
 from mhaviz.views.figure.heads import (
     MosaicPart,
-    choose_scales,
     decide_heads,
     decide_panels,
     number_length,
+    painted,
     written_texts,
 )
 from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, has_labels
 from mhaviz.views.figure.number_grid import number_layout
-from mhaviz.views.figure.overview import decide_overview, is_overview
+from mhaviz.views.figure.overview import OverviewPart, decide_overview, is_overview
 from mhaviz.views.figure.patches import with_plain
 from mhaviz.views.figure.sheet import (
     BODY,
@@ -63,6 +63,7 @@ from mhaviz.views.figure.sheet import (
     wrap,
 )
 from mhaviz.views.figure.table import TablePart, measure_table
+from mhaviz.views.scales import Scales, resolve
 from mhaviz.views.style import LayoutStyle, Style
 
 _TITLE = 0.34  # inches
@@ -99,16 +100,17 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         page = replace(page, footnote=style.footnote, remark="")
         if any(isinstance(block, Panels) for block in leaves(page.blocks)):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
-    page = with_plain(page, style.is_narrow).coloured(style.cmap, style.vmax, style.log)
+    page = with_plain(page, style.is_narrow)
+    scales = resolve(page, {}, style)
     remark = page.reading(Drawn())
     fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
     if style.is_narrow:
         fonts = replace(fonts, label_cells=NARROW_CELLS)
-    plan = _plan(page, fonts, style)
+    plan = _plan(page, scales, fonts, style)
     while style.on_paper and plan.height > _PAPER[1] / zoom and style.heads_height > _LEAST_OF_HEADS:
         left = plan.heads_height - (plan.height - _PAPER[1] / zoom)  # as the heads take all that they can
         style = replace(style, heads_height=max(min(left, style.heads_height - _HAIR), _LEAST_OF_HEADS))
-        plan = _plan(page, fonts, style)
+        plan = _plan(page, scales, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in page.blocks if isinstance(block, Heads) for m in block.maps]
@@ -120,7 +122,7 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
             size = " × ".join(f"{inches * LEAST_DPI:,.0f}" for inches in (plan.width, plan.height))
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got at least {size}{got}; {advice}")
         style = replace(style, dpi=allowed)
-        plan = _plan(page, fonts, style)
+        plan = _plan(page, scales, fonts, style)
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, BODY if style.is_narrow else TITLE)
     sheet.notices += plan.notices
     if style.on_paper and any(inches > most / zoom + _ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
@@ -205,44 +207,54 @@ class TextPart:
             sheet.write(x, middle, line, self.size, colour=colour, bold=self._is_bold)
 
 
-def _decide_parts(page: Page, fonts: Fonts, style: LayoutStyle) -> list[Part]:
-    """Measure the blocks that figures show."""
+def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> list[Part]:
+    """Measure the blocks that figures show; ``scales``: those of whole maps."""
     blocks = page.blocks
-    overviews = {b.place: b for b in blocks if isinstance(b, Heads) and is_overview(b, style)}
     stacked = [block for block in blocks if isinstance(block, Heads)]
-    length = number_length([m for block in stacked for m in block.maps], style)
+    length = number_length([m for block in stacked for m in block.maps], scales)
     counts = [len(block.panels) for block in blocks if isinstance(block, Panels) and block.are_numbers]
     of_patches = sum(isinstance(block, Panels) and block.are_patches for block in blocks)
     explains = any(isinstance(block, (Curves, Dots, Panels)) for block in leaves(blocks))
-
-    def in_line(block: Heads) -> MosaicPart:
-        if block.place in overviews:
-            return alone[block.place]
-        like = [
-            alone[other.place] for other in stacked if other.place not in overviews and _stand_in_line(block, other)
-        ]
-        return decide_heads(block, fonts, style, len(stacked), length, like) if len(like) > 1 else like[0]
-
-    alone = {
-        block.place: decide_overview(block, fonts, style)
-        if block.place in overviews
+    alone = [
+        decide_overview(block, fonts, style)
+        if is_overview(block, style)
         else decide_heads(block, fonts, style, len(stacked), length)
         for block in stacked
-    }
-    heads = choose_scales([in_line(block) for block in stacked], style)
+    ]
+
+    def in_line(block: Heads, part: MosaicPart) -> MosaicPart:
+        if isinstance(part, OverviewPart):
+            return part
+        like = [
+            one
+            for one, other in zip(alone, stacked, strict=True)
+            if not isinstance(one, OverviewPart) and _stand_in_line(block, other)
+        ]
+        return decide_heads(block, fonts, style, len(stacked), length, like) if len(like) > 1 else part
+
+    aligned = list(map(in_line, stacked, alone))
+    if cells := {
+        id(m): part.layout.cells
+        for part, block in zip(aligned, stacked, strict=True)
+        for m in block.maps
+        if m.is_pooled
+    }:
+        scales = resolve(page, cells, style)
+    heads = {id(block): painted(part, scales) for block, part in zip(stacked, aligned, strict=True)}
 
     def decide(block: Block) -> Part:
         assert not isinstance(block, Stacks), "stacks are laid out by ``beside``"
         if isinstance(block, Heads):
-            return heads[block.place]
+            return heads[id(block)]
         if isinstance(block, Panels) and block.are_numbers:
-            return MosaicPart(block, block.title, "", number_layout(block, counts, style), block.panels)
+            panels = scales.panels(block)
+            return MosaicPart(block, block.title, "", number_layout(block, panels, counts, style), panels)
         if isinstance(block, Panels):
-            return decide_panels(block, fonts, style, page.bars(block), of_patches=of_patches)
+            bars = scales.beside(block)
+            return decide_panels(block, scales.panels(block), fonts, style, bars, of_patches=of_patches)
         if isinstance(block, Grid):
-            alike = [page.bars(one) for one in leaves([block]) if isinstance(one, Panels)]
-            bars = {scale: beyond for several in alike for scale, beyond in several.items()}
-            return decide_grid(block, _across(block), bars, (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN)
+            room = (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN
+            return decide_grid(block, _across(block), scales.beside(block), room)
         if isinstance(block, Curves):
             return decide_curves(block, style)
         if isinstance(block, Dots):
@@ -255,14 +267,14 @@ def _decide_parts(page: Page, fonts: Fonts, style: LayoutStyle) -> list[Part]:
             return TextPart(shown, heading if block.style == "heading" else SMALL if explains else BODY)
         return measure_table(block, fonts, room=_room(style))
 
-    def decide_grid(grid: Grid, in_line: int, bars: Bars, room: float) -> GridPart:
+    def decide_grid(grid: Grid, in_line: int, bars: Sequence[Scale], room: float) -> GridPart:
         def inside(block: Block | None) -> Part | None:
             if block is None:
                 return None
             if isinstance(block, Grid):
-                return decide_grid(block, in_line, {}, room)
+                return decide_grid(block, in_line, (), room)
             if isinstance(block, Panels):
-                return decide_panels(block, fonts, style, {}, in_line, of_patches)
+                return decide_panels(block, scales.panels(block), fonts, style, (), in_line, of_patches)
             return decide(block)
 
         rows = [list(map(inside, row)) for row in grid.rows]
@@ -280,7 +292,7 @@ def _decide_parts(page: Page, fonts: Fonts, style: LayoutStyle) -> list[Part]:
         if style.is_narrow or rooms[1] < _LEAST_STACK:
             return list(map(decide, block.blocks))
         pages = (
-            _decide_parts(replace(page, blocks=stack), fonts, replace(style, width=inside + 2 * MARGIN))
+            _decide_parts(replace(page, blocks=stack), scales, fonts, replace(style, width=inside + 2 * MARGIN))
             for stack, inside in zip((block.left, block.right), rooms, strict=True)
         )
         first, second = (tuple(parts) for parts in pages)
@@ -340,9 +352,9 @@ class _Plan:
         return self.width, self.height
 
 
-def _plan(page: Page, fonts: Fonts, style: LayoutStyle) -> _Plan:
+def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan:
     """Lay out the page at the resolution of the style."""
-    title, parts = _titled(page.title, _decide_parts(page, fonts, style), style.title)
+    title, parts = _titled(page.title, _decide_parts(page, scales, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
     parts = _abreast(parts, style)
     labels = _labels_text(parts) if style.footnote is None else ""
@@ -397,7 +409,7 @@ def _abreast(parts: list[Part], style: Style) -> list[Part]:
     if n < 2:
         return parts
     rows = (mosaics[i : i + n] for i in range(0, len(mosaics), n))
-    return [GridPart(tuple(tuple(replace(part, across=wide) for part in row) for row in rows), {})]
+    return [GridPart(tuple(tuple(replace(part, across=wide) for part in row) for row in rows), ())]
 
 
 def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:

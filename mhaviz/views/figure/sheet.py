@@ -33,11 +33,11 @@ from mhaviz.errors import parameter
 from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
+from mhaviz.views.colours import palette
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
 from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.outline import outline
-from mhaviz.views.scale import palette
 from mhaviz.views.text import left_to_right
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
-from mhaviz.pages.attention import attention_page, scale_group
+from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Drawn, Heads, Page, Table
 from mhaviz.pages.corpus_difference import corpus_difference_page
 from mhaviz.pages.corpus_difference import ranking_table as models_table
@@ -46,11 +46,12 @@ from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
+from mhaviz.views.colours import palette
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map
 from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
-from mhaviz.views.scale import palette, scales_of
+from mhaviz.views.scales import Cells, Scales, resolve_maps
 from mhaviz.views.style import Style
 
 _DIVERGENCE = Measure(
@@ -223,10 +224,9 @@ def _contents(
     """
     size = PageSize.of(_bytes_of_each(maps))
     size.require_fit(formats)
-    writer = _Writer(size, _families([m for *_, (_, m) in maps if not m.quantity.of_all_heads]))
-    thumbs = [[pool_map(m, size.thumb, size.thumb) for _, m in parts] for parts in maps]
-    writer.scales([m for parts in maps for _, m in parts], [thumb for several in thumbs for thumb in several], style)
-    described = [writer.map(parts, drawn) for parts, drawn in zip(maps, thumbs, strict=True)]
+    families = _families([m for *_, (_, m) in maps if not m.quantity.of_all_heads])
+    writer = _Writer(size, families, [m for parts in maps for _, m in parts], style)
+    described = [writer.map(parts) for parts in maps]
     if style.footnote is not None:
         about = about | {"reading": "", "footnote": harmless(style.footnote)}
     are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
@@ -284,38 +284,57 @@ def _precision(kept: QueriesAndKeys) -> float:
     return kept.precision * (1.0 if kept.value_norms is None else float(kept.value_norms.max()))
 
 
+@dataclass(frozen=True)
+class _PageScales:
+    """Scales of the maps of a page, which has a linear and a logarithmic one of each.
+
+    Attributes:
+        linear, log: the scales.
+        begins_log: whether the logarithmic one is shown at first.
+    """
+
+    linear: Scales
+    log: Scales
+    begins_log: bool
+
+    @classmethod
+    def of(cls, maps: Sequence[AttentionMap], style: Style, cells: Cells | None = None) -> "_PageScales":
+        """Return the scales of these maps; arguments as in ``resolve_maps``."""
+        linear, log = (resolve_maps(maps, replace(style, log=is_log), cells) for is_log in (False, True))
+        return cls(linear, log, style.log)
+
+    def described(self, m: AttentionMap) -> dict[str, Any]:
+        """Return the description of a map's scale, with all texts that the page writes at its ends."""
+        linear, log = self.linear.of(m), self.log.of(m)
+        return {
+            "low": linear.low,
+            "high": linear.high,
+            "ends": linear.ends,
+            "logLow": log.low,
+            "logHigh": log.high,
+            "logEnds": log.ends,
+            "name": linear.name,
+            "decimals": linear.decimals,
+            "signed": linear.signed,
+            "log": self.begins_log and log.log,
+        }
+
+
 class _Writer:
     """Describes maps one by one, and collects the tokens, scales and numbers that they refer to."""
 
-    def __init__(self, size: PageSize, families: dict[str, str]) -> None:
+    def __init__(self, size: PageSize, families: dict[str, str], maps: Sequence[AttentionMap], style: Style) -> None:
         self._families = families
+        self._scales = _PageScales.of(maps, style)
+        cells = {id(m): (size.thumb, size.thumb) for m in maps if m.is_pooled}
+        self._scales_of_thumbs = _PageScales.of(maps, style, cells) if cells else self._scales
         self.chunks, self.tokens = Chunks(), list[dict[str, Any]]()
         self.described_scales = list[dict[str, Any]]()
         self._size, self._first = size, self.chunks.new()
         self._numbers_of_tokens = dict[Tokens, int]()
         self._calls = dict[int, dict[str, Any]]()  # maps by mass and of largest weights share one
-        self._scale_of_group = dict[str, int]()
 
-    def scales(self, maps: Sequence[AttentionMap], thumbs: Sequence[AttentionMap], style: Style) -> None:
-        """Choose the scale of each group of maps, from the thumbnails that the page shows first."""
-        if not maps:
-            return
-        maps, thumbs = ([_without_missing(m) for m in several] for several in (maps, thumbs))
-        linear, log = (scales_of(replace(style, log=is_log), maps, thumbs) for is_log in (False, True))
-        for group, scale in linear.items():
-            self._scale_of_group[group] = len(self.described_scales)
-            self.described_scales.append(
-                {
-                    "low": scale.low,
-                    "high": scale.high,
-                    "logLow": log[group].low,
-                    "logHigh": log[group].high,
-                    "signed": scale.has_two_signs,
-                    "log": style.log and not scale.has_two_signs,
-                }
-            )
-
-    def map(self, parts: Sequence[Part], thumbs: Sequence[AttentionMap]) -> dict[str, Any]:
+    def map(self, parts: Sequence[Part]) -> dict[str, Any]:
         """Return the description of one map, and add the numbers of its parts to the chunks."""
         m = parts[-1][1]
         kept = m.queries_and_keys
@@ -323,10 +342,7 @@ class _Writer:
         if not (needed or self._size.keeps_all_codes):
             kept = None
         module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
-        described = [
-            self._part(name, one, thumb, not needed or m.is_pooled)
-            for (name, one), thumb in zip(parts, thumbs, strict=True)
-        ]
+        described = [self._part(name, one, not needed or m.is_pooled) for name, one in parts]
         precisions = [part["values"]["precision"] for part in described if part["values"]]
         if kept and needed:
             precisions.append(_precision(kept))
@@ -355,11 +371,23 @@ class _Writer:
             "call": kept and self._call(kept),
         }
 
-    def _part(self, name: str, m: AttentionMap, thumb: AttentionMap, has_values: bool) -> dict[str, Any]:
-        signed = m.quantity.is_signed
+    def _part(self, name: str, m: AttentionMap, has_values: bool) -> dict[str, Any]:
+        signed, thumb = m.quantity.is_signed, pool_map(m, self._size.thumb, self._size.thumb)
         thumbs = self.chunks.roots(self._first, thumb.weights, 8, signed)
         values = self.chunks.weights(m.weights, self._size.bits, signed) if has_values else None
-        return {"name": name, "scale": self._scale_of_group[scale_group(m)], "thumbs": thumbs, "values": values}
+        return {
+            "name": name,
+            "scale": self._scale(self._scales.described(m)),
+            "thumbScale": self._scale(self._scales_of_thumbs.described(m)),
+            "thumbs": thumbs,
+            "values": values,
+        }
+
+    def _scale(self, described: dict[str, Any]) -> int:
+        """Return the number of a scale in the page."""
+        if described not in self.described_scales:
+            self.described_scales.append(described)
+        return self.described_scales.index(described)
 
     def _weighed_beyond(self, m: AttentionMap) -> Reference | None:
         """Add which cells have weight beyond what a mask lets their queries see; None if there are none."""

@@ -10,9 +10,10 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 
+from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import Panel, Scale
+from mhaviz.views.colours import needs_dark_text, over_image, palette, places
 from mhaviz.views.lab import to_lab
-from mhaviz.views.scale import needs_dark_text, over_image, palette, places
 
 Colours = Literal["256", "truecolor"]
 """Colours of a terminal that has enough of them for a scale."""
@@ -39,7 +40,7 @@ def blank_text(several: Sequence[NDArray[np.float32]], scale: Scale) -> str:
         bool((2 * np.nansum(np.where(values < end, values, 0), axis=1) > np.nansum(values, axis=1)).any())
         for values in several
     )
-    return f"blank: below {end:.2g}" if is_blank and not scale.has_two_signs else ""
+    return f"blank: below {short(end, 2)}" if is_blank and not scale.has_two_signs else ""
 
 
 def ramp_characters(values: NDArray[np.float32], scale: Scale) -> NDArray[np.str_]:

@@ -142,11 +142,16 @@ class HeatGrid:
 
     @classmethod
     def of(
-        cls, maps: Sequence[AttentionMap], titles: Sequence[str], with_values: bool, layout: GridLayout | None = None
+        cls,
+        maps: Sequence[AttentionMap],
+        titles: Sequence[str],
+        scale: Scale,
+        with_values: bool,
+        layout: GridLayout | None = None,
     ) -> "HeatGrid":
-        """Return the grid of the heads of some maps with the same tokens, whose scale ``coloured`` sets later."""
+        """Return the grid of the heads of some maps with the same tokens."""
         names = iter(titles)
-        panels = [panel for m in maps for panel in head_panels(m, Scale(), list(islice(names, len(m.heads))))]
+        panels = [panel for m in maps for panel in head_panels(m, scale, list(islice(names, len(m.heads))))]
         return cls(panels, maps[0].rows, maps[0].columns, with_values, layout)
 
     def coloured(self, scale: Scale) -> "HeatGrid":

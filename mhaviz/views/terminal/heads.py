@@ -1,6 +1,6 @@
 """Heads and other small matrices in the terminal, each as a grid of cells, as many side by side as fit."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -10,15 +10,13 @@ from rich.style import Style as RichStyle
 from rich.text import Text
 
 from mhaviz.errors import counted
-from mhaviz.pages.attention import scale_group
 from mhaviz.pages.blocks import Heads, Panels, Title
 from mhaviz.pages.labels import cut, title_text, visible
-from mhaviz.pages.panels import Panel, Scale, values_beyond
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import even_cells
-from mhaviz.views.scale import scales_of
-from mhaviz.views.style import Style
+from mhaviz.views.scales import Cells, Scales
 from mhaviz.views.terminal.cells import blank_text
 from mhaviz.views.terminal.grid import BOLD, DIM, LEGEND_UP_TO, Abilities, GridLayout, HeatGrid, long_layout
 from mhaviz.views.terminal.legend import ScaleBar
@@ -65,21 +63,28 @@ class HeadsView:
     Attributes:
         share_scale: whether all heads have one scale, which stands below all, with the remark; otherwise each picture
             has its own.
+        cells: cells in which pooled maps are drawn.
+
+    Args:
+        blocks: the heads.
+        scales: scales of whole maps.
+        remark: how to read the pictures.
+        console, options: the terminal.
     """
 
     def __init__(
-        self, blocks: Sequence[Heads], remark: str, style: Style, console: Console, options: ConsoleOptions
+        self, blocks: Sequence[Heads], scales: Scales, remark: str, console: Console, options: ConsoleOptions
     ) -> None:
-        self._remark = remark
+        self._scales, self._remark = scales, remark
         self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
         self._chosen: list[_Shown] = []
         every = [m for block in blocks for m in block.maps]
         self._n_maps, self._n_all, self._heads_left = 0, len(every), 0
-        groups = {scale_group(m) for m in every}
-        self.share_scale = len(groups) == 1 and all(m.is_whole and m.summary is None for m in every)
+        self.share_scale = len(scales.of_maps) == 1 and all(m.is_whole and m.summary is None for m in every)
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
-        maps, drawn = [m for one in self._chosen for m in one.maps], [m for one in self._chosen for m in one.drawn]
-        self._scales = scales_of(style, maps, drawn)
+        layouts = {one.block.first.weights.shape[1:]: one.grid.layout for one in reversed(self._chosen)}
+        chosen = ((m, layouts.get(m.weights.shape[1:])) for m in every if m.is_pooled)
+        self.cells: Cells = {id(m): (layout.rows, layout.columns) for m, layout in chosen if layout}
 
     def _choose(self, blocks: Sequence[Heads]) -> None:
         """Choose the maps that there is room for; from the first, as many heads as there is room for."""
@@ -107,13 +112,13 @@ class HeadsView:
         A map with a scale of its own is pooled where there is no room for labels of all tokens, nor for a legend.
         """
         width, abilities, layout = self._options.max_width, self._abilities, None
-        maps, m = block.maps, block.first
+        maps, m, scale = block.maps, block.first, self._scales.of(block)
         has_scale = m.quantity.is_signed or not self.share_scale
         with_values = with_values or has_scale
         titles = [" ".join(filter(None, pair)) for pair in zip_longest(block.tiles, block.numbers)]
 
         def decided() -> GridLayout:
-            return HeatGrid.of(maps, titles, with_values).decide(width, abilities)
+            return HeatGrid.of(maps, titles, scale, with_values).decide(width, abilities)
 
         lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and decided().labels == "positions")
         if has_scale and lacks_legend:
@@ -125,7 +130,7 @@ class HeadsView:
                 titles = titles[:fitting]
                 maps = maps[:fitting] if len(maps) > 1 else (m.select(m.heads[:fitting]),)
         drawn = maps if layout is None else tuple(pool_map(one, layout.rows, layout.columns) for one in maps)
-        return _Shown(block, maps, drawn, HeatGrid.of(drawn, titles, with_values, layout))
+        return _Shown(block, maps, drawn, HeatGrid.of(drawn, titles, scale, with_values, layout))
 
     def _height(self, shown: "_Shown") -> int:
         """Return the number of lines of the title, the grid and what stands below it."""
@@ -146,14 +151,16 @@ class HeadsView:
             return [title.append(_BEFORE_MODULE).append(isolated(shown), _QUIET)]
         return [title, Text(isolated(cut(shown, width)), DIM, no_wrap=True)]
 
-    def lines(self) -> Iterator[RenderableType]:
-        """Yield the pictures of all heads, in the order of the result, and their colour bar."""
+    def lines(self, scales: Scales) -> Iterator[RenderableType]:
+        """Yield the pictures of all heads, in the order of the result, and their colour bar.
+
+        ``scales``: those of ``cells``.
+        """
         width, abilities = self._options.max_width, self._abilities
-        every: list[Panel] = []
         blanks = []
         for shown in self._chosen:
             block, drawn = shown.block, shown.drawn[0]
-            scale = self._scales[scale_group(block.first)]
+            scale = scales.of(block)
             heat = shown.grid.coloured(scale)
             panels = heat.drawn(width, abilities)
             yield from self._title_lines(block)
@@ -162,11 +169,9 @@ class HeadsView:
             blanks.append(blank_text([panel.values for panel in panels], scale) if are_bare else "")
             cell = block.cell_text(drawn.cells)
             if not self.share_scale:
-                beyond = values_beyond(panels, scale, with_below=scale.log or not drawn.is_whole)
-                yield ScaleBar(scale, cell, beyond, blanks[-1])
-            else:
-                every += panels
-                yield from [Text(cell, DIM)] if cell else []
+                yield ScaleBar(scale, cell, blanks[-1])
+            elif cell:
+                yield Text(cell, DIM)
             if block.table is not None:
                 first = replace(block.table, rows=block.table.rows[: shown.n_heads])
                 yield from table_lines(first, self._console, self._options)
@@ -176,9 +181,8 @@ class HeadsView:
             yield more_text(" and ".join(left))
             yield Text()
         if self.share_scale:
-            (scale,) = self._scales.values()
-            beyond = values_beyond(every, scale, with_below=scale.log or scale.signed)
-            yield ScaleBar(scale, self._remark, beyond, next(filter(None, blanks), ""))
+            (scale,) = scales.of_maps.values()
+            yield ScaleBar(scale, self._remark, next(filter(None, blanks), ""))
 
 
 def title_lines(title: Title | str, width: int) -> list[Text]:
@@ -189,7 +193,7 @@ def title_lines(title: Title | str, width: int) -> list[Text]:
 
 
 def panels_lines(
-    block: Panels, grid: HeatGrid, bars: Mapping[Scale, tuple[bool, bool]], n_blocks: int, width: int
+    block: Panels, grid: HeatGrid, bars: Sequence[Scale], n_blocks: int, width: int
 ) -> Iterator[RenderableType]:
     """Yield a block of panels and its colour bars. If some may be left out, as many are shown as a screen has room for.
 
@@ -203,7 +207,7 @@ def panels_lines(
         shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
     panels = grid.panels[:shown]
     yield replace(grid, panels=panels)
-    yield from (ScaleBar(scale, scale.name, beyond) for scale, beyond in bars.items())
+    yield from (ScaleBar(scale, scale.name) for scale in bars)
     if block.are_numbers:
         ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in panels)
         yield Text(f"{'each on its own scale' if len(panels) > 1 else 'scale'}: {ranges}", DIM)
@@ -222,13 +226,16 @@ def leaves_out(block: Panels) -> bool:
     return block.are_numbers or block.are_patches
 
 
-def panels_grid(block: Panels, abilities: Abilities, width: int) -> HeatGrid:
-    """Return the grid of all panels, pooled where none may be left out and a screen has no room for all."""
+def panels_grid(block: Panels, panels: Sequence[Panel], abilities: Abilities, width: int) -> HeatGrid:
+    """Return the grid of all panels, pooled where none may be left out and a screen has no room for all.
+
+    ``panels``: those of the block, on the scales that they are drawn on.
+    """
     queries, tokens = block.rows, block.rows.tokens
     if block.ids:
         texts = tuple(f"{id} {text}" for id, text in zip(block.ids, tokens.texts, strict=True))
         queries = replace(queries, tokens=replace(tokens, texts=texts))
-    grid = HeatGrid(block.panels, queries, block.columns, not leaves_out(block), None, block.across, block.names)
+    grid = HeatGrid(panels, queries, block.columns, not leaves_out(block), None, block.across, block.names)
     layout = grid.decide(width, abilities)
     if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers
         grid = replace(grid, with_values=False)

@@ -8,7 +8,7 @@ from rich.style import Style as RichStyle
 from rich.text import Text
 
 from mhaviz.pages.panels import Scale
-from mhaviz.views.scale import places
+from mhaviz.views.colours import places
 from mhaviz.views.terminal.cells import ramp_characters, terminal_colours
 from mhaviz.views.terminal.grid import DIM, Abilities
 
@@ -22,21 +22,18 @@ class ScaleBar:
     Attributes:
         scale: the scale.
         remark: text beside the bar.
-        beyond: whether some values lie below the scale, and above it.
         blank: text that says which numbers are blank; shown only without colour.
     """
 
     scale: Scale
     remark: str = ""
-    beyond: tuple[bool, bool] = (False, False)
     blank: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
         values = np.array([self.scale.value(share) for share in np.linspace(0, 1, _STEPS)], np.float32)
-        digits = 2 if self.scale.log else 4
-        below, above = (mark if there else "" for mark, there in zip("≤≥", self.beyond, strict=True))
-        bar = Text(f"{below}{self.scale.low:.{digits}g} ")
+        low, high = self.scale.ends
+        bar = Text(f"{low} ")
         blank = ""
         if abilities.colours:
             chosen = terminal_colours(self.scale.colormap, abilities.colours)
@@ -45,7 +42,7 @@ class ScaleBar:
         else:
             bar.append("".join(ramp_characters(values, self.scale)))
             blank = f", {self.blank}" if self.blank else ""
-        bar.append(f" {above}{self.scale.high:.{digits}g}" + ", logarithmic" * self.scale.log + blank)
+        bar.append(f" {high}" + ", logarithmic" * self.scale.log + blank)
         if self.remark:
             bar.append("   " + self.remark, DIM)
         yield bar

@@ -19,6 +19,7 @@ from mhaviz.pages.blocks import (
     leaves,
 )
 from mhaviz.pages.labels import harmless, visible
+from mhaviz.views.scales import resolve
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
@@ -37,7 +38,7 @@ class PageView:
     style: Style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        page = self.page.coloured(self.style.cmap, self.style.vmax, self.style.log)
+        page, scales = self.page, resolve(self.page, {}, self.style)
         abilities = Abilities.of(console, options)
         used, left_out = 0, 0
         drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colours else None)
@@ -45,7 +46,9 @@ class PageView:
         yield from title_lines(page.title, options.max_width)
         blocks = page.blocks
         of_heads = [block for block in blocks if isinstance(block, Heads)]
-        heads = HeadsView(of_heads, remark, self.style, console, options) if of_heads else None
+        heads = HeadsView(of_heads, scales, remark, console, options) if of_heads else None
+        if heads and heads.cells:
+            scales = resolve(page, heads.cells, self.style)
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
@@ -61,13 +64,13 @@ class PageView:
                     waiting += block.blocks[::-1]
             elif isinstance(block, Heads):
                 if heads and block is of_heads[0]:  # all together, in the order of the result
-                    yield from heads.lines()
+                    yield from heads.lines(scales)
                     yield from [Line()] * bool(waiting)
             elif isinstance(block, Panels):
-                grid = panels_grid(block, abilities, options.max_width)
+                grid = panels_grid(block, scales.panels(block), abilities, options.max_width)
                 used += grid.height(options.max_width, abilities)
                 alike = [one for one in leaves(blocks) if isinstance(one, Panels) and leaves_out(one)]
-                yield from panels_lines(block, grid, page.bars(block), len(alike), options.max_width)
+                yield from panels_lines(block, grid, scales.beside(block), len(alike), options.max_width)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:

@@ -21,12 +21,13 @@ from mhaviz.pages.panels import Scale
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
+from mhaviz.views.colours import colours, needs_dark_text, palette
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
-from mhaviz.views.scale import colours, needs_dark_text, palette, weight_scale
+from mhaviz.views.scales import weight_scale
 from mhaviz.views.style import Style
 
 
@@ -151,7 +152,7 @@ def test_the_end_of_the_scale_can_be_chosen(random_attention, show, vmax, n_toke
             assert np.abs(picture[y, x] - expected[row, column]).max() <= 2
     open_end = "≥ " if weights.max() > high else ""
     assert f"{open_end}{high:.3g}" in [text.get_text() for text in sheet.page.texts]
-    assert f"{high:.4g}   rows" in show(heatmap_view(attention, Style(vmax=vmax)))
+    assert f"{open_end}{high:.3g}   rows" in show(heatmap_view(attention, Style(vmax=vmax)))
 
 
 def test_numbers_in_the_cells_are_those_of_the_weights(random_attention):

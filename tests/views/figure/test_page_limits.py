@@ -20,7 +20,7 @@ from mhaviz.results.result import Source
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS
-from mhaviz.views.scale import weight_scale
+from mhaviz.views.scales import weight_scale
 from mhaviz.views.style import Style
 
 

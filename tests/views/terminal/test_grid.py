@@ -11,7 +11,7 @@ from rich.text import Text
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.axis import Axis
-from mhaviz.views.scale import colours
+from mhaviz.views.colours import colours
 from mhaviz.views.terminal.grid import Abilities, HeatGrid
 
 COLOUR, PLAIN = Abilities("truecolor"), Abilities(None)

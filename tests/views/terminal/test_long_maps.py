@@ -116,7 +116,8 @@ def test_half_blocks_are_cells_of_the_whole_matrix(show, width, kind, reduction)
     query_edges, key_edges = (3 * equal_edges(n) for n in (rows, columns))
     expected = reduced(weights, query_edges, key_edges, reduction)[0]
     visible = key_edges[:-1] <= query_edges[1:, None] - 1 if kind == "masked" else np.ones_like(expected, bool)
-    palest = np.quantile(expected[visible & (expected > 0)], 0.01, method="lower")
+    whole = drawn_map(kind, reduction).weights[0]  # the largest of cells has the scale of the whole, their sum its own
+    palest = np.quantile(whole[whole > 0] if reduction == "max" else expected[visible & (expected > 0)], 0.01)
     low = 0.5 * (palest / 0.5) ** (6 / 5)  # a sixth of the scale lies below it
     shares = np.clip((np.log(np.maximum(expected, low)) - np.log(low)) / (np.log(0.5) - np.log(low)), 0, 1)
     bone = matplotlib.colormaps["bone"](shares)[..., :3] * 255
@@ -137,7 +138,7 @@ def test_the_scale_is_that_of_the_cells_on_the_screen(show):
     shown = show(view(long_map(weights), style=LOG), 40, "truecolor")
     rows, columns = drawn(shown).shape[:2]
     expected = reduced(weights, *(3 * equal_edges(n) for n in (rows, columns)), "mass")
-    assert f" {expected.max():.2g}, logarithmic" in words(shown)
+    assert f" {expected.max():.3g}, logarithmic" in words(shown)
 
 
 def test_most_of_the_attention_on_the_screen_lies_below_the_end_of_the_scale(show):
@@ -145,12 +146,12 @@ def test_most_of_the_attention_on_the_screen_lies_below_the_end_of_the_scale(sho
     shown = show(view(long_map(weights)), 40, "truecolor")
     colours = drawn(shown)
     cells = np.sort(reduced(weights, *(3 * equal_edges(n) for n in colours.shape[:2]), "mass"), axis=None)
-    beyond, end = re.search(r"(≥?)([\d.]+) each cell", words(shown)).groups()
+    beyond, end = re.search(r"((?:≥ )?)([\d.]+) each cell", words(shown)).groups()
     end, below = float(end), cells[np.searchsorted(cells.cumsum(), 0.9 * cells.sum())]
     if beyond:
         assert below <= end <= below * 1.01 + 10.0 ** (np.floor(np.log10(below)) - 1), "rounded up to 2 digits"
     else:
-        assert end == pytest.approx(cells[-1], rel=1e-3)
+        assert end == pytest.approx(cells[-1], rel=5e-3)
         assert below * 1.12 >= 0.4 * end
     assert "logarithmic" not in words(shown)
     is_darkest = (colours == (18, 29, 65)).all(axis=-1)

@@ -1,0 +1,79 @@
+"""Colours of numbers, for figures, the terminal and the page for the browser alike."""
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.pages.panels import FILM, INK, Panel, Scale
+from mhaviz.views.ink import ink
+
+_FILM = (196, 54, 8)  # strongest colour of a film over an image, which is grey
+_PALEST = 0.72  # grey of the darkest pixels of an image, as a share of white
+
+
+@cache
+def palette(name: str) -> NDArray[np.uint8]:
+    """Return the 256 colours of a colormap, (256, 3): "ink", "film", or one of matplotlib's."""
+    if name == INK:
+        return ink()
+    if name == FILM:
+        return np.round(np.linspace((255, 255, 255), _FILM, 256)).astype(np.uint8)
+    import matplotlib
+
+    return np.round(matplotlib.colormaps[name](np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8)
+
+
+def check_colormap(name: str) -> None:
+    """Raise ArgumentError, which suggests similar names, unless this is "ink" or a colormap of matplotlib."""
+    if name == INK:
+        return
+    import difflib
+
+    import matplotlib
+
+    if name not in matplotlib.colormaps:
+        near = difflib.get_close_matches(name, list(matplotlib.colormaps), n=3, cutoff=0.7) or [INK, "bone", "viridis"]
+        raise ArgumentError(f"{parameter('cmap')}: expected a matplotlib colormap, got {name!r}; try {', '.join(near)}")
+
+
+def places(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
+    """Return the index of each value's colour, 0 to 255, as matplotlib chooses it; for NaN any index."""
+    return np.clip(np.nan_to_num(scale.shares(values)) * 256, 0, 255).astype(np.uint8)
+
+
+def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
+    """Return the colour of each value, (…, 3); NaN is white."""
+    chosen: NDArray[np.uint8] = palette(scale.colormap)[places(values, scale)]
+    chosen[np.isnan(values)] = 255
+    return chosen
+
+
+def over_image(panel: Panel, height: int, width: int) -> NDArray[np.uint8]:
+    """Return the cells of a panel as a coloured film over its image in pale grey, (height, width, 3).
+
+    Over white pixels a cell has exactly the colour of its scale. Cells are not smoothed.
+
+    Args:
+        panel: a panel with an image.
+        height, width: pixels of the result; multiples of the numbers of rows and columns.
+    """
+    from PIL import Image
+
+    assert panel.image is not None
+    resized = Image.fromarray(panel.image).convert("L").resize((width, height), Image.Resampling.LANCZOS)
+    light = _PALEST + (1 - _PALEST) * np.asarray(resized) / 255
+    cells, (rows, columns) = colours(panel.values, panel.scale), panel.values.shape
+    film = cells.repeat(height // rows, axis=0).repeat(width // columns, axis=1)
+    return np.round(film * light[..., None]).astype(np.uint8)
+
+
+def needs_dark_text(background: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return whether black text has more contrast than white on each background, (…, 3), by WCAG 2's luminance."""
+    channel = background / 255
+    linear = np.where(channel <= 0.03928, channel / 12.92, ((channel + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
+    # Contrast with black is (L + 0.05) / 0.05, with white 1.05 / (L + 0.05); they are equal at L = 0.179.
+    dark: NDArray[np.bool_] = luminance > 0.179
+    return dark

@@ -1,0 +1,230 @@
+"""Scales of a page: from which number to which colours go, and what stands at the ends, for all media alike."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.pages.attention import scale_group
+from mhaviz.pages.blocks import Block, Heads, Page, Panels, leaves
+from mhaviz.pages.numbers import short
+from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, decimals_of
+from mhaviz.pages.pooling import pool_map
+from mhaviz.pages.weight_range import darkest_from, histograms
+from mhaviz.results.attention import AttentionMap
+from mhaviz.views.style import Style
+
+# The palest 1 % of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
+_DARKEST, _DARK = 0.01, 1 / 6
+_LEAST_SHARE = 1e-6  # low end of a logarithmic scale at least, as a share of its high end
+_FILM_SHARE = 1e-3  # the same of a film over an image, whose linear scale begins at 0
+_MANY_CELLS = 60  # rows or columns; of more, each is too small to be seen alone
+_BEYOND = 0.005  # share of the cells of such a head that may lie beyond the scale
+_LEAST_RANGE = 4.0  # high end / low end of a logarithmic scale at least, so that weights that are nearly equal look so
+
+Cells = Mapping[int, tuple[int, int]]
+"""Rows and columns that maps are drawn in, by the ``id`` of each map; a map that is not in it is drawn whole."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Scales of everything on a page, each with its ends, as every medium shows them.
+
+    Attributes:
+        of_maps: scale of the maps of each ``scale_group``.
+        of_panels: for each scale that the page gives its panels, the one that they are drawn on.
+        bars: each scale that has a name, with the first block that shows it, in the order of the page.
+    """
+
+    of_maps: Mapping[str, Scale]
+    of_panels: Mapping[Scale, Scale]
+    bars: tuple[tuple[Scale, Block], ...] = ()
+
+    def of(self, shown: Heads | AttentionMap) -> Scale:
+        """Return the scale of a map, or of the maps of a block."""
+        return self.of_maps[scale_group(shown.first if isinstance(shown, Heads) else shown)]
+
+    def panels(self, block: Panels) -> tuple[Panel, ...]:
+        """Return the panels of a block on their scales."""
+        return tuple(replace(panel, scale=self.of_panels[panel.scale]) for panel in block.panels)
+
+    def beside(self, block: Block) -> tuple[Scale, ...]:
+        """Return the scales whose colour bar stands beside a block: those that no block before it shows."""
+        inside = list(leaves([block]))
+        return tuple(scale for scale, first in self.bars if any(first is one for one in inside))
+
+
+def resolve(page: Page, cells: Cells, style: Style) -> Scales:
+    """Return all scales of a page.
+
+    They are those of whole maps, however few cells a medium has room for, so that all media end at the same numbers.
+    Only the numbers of cells that sum weights grow with the cells: the scale of such maps is that of ``cells``. Panels
+    of the numbers that maps on the page show, such as weights, are on the maps' scale.
+
+    Args:
+        page: the page.
+        cells: cells of pooled maps that are drawn in fewer.
+        style: colormap, ends and kind of the scales.
+
+    Raises:
+        ArgumentError: ``vmax`` is above 1 and there are weights, or it is not above the lowest number of a scale.
+    """
+    blocks = list(leaves(page.blocks))
+    maps = [m for block in blocks if isinstance(block, Heads) for m in block.maps]
+    panels = [panel for block in blocks if isinstance(block, Panels) for panel in block.panels]
+    of_maps, drawn = _of_maps(maps, cells, style)
+    named = {_name(m): of_maps[group] for group, (m, *_) in reversed(drawn.items()) if not m.is_pooled}
+    of_panels = _of_panels(panels, named, style)
+    final = {
+        scale: _with_ends(
+            scale,
+            [m for group, alike in drawn.items() if of_maps[group] == scale for m in alike],
+            [panel for panel in panels if of_panels[panel.scale] == scale],
+        )
+        for scale in dict.fromkeys((*of_maps.values(), *of_panels.values()))
+    }
+    of_maps = {group: final[scale] for group, scale in of_maps.items()}
+    of_panels = {scale: final[drawn_on] for scale, drawn_on in of_panels.items()}
+    bars: dict[Scale, Block] = {}
+    for block in blocks:
+        shown = [of_maps[scale_group(block.first)]] if isinstance(block, Heads) else []
+        shown += [of_panels[scale] for scale in block.scales] if isinstance(block, Panels) else []
+        for scale in shown:
+            bars.setdefault(scale, block)
+    return Scales(of_maps, of_panels, tuple(bars.items()))
+
+
+def resolve_maps(maps: Sequence[AttentionMap], style: Style, cells: Cells | None = None) -> Scales:
+    """Return the scales of maps that are drawn without the blocks of a page. Arguments and errors as in ``resolve``."""
+    of_maps, drawn = _of_maps(maps, cells or {}, style)
+    return Scales({group: _with_ends(scale, drawn[group], ()) for group, scale in of_maps.items()}, {})
+
+
+def change_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
+    """Return the scale that maps of changes share, with 0 in its middle, and the decimals that the largest needs."""
+    largest = style.vmax or max(map(_largest_change, maps)) or 1.0
+    return Scale(style.diverging, -largest, largest, decimals_of(largest), signed=True)
+
+
+def weight_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
+    """Return the scale that all these maps share."""
+    if not style.log:
+        return Scale(style.cmap, 0.0, style.vmax if style.vmax is not None else darkest_from(maps))
+    largest = (style.vmax if style.vmax is not None else max(map(_largest, maps))) or 1.0
+    share = _palest(maps) / largest
+    low = largest * max(min(share, 1.0) ** (1 / (1 - _DARK)), _LEAST_SHARE)
+    if low * _LEAST_RANGE > largest:
+        middle = math.sqrt(min(share, 1.0)) * largest
+        most = 1.0 if all(m.quantity.is_distribution for m in maps) else math.inf
+        largest = min(middle * math.sqrt(_LEAST_RANGE), most) if style.vmax is None else largest
+        low = largest / _LEAST_RANGE
+    return Scale(style.cmap, low, largest, log=True)
+
+
+def _of_maps(
+    maps: Sequence[AttentionMap], cells: Cells, style: Style
+) -> tuple[dict[str, Scale], dict[str, list[AttentionMap]]]:
+    """Return the scale of each group of maps, without its ends, and the maps with the numbers that are drawn."""
+    if any(m.quantity.is_distribution for m in maps):
+        style.require_vmax()
+    drawn: dict[str, list[AttentionMap]] = {}
+    for m in maps:
+        drawn.setdefault(scale_group(m), []).append(_without_missing(_drawn(m, cells.get(id(m)))))
+    scales = {}
+    for group, alike in drawn.items():
+        scale = change_scale(style, alike) if alike[0].quantity.is_signed else weight_scale(style, alike)
+        scales[group] = replace(scale, name=_name(alike[0]) + ", log" * scale.log)
+    return scales, drawn
+
+
+def _drawn(m: AttentionMap, cells: tuple[int, int] | None) -> AttentionMap:
+    """Return the map in these cells if their numbers are sums, which differ from those of smaller cells."""
+    return pool_map(m, *cells) if cells and m.is_pooled and m.quantity.reduction == "mass" else m
+
+
+def _without_missing(m: AttentionMap) -> AttentionMap:
+    """Return the map with 0 for NaN, which has no place on a scale."""
+    return replace(m, weights=np.nan_to_num(m.weights)) if np.isnan(m.weights).any() else m
+
+
+def _name(m: AttentionMap) -> str:
+    return m.quantity.drawn_name
+
+
+def _of_panels(panels: Sequence[Panel], named: Mapping[str, Scale], style: Style) -> dict[Scale, Scale]:
+    """Return what panels are drawn on, without its ends, by the scale that the page gives them.
+
+    Where panels of one sign and of two signs share a page, those of two signs keep their diverging colormap.
+    ``named``: scales of the maps of the page, by the name of their numbers.
+    """
+    wanted = dict.fromkeys(panel.scale for panel in panels)
+    signs = {scale.has_two_signs for scale in wanted}
+
+    def drawn(scale: Scale) -> Scale:
+        if scale.name in named:
+            return named[scale.name]
+        keeps = scale.colormap not in (INK, DIVERGING, FILM) or (len(signs) > 1 and scale.has_two_signs)
+        is_film = scale.colormap == FILM
+        if style.vmax is not None and (scale.name == WEIGHT or is_film):
+            if style.vmax <= scale.low:
+                raise ArgumentError(
+                    f"{parameter('vmax')}: expected more than {scale.low:g} {scale.name}, got {style.vmax:g}"
+                )
+            scale = replace(scale, high=style.vmax)
+        if style.log and is_film:
+            low = scale.low or scale.high * _FILM_SHARE
+            scale = replace(scale, low=low, log=True, name=f"{scale.name}, log")
+        return scale if keeps else scale.coloured(style.cmap)
+
+    return {scale: drawn(scale) for scale in wanted}
+
+
+def _with_ends(scale: Scale, maps: Sequence[AttentionMap], panels: Sequence[Panel]) -> Scale:
+    """Return the scale, which says whether numbers lie below and above it as they are written."""
+    least = [np.fmin.reduce(p.values, axis=None, initial=math.inf) for p in panels] + list(map(_least, maps))
+    most = [np.fmax.reduce(p.values, axis=None, initial=-math.inf) for p in panels] + [m.weights.max() for m in maps]
+    below, low, high, above = (float(short(float(end))) for end in (min(least), scale.low, scale.high, max(most)))
+    return replace(scale, below=below < low, above=above > high)
+
+
+def _least(m: AttentionMap) -> float:
+    """Return the least number that no mask hides."""
+    hidden = m.hidden
+    seen = np.True_ if hidden is None else ~hidden
+    return min(float(weights.min(where=seen, initial=math.inf)) for weights in m.weights)
+
+
+def _largest(attention_map: AttentionMap) -> float:
+    """Return the largest weight, without the first query where a mask leaves it a single key, whose weight is 1."""
+    weights, hidden = attention_map.weights, attention_map.hidden
+    if hidden is None or weights.shape[1] == 1 or not hidden[0, 1:].all():
+        return float(weights.max())
+    return float(weights[:, 1:].max())
+
+
+def _largest_change(m: AttentionMap) -> float:
+    """Return the largest change; of many cells a high quantile, or a single cell would make all others pale."""
+    if max(m.weights.shape[1:]) > _MANY_CELLS:
+        beyond = max(float(np.quantile(size, 1 - _BEYOND)) for size in _sizes(m))
+        if beyond:
+            return beyond
+    return max(float(size.max()) for size in _sizes(m))
+
+
+def _sizes(m: AttentionMap) -> Iterator[NDArray[np.float32]]:
+    return map(np.abs, m.weights)
+
+
+def _palest(maps: Sequence[AttentionMap]) -> float:
+    """Return the weight that the palest 1 % of all weights above 0 lie below; 0 if there are none."""
+    counts, _ = histograms(maps)
+    below = counts.cumsum()
+    if not below[-1]:
+        return 0.0
+    rank = _DARKEST * (below[-1] - 1)
+    group = int(np.searchsorted(below, rank, side="right"))
+    low, high = (np.array([group, group + 1], np.uint32) << 16).view(np.float32)
+    return float(low + (high - low) * (rank - below[group] + counts[group]) / counts[group])
