@@ -19,6 +19,15 @@ FLAGS = [
     "--no-first-run",
 ]
 
+WRITTEN = """() => {
+  window.written = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+    window.written.push(text);
+    write.call(this, text, ...more);
+  };
+}"""
+
 
 def pytest_collection_modifyitems(items):
     """Without a browser these tests are skipped; `.ci/run` wants them to run."""
@@ -84,6 +93,10 @@ class Opened:
         """Where an element is: x, y, width and height in pixels."""
         script = "s => { const { x, y, width, height } = document.querySelector(s).getBoundingClientRect();"
         return self.ask(script + " return { x, y, width, height }; }", selector)
+
+    def note_what_is_written(self):
+        """From now on ``window.written`` has every text that is drawn on a canvas."""
+        self.ask(WRITTEN)
 
     def until(self, script, seconds=10.0):
         """Wait until an expression is true: the page's policy lets nothing wait inside of it."""

@@ -22,7 +22,9 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
+from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.html.page import page_assets
+from mhaviz.views.showing import figure_of
 
 pytestmark = pytest.mark.browser
 
@@ -326,6 +328,24 @@ def test_a_difference_shows_all_three(opened, tmp_path, minilm):
     page.until("document.querySelectorAll('.thumb').length === 72 && /divergence 0/.test(document.body.innerText)")
     page.ask("document.getElementById('tab-tables').click()")
     page.until("/the heads that changed most/.test(document.body.innerText)")
+
+
+def test_the_numbers_on_a_map_are_those_of_the_figure(opened, tmp_path):
+    """In cells, which are too small for two decimals, and at the ends of the colour bar."""
+    halves, changes = np.full((2, 2, 2), 0.5, np.float32), np.float32([[0.00123, -0.00123], [-0.0004, 0.0004]])
+    sides = (
+        Attention(Source("s"), (AttentionMap(w, Axis.of("ab"), Axis.of("ab")),)) for w in (halves, halves + changes)
+    )
+    d = mhaviz.diff(*sides)
+    d.save(tmp_path / "diff.html")
+    page = opened(tmp_path / "diff.html", "#view=map&part=change").ready()
+    page.note_what_is_written()
+    page.tab.keyboard.press("]")
+    page.until("window.written.includes('-0.00123')")
+    sheet = figure_of(d)
+    in_figure = {one.number for one in sheet.page.collections if isinstance(one, Numbers)} | {"-0.00123", "0.00123"}
+    assert {"-0.00123", "0.00123"} <= {text.get_text() for text in sheet.page.texts}
+    assert {text for text in page.ask("window.written") if re.match(r"[-+]?\d", text)} == in_figure
 
 
 def test_statistics_lead_to_maps(opened, tmp_path):

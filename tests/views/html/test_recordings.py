@@ -119,16 +119,6 @@ def test_hostile_names_are_text(opened, tmp_path):
     assert page.ask("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-WRITTEN = """() => {
-  window.written = [];
-  const write = CanvasRenderingContext2D.prototype.fillText;
-  CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
-    window.written.push(text);
-    write.call(this, text, ...more);
-  };
-}"""
-
-
 @pytest.mark.browser
 def test_crowded_patches_are_named_whole_and_positions_once(opened, tmp_path):
     patches = Axis(patch_tokens(9, 9, 1))
@@ -138,7 +128,7 @@ def test_crowded_patches_are_named_whole_and_positions_once(opened, tmp_path):
     Attention(Source("recorded: a test"), maps).save(tmp_path / "page.html")
     for number, label in enumerate(("50 5,4", "50")):
         page = opened(tmp_path / "page.html", f"#view=map&map={number}").ready()
-        page.ask(WRITTEN)
+        page.note_what_is_written()
         page.tab.keyboard.press("]")
         page.until(f"window.written.includes({label!r})")
         assert not [text for text in page.ask("window.written") if "…" in text or text == "50 50"]
