@@ -1,15 +1,17 @@
 """Scales of a page: from which number to which colours go, and what stands at the ends, for all media alike."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.attention import scale_group
-from mhaviz.pages.blocks import Block, Heads, Page, Panels, leaves
+from mhaviz.pages.blocks import Block, Heads, Page, Panels, Stacks, leaves
 from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, decimals_of
 from mhaviz.pages.pooling import pool_map
@@ -25,7 +27,9 @@ _MANY_CELLS = 60  # rows or columns; of more, each is too small to be seen alone
 _BEYOND = 0.005  # share of the cells of such a head that may lie beyond the scale
 _LEAST_RANGE = 4.0  # high end / low end of a logarithmic scale at least, so that weights that are nearly equal look so
 
-Cells = Mapping[int, tuple[int, int]]
+Key = TypeVar("Key")
+
+DrawnCells = Mapping[int, tuple[int, int]]
 """Rows and columns that maps are drawn in, by the ``id`` of each map; a map that is not in it is drawn whole."""
 
 
@@ -36,7 +40,8 @@ class Scales:
     Attributes:
         of_maps: scale of the maps of each ``scale_group``.
         of_panels: for each scale that the page gives its panels, the one that they are drawn on.
-        bars: each scale that has a name, with the first block that shows it, in the order of the page.
+        bars: each scale that has a name, with the first block that shows it, in the order of the page. Blocks in stacks
+            side by side have their own.
     """
 
     of_maps: Mapping[str, Scale]
@@ -53,16 +58,16 @@ class Scales:
 
     def beside(self, block: Block) -> tuple[Scale, ...]:
         """Return the scales whose colour bar stands beside a block: those that no block before it shows."""
-        inside = list(leaves([block]))
-        return tuple(scale for scale, first in self.bars if any(first is one for one in inside))
+        parts = {id(part) for part in leaves([block])}
+        return tuple(scale for scale, first in self.bars if id(first) in parts)
 
 
-def resolve(page: Page, cells: Cells, style: Style) -> Scales:
+def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     """Return all scales of a page.
 
     They are those of whole maps, however few cells a medium has room for, so that all media end at the same numbers.
     Only the numbers of cells that sum weights grow with the cells: the scale of such maps is that of ``cells``. Panels
-    of the numbers that maps on the page show, such as weights, are on the maps' scale.
+    of the numbers that maps on the page show, such as weights, end where the maps' scale ends.
 
     Args:
         page: the page.
@@ -78,29 +83,20 @@ def resolve(page: Page, cells: Cells, style: Style) -> Scales:
     of_maps, drawn = _of_maps(maps, cells, style)
     named = {_name(m): of_maps[group] for group, (m, *_) in reversed(drawn.items()) if not m.is_pooled}
     of_panels = _of_panels(panels, named, style)
-    final = {
-        scale: _with_ends(
-            scale,
-            [m for group, alike in drawn.items() if of_maps[group] == scale for m in alike],
-            [panel for panel in panels if of_panels[panel.scale] == scale],
-        )
-        for scale in dict.fromkeys((*of_maps.values(), *of_panels.values()))
-    }
-    of_maps = {group: final[scale] for group, scale in of_maps.items()}
-    of_panels = {scale: final[drawn_on] for scale, drawn_on in of_panels.items()}
-    bars: dict[Scale, Block] = {}
-    for block in blocks:
-        shown = [of_maps[scale_group(block.first)]] if isinstance(block, Heads) else []
-        shown += [of_panels[scale] for scale in block.scales] if isinstance(block, Panels) else []
-        for scale in shown:
-            bars.setdefault(scale, block)
-    return Scales(of_maps, of_panels, tuple(bars.items()))
+    of_maps = _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in drawn.items()})
+
+    def scales_of(block: Block) -> Iterable[Scale]:
+        if isinstance(block, Heads):
+            return (of_maps[scale_group(block.first)],)
+        return [of_panels[scale] for scale in block.scales] if isinstance(block, Panels) else ()
+
+    return Scales(of_maps, of_panels, tuple(_bars(page.blocks, scales_of)))
 
 
-def resolve_maps(maps: Sequence[AttentionMap], style: Style, cells: Cells | None = None) -> Scales:
+def resolve_maps(maps: Sequence[AttentionMap], style: Style, cells: DrawnCells | None = None) -> Scales:
     """Return the scales of maps that are drawn without the blocks of a page. Arguments and errors as in ``resolve``."""
     of_maps, drawn = _of_maps(maps, cells or {}, style)
-    return Scales({group: _with_ends(scale, drawn[group], ()) for group, scale in of_maps.items()}, {})
+    return Scales(_with_ends(of_maps, {group: _least_and_most(alike) for group, alike in drawn.items()}), {})
 
 
 def change_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
@@ -125,7 +121,7 @@ def weight_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
 
 
 def _of_maps(
-    maps: Sequence[AttentionMap], cells: Cells, style: Style
+    maps: Sequence[AttentionMap], cells: DrawnCells, style: Style
 ) -> tuple[dict[str, Scale], dict[str, list[AttentionMap]]]:
     """Return the scale of each group of maps, without its ends, and the maps with the numbers that are drawn."""
     if any(m.quantity.is_distribution for m in maps):
@@ -155,7 +151,7 @@ def _name(m: AttentionMap) -> str:
 
 
 def _of_panels(panels: Sequence[Panel], named: Mapping[str, Scale], style: Style) -> dict[Scale, Scale]:
-    """Return what panels are drawn on, without its ends, by the scale that the page gives them.
+    """Return what panels are drawn on, by the scale that the page gives them.
 
     Where panels of one sign and of two signs share a page, those of two signs keep their diverging colormap.
     ``named``: scales of the maps of the page, by the name of their numbers.
@@ -179,15 +175,53 @@ def _of_panels(panels: Sequence[Panel], named: Mapping[str, Scale], style: Style
             scale = replace(scale, low=low, log=True, name=f"{scale.name}, log")
         return scale if keeps else scale.coloured(style.cmap)
 
-    return {scale: drawn(scale) for scale in wanted}
+    numbers = defaultdict[Scale, list[float]](list)
+    for panel in panels:
+        numbers[panel.scale] += (
+            float(np.fmin.reduce(panel.values, axis=None, initial=math.inf)),
+            float(np.fmax.reduce(panel.values, axis=None, initial=-math.inf)),
+        )
+    return _with_ends({scale: drawn(scale) for scale in wanted}, numbers)
 
 
-def _with_ends(scale: Scale, maps: Sequence[AttentionMap], panels: Sequence[Panel]) -> Scale:
-    """Return the scale, which says whether numbers lie below and above it as they are written."""
-    least = [np.fmin.reduce(p.values, axis=None, initial=math.inf) for p in panels] + list(map(_least, maps))
-    most = [np.fmax.reduce(p.values, axis=None, initial=-math.inf) for p in panels] + [m.weights.max() for m in maps]
-    below, low, high, above = (float(short(float(end))) for end in (min(least), scale.low, scale.high, max(most)))
-    return replace(scale, below=below < low, above=above > high)
+def _with_ends(scales: Mapping[Key, Scale], numbers: Mapping[Key, Sequence[float]]) -> dict[Key, Scale]:
+    """Return scales that say whether ``numbers`` lie below and above them, as they are written.
+
+    Equal scales say the same.
+    """
+    of_scale = defaultdict[Scale, list[float]](list)
+    for key, scale in scales.items():
+        of_scale[scale] += map(_written, numbers[key])
+    return {
+        key: replace(
+            scale,
+            below=min(of_scale[scale]) < _written(scale.low),
+            above=max(of_scale[scale]) > _written(scale.high),
+        )
+        for key, scale in scales.items()
+    }
+
+
+def _written(number: float) -> float:
+    return float(short(number))
+
+
+def _least_and_most(maps: Sequence[AttentionMap]) -> tuple[float, float]:
+    """Return the least number of these maps that no mask hides, and the largest."""
+    return min(map(_least, maps)), max(float(m.weights.max()) for m in maps)
+
+
+def _bars(blocks: Iterable[Block], scales_of: Callable[[Block], Iterable[Scale]]) -> Iterator[tuple[Scale, Block]]:
+    """Yield each scale with the first of these blocks that shows it, again in each of two stacks side by side."""
+    known = set[Scale]()
+    for block in blocks:
+        if isinstance(block, Stacks):
+            for stack in (block.left, block.right):
+                yield from _bars(stack, scales_of)
+            continue
+        for part in leaves([block]):
+            yield from ((scale, part) for scale in scales_of(part) if scale not in known)
+            known.update(scales_of(part))
 
 
 def _least(m: AttentionMap) -> float:

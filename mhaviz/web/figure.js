@@ -13,9 +13,9 @@ const RIGHT = 8; // for half of the last label
 const LARGEST_CELL = 56;
 const LINE = 12.5; // from one label to the next
 const NAME = 16; // for the name of a side
-const DIGIT = 0.64; // width of a cell for each character of its number, as a share of the font's size
-const SHORTEST_NUMBER = 5; // characters that a number in a cell has room for at least
-const LEAST_NUMBER = 9.3; // font size
+const DIGIT = 0.72; // width of a cell for each character of its number, as a share of the font's size
+const SHORTEST_NUMBER = 4; // characters that a number in a cell has room for at least
+const LEAST_NUMBER = 8.3; // font size
 const LABEL_FONT = `12px ${FONT}`;
 
 /**

@@ -226,9 +226,9 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         if isinstance(part, OverviewPart):
             return part
         like = [
-            one
-            for one, other in zip(alone, stacked, strict=True)
-            if not isinstance(one, OverviewPart) and _stand_in_line(block, other)
+            candidate
+            for candidate, other in zip(alone, stacked, strict=True)
+            if not isinstance(candidate, OverviewPart) and _stand_in_line(block, other)
         ]
         return decide_heads(block, fonts, style, len(stacked), length, like) if len(like) > 1 else part
 

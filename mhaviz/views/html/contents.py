@@ -51,7 +51,7 @@ from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map
 from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
-from mhaviz.views.scales import Cells, Scales, resolve_maps
+from mhaviz.views.scales import DrawnCells, Scales, resolve_maps
 from mhaviz.views.style import Style
 
 _DIVERGENCE = Measure(
@@ -298,7 +298,7 @@ class _PageScales:
     begins_log: bool
 
     @classmethod
-    def of(cls, maps: Sequence[AttentionMap], style: Style, cells: Cells | None = None) -> "_PageScales":
+    def of(cls, maps: Sequence[AttentionMap], style: Style, cells: DrawnCells | None = None) -> "_PageScales":
         """Return the scales of these maps; arguments as in ``resolve_maps``."""
         linear, log = (resolve_maps(maps, replace(style, log=is_log), cells) for is_log in (False, True))
         return cls(linear, log, style.log)

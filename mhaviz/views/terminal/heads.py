@@ -16,7 +16,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import even_cells
-from mhaviz.views.scales import Cells, Scales
+from mhaviz.views.scales import DrawnCells, Scales
 from mhaviz.views.terminal.cells import blank_text
 from mhaviz.views.terminal.grid import BOLD, DIM, LEGEND_UP_TO, Abilities, GridLayout, HeatGrid, long_layout
 from mhaviz.views.terminal.legend import ScaleBar
@@ -84,7 +84,7 @@ class HeadsView:
         self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
         layouts = {one.block.first.weights.shape[1:]: one.grid.layout for one in reversed(self._chosen)}
         chosen = ((m, layouts.get(m.weights.shape[1:])) for m in every if m.is_pooled)
-        self.cells: Cells = {id(m): (layout.rows, layout.columns) for m, layout in chosen if layout}
+        self.cells: DrawnCells = {id(m): (layout.rows, layout.columns) for m, layout in chosen if layout}
 
     def _choose(self, blocks: Sequence[Heads]) -> None:
         """Choose the maps that there is room for; from the first, as many heads as there is room for."""
