@@ -160,7 +160,7 @@ def test_a_name_of_an_array_and_a_hostile_name_of_a_file(mhaviz, folder):
 
 def test_rows_that_sum_to_2(mhaviz, folder):
     np.save("w.npy", np.array([[2, 0], [0.5, 0.48]]))
-    for options, end in (((), "█ 2"), (("--vmax", "1"), "≥1")):
+    for options, end in (((), "█ 2"), (("--vmax", "1"), "≥ 1")):
         shown = " ".join(mhaviz("show", "w.npy", *options).out.split())
         assert f"{end} rows are queries, columns keys; rows sum to between 0.98 and 2.00" in shown
         assert "a row sums to 1" not in shown
