@@ -16,9 +16,9 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import labels
 from mhaviz.results.report import Report
-from mhaviz.views.figure import sheet as sheet_module
+from mhaviz.views.figure import measuring
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.sheet import fit, wrap
+from mhaviz.views.figure.measuring import fit, wrap
 from mhaviz.views.showing import figure_of
 
 
@@ -54,7 +54,7 @@ def test_a_cut_text_begins_with_as_much_as_fits(text, width):
 def tried(monkeypatch):
     """The texts that were measured: each letter is a tenth of an inch wide."""
     tried = []
-    monkeypatch.setattr(sheet_module, "text_width", lambda text, *_: tried.append(text) or len(text) / 10)
+    monkeypatch.setattr(measuring, "text_width", lambda text, *_: tried.append(text) or len(text) / 10)
     return tried
 
 

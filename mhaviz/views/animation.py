@@ -43,7 +43,8 @@ def _pictures(frames: Sequence[Attention], style: Style) -> "Iterator[Image]":
     from PIL.Image import open as open_image
 
     from mhaviz.views.figure.page import draw_page
-    from mhaviz.views.figure.sheet import ACCENT, MARGIN, TITLE, house_style
+    from mhaviz.views.figure.sheet import ACCENT, house_style
+    from mhaviz.views.measures import MARGIN, TITLE
 
     for frame in frames:
         png = BytesIO()

@@ -20,7 +20,8 @@ from shown import heatmap_figure
 
 from mhaviz.pages.labels import harmless
 from mhaviz.results.result import Source
-from mhaviz.views.figure.sheet import Sheet, text_width
+from mhaviz.views.figure.measuring import text_width
+from mhaviz.views.figure.sheet import Sheet
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates too
 

@@ -7,7 +7,9 @@ import numpy as np
 
 from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import Scale
-from mhaviz.views.figure.sheet import DRAWN_WIDER, QUIET, SMALL, Sheet, snap, text_width
+from mhaviz.views.figure.measuring import text_width
+from mhaviz.views.figure.sheet import QUIET, Sheet
+from mhaviz.views.measures import DRAWN_WIDER, SMALL, snap
 
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches: height of an upright bar
 _LEAST, _BESIDE_NAME = 0.85, 0.12  # inches: an upright bar with its numbers, and between two names

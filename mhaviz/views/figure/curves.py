@@ -11,20 +11,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
-from mhaviz.views.figure.sheet import (
-    BODY,
-    DRAWN_WIDER,
-    FOOT_LINE,
-    INK,
-    MARGIN,
-    PAGE_WIDTH,
-    QUIET,
-    SMALL,
-    Sheet,
-    fit_text,
-    text_width,
-    wrap,
-)
+from mhaviz.views.figure.measuring import fit_text, text_width, wrap
+from mhaviz.views.figure.sheet import FOOT_LINE, INK, QUIET, Sheet
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL
 from mhaviz.views.style import Style
 
 # Distinct with any colour blindness, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.

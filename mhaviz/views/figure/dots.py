@@ -6,19 +6,9 @@ from dataclasses import dataclass
 from matplotlib.ticker import MaxNLocator
 
 from mhaviz.pages.blocks import Dots
-from mhaviz.views.figure.sheet import (
-    ACCENT,
-    BODY,
-    DRAWN_WIDER,
-    FOOT_LINE,
-    INK,
-    QUIET,
-    SMALL,
-    Sheet,
-    fit_text,
-    text_width,
-    wrap,
-)
+from mhaviz.views.figure.measuring import fit_text, text_width, wrap
+from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, INK, QUIET, Sheet
+from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
 
 _HEADING, _CHANCE, _ROW, _TICKS = 0.2, 0.14, 0.15, 0.2  # inches: a line of the title, "chance", a row, and ticks
 _BESIDE, _AT_ENDS = 0.09, 0.12  # inches: between a name, its number and the plot; beside the plot

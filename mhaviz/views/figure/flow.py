@@ -11,7 +11,9 @@ from matplotlib.patches import FancyBboxPatch, Polygon
 from mhaviz.pages.blocks import Flow
 from mhaviz.pages.trace import shape_text
 from mhaviz.results.trace import TraceStep
-from mhaviz.views.figure.sheet import ACCENT, BODY, FOOT_LINE, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.figure.measuring import fit_text, text_width
+from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, QUIET, Sheet
+from mhaviz.views.measures import BODY, SMALL
 
 WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
 BESIDE, BELOW = 0.3, 0.22  # inches between two boxes

@@ -15,6 +15,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.margins import AT_RIGHT, OVER, draw_key_margin, draw_query_margin
+from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     GAP,
@@ -37,20 +38,9 @@ from mhaviz.views.figure.mosaic import (
 )
 from mhaviz.views.figure.number_grid import draw_ranges
 from mhaviz.views.figure.patches import patch_layout
-from mhaviz.views.figure.sheet import (
-    BODY,
-    DRAWN_WIDER,
-    MARGIN,
-    PAGE_WIDTH,
-    QUIET,
-    SMALL,
-    Sheet,
-    fit_text,
-    snap,
-    text_width,
-    title_width,
-)
+from mhaviz.views.figure.sheet import QUIET, Sheet, title_width
 from mhaviz.views.figure.table import TablePart, measure_table
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.scales import Scales
 from mhaviz.views.style import LayoutStyle
 

@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.margins import Margin
+from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.mosaic import BESIDE_LABEL, MosaicLayout
-from mhaviz.views.figure.sheet import DRAWN_WIDER, QUIET, SMALL, Sheet, fit_text, text_width
+from mhaviz.views.figure.sheet import QUIET, Sheet
+from mhaviz.views.measures import DRAWN_WIDER, SMALL
 
 _DEPTH, _APART = 0.4, 0.06  # inches of the longest bar, and between bars and map
 _NAME, _LONGEST_NAME = 0.15, 0.8  # inches for a line of names of keys, and of the longest name

@@ -17,20 +17,9 @@ from mhaviz.results.axis import Axis, cell_edges
 from mhaviz.views.colours import colours, needs_dark_text, over_image
 from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.sheet import (
-    ACCENT,
-    DRAWN_WIDER,
-    FAINT,
-    INK,
-    POINTS,
-    QUIET,
-    SECOND,
-    SMALL,
-    Sheet,
-    fit_text,
-    snap,
-    text_width,
-)
+from mhaviz.views.figure.measuring import fit_text, text_width
+from mhaviz.views.figure.sheet import ACCENT, FAINT, INK, QUIET, SECOND, Sheet
+from mhaviz.views.measures import DRAWN_WIDER, POINTS, SMALL, snap
 
 VALUES_UP_TO = 12  # most tokens with numbers in the cells; with more they would be too small to read
 LABELS_UP_TO = 60  # most tokens of an axis with a label each

@@ -7,6 +7,7 @@ from mhaviz.pages.blocks import Panels
 from mhaviz.pages.labels import every
 from mhaviz.pages.panels import Panel
 from mhaviz.views.figure.colour_bar import draw_lying
+from mhaviz.views.figure.measuring import text_width
 from mhaviz.views.figure.mosaic import (
     GAP,
     LEAST_LABEL,
@@ -18,19 +19,8 @@ from mhaviz.views.figure.mosaic import (
     label_size,
     number_size,
 )
-from mhaviz.views.figure.sheet import (
-    BODY,
-    DRAWN_WIDER,
-    INK,
-    MARGIN,
-    PAGE_WIDTH,
-    POINTS,
-    QUIET,
-    SMALL,
-    Sheet,
-    snap,
-    text_width,
-)
+from mhaviz.views.figure.sheet import INK, QUIET, Sheet
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, POINTS, SMALL, snap
 from mhaviz.views.style import Style
 
 _CELL, _SHAPE = 0.4, 1.1  # most inches of a cell; most height / width of all panels

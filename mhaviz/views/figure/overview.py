@@ -14,6 +14,7 @@ from mhaviz.results.attention import AttentionMap
 from mhaviz.views.figure.colour_bar import scale_width
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import MosaicPart
+from mhaviz.views.figure.measuring import text_width, wrap
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     BESIDE_LABEL,
@@ -27,19 +28,8 @@ from mhaviz.views.figure.mosaic import (
     even_number,
     write_sides,
 )
-from mhaviz.views.figure.sheet import (
-    ACCENT,
-    DRAWN_WIDER,
-    FOOT_LINE,
-    MARGIN,
-    PAGE_WIDTH,
-    QUIET,
-    SMALL,
-    Sheet,
-    snap,
-    text_width,
-    wrap,
-)
+from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, QUIET, Sheet
+from mhaviz.views.measures import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.style import Style
 
 _FEW = 12  # most heads that each have labels

@@ -37,32 +37,26 @@ from mhaviz.views.figure.heads import (
     painted,
     written_texts,
 )
+from mhaviz.views.figure.measuring import wrap
 from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, has_labels
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import OverviewPart, decide_overview, is_overview
 from mhaviz.views.figure.patches import with_plain
 from mhaviz.views.figure.sheet import (
-    BODY,
-    DRAWN_WIDER,
     FOOT_LINE,
     INK,
-    MARGIN,
     PAGE_LIMIT,
-    PAGE_WIDTH,
     QUIET,
-    SMALL,
-    TITLE,
     TITLE_LINE,
     Sheet,
     foot_height,
     foot_width,
     most_dpi,
-    snap,
     title_lines,
     title_width,
-    wrap,
 )
 from mhaviz.views.figure.table import TablePart, measure_table
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, TITLE, snap
 from mhaviz.views.scales import Scales, resolve
 from mhaviz.views.style import LayoutStyle, Style
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mhaviz.pages.blocks import Block, Grid, Page, Panels
+from mhaviz.views.figure.measuring import text_width
 from mhaviz.views.figure.mosaic import BESIDE, BESIDE_LABEL, GAP, TILE_TITLE, MosaicLayout, Side
-from mhaviz.views.figure.sheet import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap, text_width
+from mhaviz.views.measures import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.style import Style
 
 _HIGH, _COLUMN = 4.8, 1.6  # most inches of all tiles, down; on a narrow page, most height / width of the page

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
-from itertools import count
-from string import ascii_lowercase
 from typing import Any, BinaryIO, Literal
 
 import matplotlib
@@ -18,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize
-from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.image import AxesImage
 from matplotlib.path import Path
@@ -27,7 +24,6 @@ from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D, IdentityTransform, Transform, TransformedPath
 from numpy.typing import NDArray
 from PIL import Image
-from rich.cells import cell_len
 
 from mhaviz.errors import parameter
 from mhaviz.pages.blocks import Title
@@ -35,9 +31,11 @@ from mhaviz.pages.labels import cut, harmless, title_text
 from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.artists import Numbers
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts, are_truetype
+from mhaviz.views.figure.fonts import Fonts, are_truetype
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY, HAIR, fit, font_of, most_within, text_width, wrap
 from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.outline import outline
+from mhaviz.views.measures import BODY, MARGIN, POINTS, SMALL, TITLE
 from mhaviz.views.text import left_to_right
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
@@ -46,20 +44,14 @@ _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
 _DATES = {"svg": "Date", "pdf": "CreationDate"}  # metadata that would differ between runs
 _COMPRESSION = 3  # of 9; 6 takes twice as long for 5 % smaller files, or a third for pages of many heads
 
-POINTS = 72  # an inch
-MARGIN = 0.25  # inches around everything
-PAGE_WIDTH = 10.0  # inches of a page of many pictures: a slide, or a landscape page
 MOST_PIXELS = 16_384  # pixels a side; many programs open nothing larger
 MOST_AREA = 50_000_000  # pixels of a page; takes up to 600 MB while it is written
 PAGE_LIMIT = f"at most {MOST_PIXELS:,} pixels a side and {MOST_AREA / 1e6:.0f} million in all"
 
 INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # special tokens: contrast 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 for large text
-TITLE, BODY, SMALL = 11.0, 8.0, 7.0  # font sizes in points
 FOOT_LINE, TITLE_LINE = 0.16, 0.17  # inches
 _FRAME, _AREA = 0.5, "#b4b4b4"  # thickness of lines in points, and colour of areas
-DRAWN_WIDER = 1.05  # drawn width / measured width of small letters, which begin at whole pixels
-_HAIR = 0.02  # inches by which a sheet may be narrower than its contents, by rounding to whole pixels
 _LONGEST_LINE = 400  # most characters of a title or a line of the foot
 
 
@@ -165,7 +157,7 @@ class Sheet(NotebookFigure):
             x,
             y,
             text,
-            fontproperties=_font(self.fonts.families, size * self.zoom, bold),
+            fontproperties=font_of(self.fonts.families, size * self.zoom, bold),
             color=colour,
             ha=align,
             va=vertical,
@@ -188,7 +180,7 @@ class Sheet(NotebookFigure):
         self.heading = self.heading or harmless(longest)
         size = self.title_size
         whole = text_width(longest, size, families, bold=True)
-        if whole > room + _HAIR:  # smaller letters before shorter text
+        if whole > room + HAIR:  # smaller letters before shorter text
             room *= 0.97  # they are drawn wider than measured
             sizes = [BODY, *np.arange(size, BODY, -0.25)[::-1]]
             ends = (0, whole * BODY / size), (len(sizes), whole)
@@ -297,7 +289,7 @@ class Sheet(NotebookFigure):
         groups: dict[tuple[str, str], list[int]] = {}
         for i, group in enumerate(zip(texts, colours, strict=True)):
             groups.setdefault(group, []).append(i)
-        font = _font((DEFAULT_FAMILY,), size * self.zoom, False)
+        font = font_of((DEFAULT_FAMILY,), size * self.zoom, False)
         for (text, colour), members in groups.items():
             numbers = Numbers(
                 _outline(text, size), text, colour, font, places[members], offset_transform=self.page.transData
@@ -339,16 +331,6 @@ def _outline(text: str, size: float) -> Any:
     # The control points bound the curves closely enough, and need no computation.
     middle = (path.vertices.min(axis=0) + path.vertices.max(axis=0)) / 2
     return path.transformed(Affine2D().translate(*-middle))
-
-
-@cache
-def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
-    """Return the width in inches of a line of text as ``Sheet.write`` draws it."""
-    text = left_to_right(harmless(text))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph ")  # reported when the sheet is saved
-        width, _, _ = _ruler().get_text_width_height_descent(text, _font(families, size, bold), ismath=False)
-    return float(width) / _RULER_DPI
 
 
 def title_width(title: Title | str, fonts: Fonts) -> float:
@@ -402,7 +384,7 @@ def _foot_lines(width: float, footnote: str, remark: str, fonts: Fonts) -> list[
     remark, then those of the footnote."""
     room = width - 2 * MARGIN
     widths = [foot_width(text, fonts) for text in (footnote, remark)]
-    if sum(widths) + 0.3 * all(widths) < room + _HAIR:
+    if sum(widths) + 0.3 * all(widths) < room + HAIR:
         return [(_foot_text(footnote, fonts), _foot_text(remark, fonts))] if any(widths) else []
     texts = [_foot_text(text, fonts) for text in (remark, footnote) if text]
     return [(line, "") for text in texts for line in wrap(text, room, SMALL, fonts.families)]
@@ -415,88 +397,3 @@ def foot_width(text: str, fonts: Fonts) -> float:
 
 def _foot_text(text: str, fonts: Fonts) -> str:
     return fonts.shown(cut(text, _LONGEST_LINE)) if text else ""
-
-
-@cache
-def _font(families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
-    """Return a font, cached, as matplotlib looks up its settings for each, which takes longer than a text."""
-    weight = "bold" if bold else "normal"
-    return FontProperties(
-        family=list(families), style="normal", variant="normal", weight=weight, stretch="normal", size=size
-    )
-
-
-_RULER_DPI = 288  # fine enough that rounding to pixels does not matter
-
-
-@cache
-def _ruler() -> Any:
-    return FigureCanvasAgg(Figure(figsize=(1, 1), dpi=_RULER_DPI)).get_renderer()  # type: ignore[no-untyped-call]
-
-
-def fit_text(
-    text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
-) -> str:
-    """Return the text, shortened in its middle to at most ``width`` inches."""
-    return fit(lambda cells: cut(text, cells), cell_len(text), width, size, families, bold)
-
-
-def fit(
-    shorten: Callable[[int], str], cells: int, width: float, size: float, families: tuple[str, ...], bold: bool = False
-) -> str:
-    """Return the text that ``shorten`` makes for the most cells, up to ``cells``, that fit into ``width`` inches."""
-
-    def width_of(length: int) -> float:
-        return text_width(shorten(length), size, families, bold)
-
-    room, whole = width + _HAIR, width_of(cells)
-    if whole <= room:
-        return shorten(cells)
-    per_cell = whole / max(cell_len(shorten(cells)), 1)
-    return shorten(most_within(room, width_of, (1, per_cell), (cells, per_cell * cells)))
-
-
-def wrap(
-    text: str, width: float, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False
-) -> list[str]:
-    """Return the text as lines of at most ``width`` inches, broken between words; longer words are shortened."""
-    per_cell = text_width(ascii_lowercase, size, families, bold) / len(ascii_lowercase)
-    lines, words, left = list[str](), text.split(" "), cell_len(text)
-    while words:
-        words[0] = fit_text(words[0], width, size, families, bold)
-        ends = (1, 0.0), (len(words) + 1, per_cell * left)
-        n_words = most_within(width, lambda n: text_width(" ".join(words[:n]), size, families, bold), *ends)
-        lines.append(" ".join(words[:n_words]))
-        left -= cell_len(lines[-1])
-        del words[:n_words]
-    return lines
-
-
-def most_within(room: float, width_of: Callable[[int], float], low: tuple[int, float], high: tuple[int, float]) -> int:
-    """Return the most of something that is at most ``room`` wide: the fewest if all are wider.
-
-    As measuring takes time proportional to a text, what is measured next is where a line from ``low`` to ``high``
-    crosses ``room``, and every third time halfway.
-
-    Args:
-        room: the room, in the unit of the widths.
-        width_of: measures so many.
-        low: the fewest, and about how wide they are.
-        high: more than fit, and about how wide they are.
-    """
-    for trial in count(1):
-        between, across = high[0] - low[0], high[1] - low[1]
-        if between <= 1:
-            return low[0]
-        share = (room - low[1]) / across if across > 0 and trial % 3 else 0.5
-        n = low[0] + min(max(int(between * share), 1), between - 1)
-        if (width := width_of(n)) <= room:
-            low = n, width
-        else:
-            high = n, width
-    raise AssertionError("unreachable")
-
-
-def snap(inches: float, dpi: float) -> float:
-    """Round to whole pixels, so that cells are sharp and of equal size."""
-    return round(inches * dpi) / dpi

@@ -9,7 +9,9 @@ from matplotlib.patches import Rectangle
 from mhaviz.pages.blocks import Column, Table
 from mhaviz.views.columns import split_columns
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.sheet import ACCENT, DRAWN_WIDER, INK, QUIET, SMALL, Sheet, text_width, wrap
+from mhaviz.views.figure.measuring import text_width, wrap
+from mhaviz.views.figure.sheet import ACCENT, INK, QUIET, Sheet
+from mhaviz.views.measures import DRAWN_WIDER, SMALL
 
 _LINE, _BAR_LINE, _HEADING = 0.15, 0.22, 0.2  # inches of a line, of one with a bar, and of the heading
 _GAP, _LEAST_GAP = 0.22, 0.1  # inches between columns, and least of them where room is short

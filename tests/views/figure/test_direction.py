@@ -9,8 +9,8 @@ from matplotlib.font_manager import findfont, get_font
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY
-from mhaviz.views.figure.sheet import Sheet, text_width
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY, text_width
+from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.showing import figure_of
 from mhaviz.views.text import left_to_right
 

@@ -5,9 +5,9 @@ from matplotlib.font_manager import FontEntry, findfont, fontManager
 
 from mhaviz.results.axis import Axis
 from mhaviz.views.figure import fonts as fonts_module
-from mhaviz.views.figure.fonts import DEFAULT_FAMILY, Fonts
+from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY, fit_text
 from mhaviz.views.figure.mosaic import Space, decide_mosaic
-from mhaviz.views.figure.sheet import fit_text
 
 DEFAULT = findfont(DEFAULT_FAMILY)
 FAMILY = "👨\u200d👩\u200d👧"

@@ -22,9 +22,11 @@ from mhaviz.pages.blocks import Column, Table, Title
 from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
+from mhaviz.views.figure.measuring import text_width
 from mhaviz.views.figure.mosaic import LEAST_LABEL, short_title
-from mhaviz.views.figure.sheet import BODY, Sheet, text_width
+from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.figure.table import measure_table
+from mhaviz.views.measures import BODY
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
