@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 
 from mhaviz.inputs.tokens import KIND_NAMES
-from mhaviz.pages.blocks import Heads, Page
+from mhaviz.pages.blocks import Matrices, Page
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
-from mhaviz.pages.panels import tile_titles
+from mhaviz.pages.panels import head_panels, tile_titles
 from mhaviz.pages.registry import MAP_SUFFIXES, shown
 from mhaviz.pages.words import position_text
 from mhaviz.results.attention import Attention, AttentionMap
@@ -32,7 +32,7 @@ def attention_page(attention: Attention) -> Page:
     return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention))
 
 
-def heads_blocks(maps: Sequence[AttentionMap], model: str, with_layer: bool) -> list[Heads]:
+def heads_blocks(maps: Sequence[AttentionMap], model: str, with_layer: bool) -> list[Matrices]:
     """Return blocks of these maps, with the layers of one attention in one block; ``with_layer``: name the layers."""
     again = {m.module.rpartition(" #")[0] for m in maps if calls_text([m.module])}
     return [_heads(group, model, with_layer, again) for group in by_attention(maps)]
@@ -78,13 +78,6 @@ def _layers_as_rows(maps: Sequence[AttentionMap]) -> Sequence[AttentionMap]:
     return [replace(maps[0], weights=weights, rows=Axis.of(layers), quantity=quantity)]
 
 
-def scale_group(m: AttentionMap) -> str:
-    """Return a name that maps on one scale share: weights, means, largest weights and rollouts each have their own."""
-    if m.quantity.is_signed:
-        return "change"
-    return f"{m.quantity.key}, {m.quantity.reduction if m.is_pooled else 'each'}"
-
-
 def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
     """Group maps that differ only in their layer, and return each group by the maps' places in the result.
 
@@ -127,7 +120,7 @@ def _tells_layer(attention: Attention) -> bool:
     return len({m.layer for m in attention.maps}) > 1 or any(isinstance(n, int) and n > 1 for n in counts)
 
 
-def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: Collection[str]) -> Heads:
+def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: Collection[str]) -> Matrices:
     """Return the block of one map, of several layers of an attention, or of one layer in several forward passes.
 
     ``again``: modules that run more than once in a pass.
@@ -137,19 +130,19 @@ def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: C
     by_layer = tuple(_layer(place, m, model, with_layer, are_calls) for place, m in maps.items())
     if len(maps) == 1:
         return by_layer[0]
-    first = by_layer[0]
+    first = by_layer[0].maps[0]
     passes = list(dict.fromkeys(m.pass_number for m in maps.values()))
     is_film = len(passes) > 1
     layers = "call 1" if are_calls else layers_text(list(dict.fromkeys(m.layer for m in maps.values())))
     which = [calls_text(names) or layers if with_layer else "", passes_text(passes) if is_film else ""]
     about = ", ".join(filter(None, which))
-    title = map_title(first.first, model, about, with_pass=not is_film)
-    module = common_name(names) or ""
-    together = replace(first, title=title, maps=tuple(maps.values()), table=None, module=module)
-    if first.first.quantity.of_all_heads and not is_film:  # one matrix a layer, all side by side
-        return replace(together, tiles=tuple(tile for one in by_layer for tile in one.tiles))
-    tiles = tuple(_row_name(one.first, is_film, are_calls) + tile for one in by_layer for tile in one.tiles)
-    return replace(together, tiles=tiles, by_layer=by_layer)
+    title = map_title(first, model, about, with_pass=not is_film)
+    together = replace(by_layer[0], title=title, maps=tuple(maps.values()), table=None, module=common_name(names) or "")
+    if first.quantity.of_all_heads and not is_film:  # one matrix a layer, all side by side
+        return replace(together, panels=tuple(panel for one in by_layer for panel in one.panels))
+    panels = tuple(panel for m in maps.values() for panel in head_panels(m, _row_name(m, is_film, are_calls)))
+    n_heads = len(first.heads)
+    return replace(together, panels=panels, by_layer=by_layer, across=n_heads if n_heads > 1 else None)
 
 
 def _row_name(m: AttentionMap, is_film: bool, is_call: bool) -> str:
@@ -163,9 +156,17 @@ def _layer_or_call(m: AttentionMap, is_call: bool) -> str:
     return calls_text([m.module]) or ("call 1" if is_call else layers_text([m.layer]))
 
 
-def _layer(place: int, m: AttentionMap, model: str, with_layer: bool, is_call: bool) -> Heads:
+def _layer(place: int, m: AttentionMap, model: str, with_layer: bool, is_call: bool) -> Matrices:
     with_layer = with_layer and not m.quantity.of_all_heads  # else each tile names it
-    title = map_title(m, model, _layer_or_call(m, is_call) if with_layer else "")
-    cell = partial(cells_text, name=m.quantity.name)
-    table = None if m.summary is None else summary_table(tile_titles(m), m.summary, m.quantity.name)
-    return Heads(title, (m,), tile_titles(m), cell, table=table, place=place, module=m.module)
+    return Matrices(
+        map_title(m, model, _layer_or_call(m, is_call) if with_layer else ""),
+        head_panels(m),
+        m.rows,
+        m.columns,
+        names=(m.quantity.row, "key"),
+        maps=(m,),
+        cell_text=partial(cells_text, name=m.quantity.name),
+        table=None if m.summary is None else summary_table(tile_titles(m), m.summary, m.quantity.name),
+        module=m.module,
+        order=place,
+    )

@@ -243,71 +243,54 @@ class Flow:
     table: Table
 
 
-@dataclass(frozen=True)
-class Heads:
-    """Heatmaps of all heads of one attention on one colour scale: one layer, or one row of heads for each layer.
-
-    Attributes:
-        title: title of the whole block.
-        maps: one map for each layer, or for each forward pass of one layer. They differ in nothing else but what masks
-            hide.
-        tiles: title of each head, layer by layer.
-        cell_text: describes a cell of a pooled picture; "" where a cell is the number between one query and one key.
-        numbers: text after each head's title, where there is room for it; may be empty.
-        table: statistics of each head.
-        place: index of the first map in the result.
-        by_layer: this block split into one for each layer, for renderers without room for several rows of heads; empty
-            where it is never split.
-        module: name of the attention's module in a recorded program; for several layers a pattern, "blocks.*.attn".
-    """
-
-    title: Title
-    maps: tuple[AttentionMap, ...]
-    tiles: tuple[str, ...]
-    cell_text: Callable[[Cells], str]
-    numbers: tuple[str, ...] = ()
-    table: Table | None = None
-    place: int = 0
-    by_layer: tuple["Heads", ...] = ()
-    module: str = ""
-
-    @property
-    def first(self) -> AttentionMap:
-        """Map of the first layer, for what all maps have in common."""
-        return self.maps[0]
-
-    @property
-    def across(self) -> int | None:
-        """Number of heads side by side, where each layer or pass is a row; None: as many as fit."""
-        n_heads = len(self.first.heads)
-        return n_heads if self.by_layer and n_heads > 1 else None
+def _nothing(_: Cells) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
-class Panels:
-    """Matrices of one shape, drawn as heatmaps side by side.
+class Matrices:
+    """Matrices of one shape, drawn as heatmaps side by side: the heads of attention maps, or any others.
 
     Attributes:
         title: title of the whole block; "": none.
         panels: the matrices.
         rows, columns: axes of every matrix.
-        across: number of matrices side by side.
+        across: number of matrices side by side; None: as many as fit.
         names: names of the rows and of the columns, such as ("query", "key"), beside the labels.
         ids: token ids of the rows, before their labels; empty: none.
+        maps: maps whose heads the panels are, of one attention in several layers or passes. They differ in nothing else
+            but what masks hide. Empty: the panels are other matrices.
+        cell_text: describes a cell of a pooled picture; "" where a cell is the number between one query and one key.
+        table: statistics of each panel.
+        module: name of the attention's module in a recorded program; for several layers a pattern, "blocks.*.attn".
+        by_layer: this block split into one for each layer, for renderers without room for several rows of heads; empty
+            where it is never split.
+        order: number by which terminals order blocks of single layers.
     """
 
     title: Title | str
     panels: tuple[Panel, ...]
     rows: Axis
     columns: Axis
-    across: int
+    across: int | None = None
     names: tuple[str, str] = ("", "")
     ids: tuple[int, ...] = ()
+    maps: tuple[AttentionMap, ...] = ()
+    cell_text: Callable[[Cells], str] = _nothing
+    table: Table | None = None
+    module: str = ""
+    by_layer: tuple["Matrices", ...] = ()
+    order: int = 0
 
     @property
     def scales(self) -> tuple[Scale, ...]:
         """Distinct scales that have a name, and so a colour bar, in the order of the panels."""
         return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
+
+    @property
+    def most_across(self) -> int:
+        """Most matrices side by side."""
+        return self.across or len(self.panels)
 
     @property
     def are_numbers(self) -> bool:
@@ -317,7 +300,7 @@ class Panels:
     @property
     def are_patches(self) -> bool:
         """Whether the cells are patches of an image."""
-        return self.rows.tokens.grid is not None
+        return not self.maps and self.rows.tokens.grid is not None
 
 
 @dataclass(frozen=True)
@@ -354,13 +337,23 @@ class Stacks:
         return self.left + self.right
 
 
-Block = Text | Table | Curves | Dots | Flow | Heads | Panels | Grid | Stacks
+Block = Text | Table | Curves | Dots | Flow | Matrices | Grid | Stacks
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield all blocks, each grid and each pair of stacks replaced by the blocks in it."""
     for block in blocks:
         yield from leaves(block.blocks) if isinstance(block, Grid | Stacks) else (block,)
+
+
+def matrices(blocks: Iterable[Block]) -> list[Matrices]:
+    """Return all matrices among blocks, also those in grids and stacks."""
+    return [block for block in leaves(blocks) if isinstance(block, Matrices)]
+
+
+def heads(blocks: Iterable[Block]) -> list[Matrices]:
+    """Return those of ``matrices`` that are heads of maps."""
+    return [block for block in matrices(blocks) if block.maps]
 
 
 @dataclass(frozen=True)

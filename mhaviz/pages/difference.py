@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, Kind
 from mhaviz.pages.attention import heads_blocks
-from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Drawn, Heads, Page, Panels, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Drawn, Matrices, Page, Table, Text
 from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson
 from mhaviz.pages.map_words import cells_text, hidden_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
@@ -79,7 +79,7 @@ def _first_change(d: Difference, of_head: Mapping[str, Sequence[HeadDifference]]
     return "" if change is None else f"{name}: {_name(d)} {_signed(change.after - change.before)}"
 
 
-def _layers_by_heads(d: Difference) -> list[Panels]:
+def _layers_by_heads(d: Difference) -> list[Matrices]:
     """Return the mean divergence over the sentences as layers × heads for each kind; empty where there is one layer, a
     head has several numbers, or some heads are left out."""
     layers = sorted({m.change.layer for m in d.maps})
@@ -107,17 +107,21 @@ def heading(d: Difference) -> str:
     return f"B − A, the change of every {_name(d)}"
 
 
-def _with_changes(d: Difference, block: Heads) -> Heads:
+def _with_changes(d: Difference, block: Matrices) -> Matrices:
     """Return a block of changes with the divergence of each head and the description of its cells."""
-    by_layer = tuple(_with_changes(d, one) for one in block.by_layer)
-    difference, own = d.maps[block.place], [number for one in by_layer for number in one.numbers]
-    bits = ["" if math.isnan(divergence) else f"{bits_text(divergence)} bits" for divergence in difference.divergence]
+    of_change = {id(m.change): m for m in d.maps}
+    differences = [of_change[id(m)] for m in block.maps]
+    bits = (divergence for one in differences for divergence in one.divergence)
+    panels = tuple(
+        replace(panel, aside="" if math.isnan(divergence) else f"{bits_text(divergence)} bits")
+        for panel, divergence in zip(block.panels, bits, strict=True)
+    )
     return replace(
         block,
-        cell_text=partial(cell_text, difference.change),
-        numbers=tuple(own or bits),
-        by_layer=by_layer,
-        module=block.module if by_layer else _module_text(difference),
+        panels=panels,
+        cell_text=partial(cell_text, differences[0].change),
+        by_layer=tuple(_with_changes(d, one) for one in block.by_layer),
+        module=block.module if block.by_layer else _module_text(differences[0]),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import Dot, Dots, Panels, Table
+from mhaviz.pages.blocks import Dot, Dots, Matrices, Table
 from mhaviz.pages.head_numbers import layers_by_heads
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.words import bits_text, position_text
@@ -39,7 +39,7 @@ def change_dots(heads: Sequence[Dot], table: Table, meaning: str, where: str, wh
     return Dots(table, dots, meaning, bits_text, "; ".join(notes)) if dots else table
 
 
-def divergence_panels(kinds: Sequence[tuple[str, Sequence[int], NDArray[np.float64]]]) -> list[Panels]:
+def divergence_panels(kinds: Sequence[tuple[str, Sequence[int], NDArray[np.float64]]]) -> list[Matrices]:
     """Return a block for each kind, given as (title, layers, means of layers × heads), all on one scale; empty where no
     head differs."""
     top = max((float(np.nanmax(means, initial=0.0)) for *_, means in kinds), default=0.0)

@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Block, Drawn, Page, Panels, Text, Title
+from mhaviz.pages.blocks import Block, Drawn, Matrices, Page, Text, Title
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
@@ -48,7 +48,7 @@ def embeddings_page(e: EmbeddedText) -> Page:
         blocks.append(_features(title, tuple(parts), e))
     cosines = tuple(Panel(f"of {part.symbol}", part.cosines, _UNIT) for part in shown)
     title, tokens = "similarity of every two tokens: the cosine of their rows", Axis(e.tokens)
-    blocks.append(Panels(title, cosines, tokens, tokens, len(cosines)))
+    blocks.append(Matrices(title, cosines, tokens, tokens, len(cosines)))
     blocks.append(Text(tuple(_sentences(e))))
     return Page(
         "",
@@ -68,8 +68,8 @@ def position_table_page(table: PositionTable) -> Page:
     panel = _panel(equation, table.values, replace(_UNIT, name="PE"))
     cosines = Panel("cosine of every two rows", table.cosines, _UNIT)
     blocks: tuple[Block, ...] = (
-        Panels("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1),
-        Panels("", (cosines,), positions, positions, 1),
+        Matrices("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1),
+        Matrices("", (cosines,), positions, positions, 1),
         Text(tuple(_turning_sentences(d_model))),
     )
     return Page(title, blocks, table.source.footnote, lambda drawn: _reading("positions", drawn))
@@ -87,11 +87,11 @@ def _turning_sentences(d_model: int) -> Iterator[str]:
         )
 
 
-def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -> Panels:
+def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -> Matrices:
     """Return a block of parts with equally many features, each on its scale."""
     scales = _scales(e.parts)
     panels = tuple(_panel(part.equation, part.values, scales[part.symbol]) for part in parts)
-    return Panels(
+    return Matrices(
         title, panels, Axis(e.tokens), Axis.numbered(panels[0].values.shape[1]), len(panels), ids=e.tokens.ids
     )
 

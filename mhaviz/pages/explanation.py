@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Block, Column, Drawn, Grid, Page, Panels, Table, Text
+from mhaviz.pages.blocks import Block, Column, Drawn, Grid, Matrices, Page, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
@@ -48,10 +48,10 @@ def explanation_page(e: Explanation) -> Page:
     return Page(study_title(e), blocks, e.source.footnote, reading)
 
 
-def _strips(name: str, values: NDArray[np.float32], labels: Sequence[str], *outlined: Outline) -> Panels:
+def _strips(name: str, values: NDArray[np.float32], labels: Sequence[str], *outlined: Outline) -> Matrices:
     """Return a block of one matrix whose columns are features."""
     panel = Panel(name, values, Scale.around_zero(values, name), outlined=outlined)
-    return Panels("", (panel,), Axis.of(labels), Axis.numbered(values.shape[1]), 1)
+    return Matrices("", (panel,), Axis.of(labels), Axis.numbered(values.shape[1]), 1)
 
 
 def _labels(e: Explanation, keys: Sequence[int]) -> list[str]:

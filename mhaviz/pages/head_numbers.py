@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES
-from mhaviz.pages.blocks import Column, Dot, Dots, Panels, Table
+from mhaviz.pages.blocks import Column, Dot, Dots, Matrices, Table
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
@@ -224,7 +224,7 @@ class Ranking:
         label = f"{measure.name}: {measure.described(self.weight)}"
         return Dots(self.table(), tuple(dots), label, measure.text, "; ".join(notes)) if dots else self.table()
 
-    def panels(self, scales: Mapping[str, Scale]) -> Iterator[Panels]:
+    def panels(self, scales: Mapping[str, Scale]) -> Iterator[Matrices]:
         """Yield a block for each kind of attention, with a panel of layers × heads for each number that it has."""
         for kind in self.kinds:
             means = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], self.measures)}
@@ -273,15 +273,15 @@ def layers_by_heads(
     numbers: Mapping[str, NDArray[np.float64]],
     scales: Mapping[str, Scale],
     first: str,
-) -> Panels:
+) -> Matrices:
     """Return a block with a panel for each number, (n_layers, n_heads), of one kind of attention.
 
-    ``title``: see ``Panels``; ``first``: the number that stands first.
+    ``title``: see ``Matrices``; ``first``: the number that stands first.
     """
     names = sorted(numbers, key=lambda name: name != first)
     panels = tuple(Panel(name, numbers[name].astype(np.float32), scales[name]) for name in names)
     rows, columns = Axis.of(map(str, layers)), Axis.numbered(panels[0].values.shape[1])
-    return Panels(title, panels, rows, columns, len(panels), _SIDES)
+    return Matrices(title, panels, rows, columns, len(panels), _SIDES)
 
 
 def reading_text(numbers: Sequence[NDArray[np.float64]], blank: str = "no such head") -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mhaviz.errors import counted
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import Drawn, Page, Panels, Title
+from mhaviz.pages.blocks import Drawn, Matrices, Page, Title
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import FILM, WEIGHT, Outline, Panel, Scale
@@ -41,7 +41,7 @@ def _scale(over: ImageAttention) -> Scale:
     return Scale(FILM, 1.0, max(largest, 2.0), name="× uniform")
 
 
-def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale) -> Panels:
+def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale) -> Matrices:
     """Return the heads of maps with one grid of patches, over the image."""
     panels = []
     for m in maps:
@@ -53,7 +53,7 @@ def _panels(over: ImageAttention, maps: Sequence[ImageMap], scale: Scale) -> Pan
     columns = Axis(Tokens(tuple(map(str, range(width))), grid=(1, width)))
     heads = {m.heads for m in maps}  # one row for each map if all have the same heads, and more than one
     across = len(maps[0].heads) if len(heads) == 1 and len(maps[0].heads) > 1 else len(panels)
-    return Panels("", tuple(panels), rows, columns, across)
+    return Matrices("", tuple(panels), rows, columns, across)
 
 
 def _around(row: int, column: int) -> Outline:

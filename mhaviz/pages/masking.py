@@ -3,7 +3,7 @@
 import numpy as np
 
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
-from mhaviz.pages.blocks import Drawn, Page, Panels, Text, Title
+from mhaviz.pages.blocks import Drawn, Matrices, Page, Text, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
@@ -37,7 +37,7 @@ def masking_page(m: Masking) -> Page:
     return Page(title, (Text(tuple(words), "quiet"), *pictures), m.source.footnote, reading)
 
 
-def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
+def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Matrices:
     """Return S, masked S, A and, with dropout, dropout(A), for each head of a sentence."""
     one, panels = m.sentences[number], []
     for i, head in enumerate(m.heads):
@@ -55,7 +55,7 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Panels:
     rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
     across = len(panels) // len(m.heads)
     title = _sentence_title(m, number)
-    return Panels(title, tuple(panels), rows, columns, across, ("query", "key"))
+    return Matrices(title, tuple(panels), rows, columns, across, ("query", "key"))
 
 
 def _sentence_title(m: Masking, number: int) -> Title:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import Drawn, Grid, Page, Panels, Text
+from mhaviz.pages.blocks import Drawn, Grid, Matrices, Page, Text
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, blanked, end_of_scale
@@ -87,7 +87,7 @@ def _around_zero(name: str, several: Sequence[NDArray[np.float32]]) -> Scale:
 
 def _wholes(
     m: LayerMatrices, matrices: Sequence[Matrix], scales: Mapping[str, Scale]
-) -> tuple[tuple[Panels, ...], ...]:
+) -> tuple[tuple[Matrices, ...], ...]:
     """Return rows of blocks of whole matrices: a row for each side's tokens, a block for each number of columns."""
 
     def tokens(matrix: Matrix) -> Tokens:
@@ -152,8 +152,8 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> 
     return Grid(((Text((_head_title(m, head),), "heading"),), (example,), (products,)))
 
 
-def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis) -> Panels:
-    return Panels("", tuple(panels), rows, columns, len(panels))
+def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis) -> Matrices:
+    return Matrices("", tuple(panels), rows, columns, len(panels))
 
 
 def _only(position: int) -> range:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.numbers import fixed, short
-from mhaviz.pages.pooling import pool_strongest
+from mhaviz.pages.pooling import pool_mass, pool_strongest
 from mhaviz.results.attention import AttentionMap, head_name
+from mhaviz.results.axis import cell_edges
 
 WEIGHT = "weight"  # name of the scale whose end a user may choose
 CROSS = "×"  # mark of a dropped weight
@@ -49,6 +50,7 @@ class Scale:
         signed: write the sign of numbers above 0, too.
         zeros: write numbers that round to 0, too, as for statistics; many cells of 0.00 would clutter maps of weights.
         name: name of the numbers; if given, a colour bar stands beside the first panels with this scale.
+        group: name of the maps whose heads share the scale, and whose weights decide its ends; "": the ends are given.
         below, above: whether some of the numbers lie below ``low``, and above ``high``.
     """
 
@@ -60,6 +62,7 @@ class Scale:
     signed: bool = False
     zeros: bool = False
     name: str = ""
+    group: str = ""
     below: bool = False
     above: bool = False
 
@@ -132,6 +135,11 @@ class Panel:
         title: text above it.
         values: the matrix, (rows, columns); NaN: hidden.
         scale: its colour scale.
+        aside: number after the title, where there is room for it.
+        hidden: further cells that are hidden, bool, (rows, columns), as of a head, whose weights are not copied; None:
+            none.
+        queries: number of queries of each row, int64, (rows,), where cells of several rows and columns show sums of
+            weights; None: they show the number farthest from 0.
         marks: texts in place of numbers, "×" or a word, (rows, columns); "": the number is written.
         outlined: lines around some rows and columns.
         image: image below the cells, uint8, (height, width, 3), stretched to them; None: none.
@@ -141,6 +149,9 @@ class Panel:
     title: str
     values: NDArray[np.float32]
     scale: Scale
+    aside: str = ""
+    hidden: NDArray[np.bool_] | None = None
+    queries: NDArray[np.int64] | None = None
     marks: NDArray[np.str_] | None = None
     outlined: tuple[Outline, ...] = ()
     image: NDArray[np.uint8] | None = None
@@ -166,17 +177,35 @@ class Panel:
         return [self.number(i, j) for one in self.outlined for i in one.rows for j in one.columns]
 
     def pooled(self, rows: int, columns: int) -> "Panel":
-        """Return the panel pooled to at most ``rows`` × ``columns`` cells, each with the number farthest from 0."""
-        if rows >= self.values.shape[0] and columns >= self.values.shape[1]:
-            return self
-        return Panel(self.title, pool_strongest(self.values, rows, columns), self.scale, image=self.image)
+        """Return the panel in at most ``rows`` × ``columns`` cells, with NaN in those that are hidden."""
+        n_rows, n_columns = self.values.shape
+        if rows >= n_rows and columns >= n_columns:
+            return self if self.hidden is None else replace(self, values=self.shown, hidden=None)
+        if self.queries is None:
+            values = pool_strongest(self.shown, rows, columns)
+        else:
+            q_cells, k_cells = (
+                cell_edges(n_rows, min(rows, n_rows))[:-1],
+                cell_edges(n_columns, min(columns, n_columns))[:-1],
+            )
+            values = pool_mass(self.values, self.queries, q_cells, k_cells)
+            if self.hidden is not None:
+                of_keys = np.logical_and.reduceat(self.hidden, k_cells, axis=1)
+                values = blanked(values, np.logical_and.reduceat(of_keys, q_cells, axis=0))
+        return Panel(self.title, values, self.scale, self.aside, image=self.image)
+
+    @property
+    def shown(self) -> NDArray[np.float32]:
+        """The matrix with NaN in all hidden cells."""
+        return self.values if self.hidden is None else blanked(self.values, self.hidden)
 
     @property
     def text_length(self) -> int:
         """Number of characters of the longest number in a cell."""
-        if not self.values.size:
+        values = self.shown
+        if not values.size:
             return len(self.scale.text(np.nan))
-        ends = (choose.reduce(self.values, axis=None) for choose in (np.fmin, np.fmax))  # which ignore NaN
+        ends = (choose.reduce(values, axis=None) for choose in (np.fmin, np.fmax))  # which ignore NaN
         return max(len(self.scale.text(float(end))) for end in ends)
 
 
@@ -189,25 +218,25 @@ def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
     return tuple(head_name(attention_map.layer, head) for head in attention_map.heads)
 
 
-def head_panels(
-    attention_map: AttentionMap,
-    scale: Scale,
-    titles: Sequence[str] | None = None,
-    cells: tuple[int, int] | None = None,
-) -> list[Panel]:
-    """Return a panel for every head. Large maps are pooled head by head, so that few copies are in memory.
+def scale_group(m: AttentionMap) -> str:
+    """Return a name that maps on one scale share: weights, means, largest weights and rollouts each have their own."""
+    if m.quantity.is_signed:
+        return "change"
+    return f"{m.quantity.key}, {m.quantity.reduction if m.is_pooled else 'each'}"
 
-    Args:
-        attention_map: the map.
-        scale: scale of all panels.
-        titles: titles in place of ``tile_titles``.
-        cells: rows and columns to pool to; None: not pooled.
-    """
-    hidden = attention_map.hidden
-    titles = tile_titles(attention_map) if titles is None else titles
-    panels: list[Panel] = []
-    for title, weights in zip(titles, attention_map.weights, strict=True):
-        values = weights if hidden is None else blanked(weights, hidden)
-        panel = Panel(title, values, scale)
-        panels.append(panel if cells is None else panel.pooled(*cells))
-    return panels
+
+def group_scale(m: AttentionMap) -> Scale:
+    """Return what stands for the scale of a map before its ends are known."""
+    return Scale(name=m.quantity.drawn_name, group=scale_group(m))
+
+
+def head_panels(attention_map: AttentionMap, before: str = "") -> tuple[Panel, ...]:
+    """Return a panel for every head, on the map's ``group_scale``; ``before``: text before their titles."""
+    m = attention_map
+    scale = group_scale(m)
+    are_sums = m.is_pooled and m.quantity.reduction == "mass"
+    queries, hidden = np.diff(m.rows.edges) if are_sums else None, m.hidden
+    return tuple(
+        Panel(before + title, weights, scale, hidden=hidden, queries=queries)
+        for title, weights in zip(tile_titles(m), m.weights, strict=True)
+    )

@@ -32,17 +32,31 @@ def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionM
         return m
     cells = m.cells.pooled(rows, columns)
     q_cells, k_cells = even_edges(len(m.rows), rows)[:-1], even_edges(len(m.columns), columns)[:-1]
-    queries = np.diff(m.rows.edges)[:, None]
+    queries = np.diff(m.rows.edges)
 
     def pool(weights: NDArray[np.float32]) -> NDArray[np.float32]:
         if cells.quantity.reduction == "max":
             return _strongest(weights, q_cells, k_cells)
-        of_keys = np.add.reduceat(weights, k_cells, axis=-1)
-        means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
-        return np.asarray(means, np.float32)
+        return pool_mass(weights, queries, q_cells, k_cells)
 
     weights = np.stack([pool(weights) for weights in m.weights])
     return replace(m, weights=weights, **cells._asdict())
+
+
+def pool_mass(
+    weights: NDArray[np.float32], queries: NDArray[np.int64], q_cells: NDArray[np.int64], k_cells: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Sum weights over the keys of each cell, and average the sums over its queries.
+
+    Args:
+        weights: (…, rows, columns).
+        queries: number of queries of each row, (rows,).
+        q_cells, k_cells: first row and first column of each cell.
+    """
+    queries = queries[:, None]
+    of_keys = np.add.reduceat(weights, k_cells, axis=-1)
+    means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
+    return np.asarray(means, np.float32)
 
 
 def _strongest(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Page, Panels, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Matrices, Page, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, blanked
@@ -59,14 +59,14 @@ def projections_page(c: ProjectionComparison) -> Page:
     )
     lines = -(-len(of_heads) // _ABREAST)
     blocks: list[Block] = [
-        Panels(title, tuple(maps), tokens, tokens, 4, _SIDES),
-        Panels("", tuple(results), tokens, features, 4),
+        Matrices(title, tuple(maps), tokens, tokens, 4, _SIDES),
+        Matrices("", tuple(results), tokens, features, 4),
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
-        Panels(_split_text(c), of_heads, tokens, tokens, -(-len(of_heads) // lines), _SIDES),
+        Matrices(_split_text(c), of_heads, tokens, tokens, -(-len(of_heads) // lines), _SIDES),
     ]
     if len(c.heads) > 1:
-        blocks.append(Panels("", (divergence,), heads, heads, 1, names=("head", "head")))
+        blocks.append(Matrices("", (divergence,), heads, heads, 1, names=("head", "head")))
     blocks.append(Text((_divergence_text(c),)))
 
     def reading(drawn: Drawn) -> str:

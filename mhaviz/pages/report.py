@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.blocks import Block, Page, Panels, Stacks, Table, Text
+from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, Table, Text
 from mhaviz.pages.panels import WEIGHT
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.scaling import scale_remark, scaling_blocks, scaling_lesson
@@ -28,7 +28,7 @@ def report_page(report: Report) -> Page:
 def _scaling(c: ScalingComparison) -> tuple[Block, ...]:
     """Return the weights of one head, unscaled and scaled, with their numbers."""
     panels, table = scaling_blocks(c, "")
-    assert isinstance(panels, Panels), "and a table of its numbers"
+    assert isinstance(panels, Matrices), "and a table of its numbers"
     of_weights = tuple(panel for panel in panels.panels if panel.scale.name == WEIGHT)
     heading = Text((f"{head_name(c.layer, c.heads[0])}: {scaling_lesson(c)}",), "heading")
     remark = [Text((text,), "quiet")] if (text := scale_remark(c)) else []

@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Page, Panels, Plot, PlotAxis, Series, Table, Title
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Matrices, Page, Plot, PlotAxis, Series, Table, Title
 from mhaviz.pages.map_words import READING
 from mhaviz.pages.panels import WEIGHT, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
@@ -148,7 +148,7 @@ def scale_remark(c: ScalingComparison) -> str:
     return "" if c.source.is_random else "weights go with their scale: what they do without it is not why it is needed"
 
 
-def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | Table, ...]:
+def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Matrices | Table, ...]:
     """Return the scores and weights of each head on shared scales, each with a table of its numbers."""
     darkest = float(f"{2 * max(statistics.largest_weight for statistics in c.scaled.statistics):.2g}")
     scores = Scale.around_zero(c.unscaled.scores, "score")
@@ -157,7 +157,7 @@ def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | T
     weights = Scale(high=darkest if 0 < darkest < _NEARLY_ALL else 1.0, name=WEIGHT)
     rule, rows, columns = rule_text(c), Axis.of(c.queries), Axis.of(c.keys)
     scaled = f"q·k {rule}" if rule.startswith(("/", "·")) else f"q·k, {rule}"
-    blocks: list[Panels | Table] = []
+    blocks: list[Matrices | Table] = []
     for i, head in enumerate(c.heads):
         hidden = np.isnan(c.unscaled.scores[i])
         panels = []
@@ -170,6 +170,6 @@ def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Panels | T
         if len(c.heads) == 1:  # scores over weights
             panels, across = [panels[place] for place in (0, 2, 1, 3)], 2
         named = "" if blocks else title
-        blocks.append(Panels(named, tuple(panels), rows, columns, across, ("query", "key")))
+        blocks.append(Matrices(named, tuple(panels), rows, columns, across, ("query", "key")))
         blocks.append(statistics_table(c, i, rule))
     return tuple(blocks)

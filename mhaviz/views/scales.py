@@ -4,16 +4,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.attention import scale_group
-from mhaviz.pages.blocks import Block, Heads, Page, Panels, Stacks, leaves
+from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves
 from mhaviz.pages.numbers import short
-from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, decimals_of
+from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, decimals_of, group_scale
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.results.attention import AttentionMap
@@ -27,8 +25,6 @@ _MANY_CELLS = 60  # rows or columns; of more, each is too small to be seen alone
 _BEYOND = 0.005  # share of the cells of such a head that may lie beyond the scale
 _LEAST_RANGE = 4.0  # high end / low end of a logarithmic scale at least, so that weights that are nearly equal look so
 
-Key = TypeVar("Key")
-
 DrawnCells = Mapping[int, tuple[int, int]]
 """Rows and columns that maps are drawn in, by the ``id`` of each map; a map that is not in it is drawn whole."""
 
@@ -38,23 +34,21 @@ class Scales:
     """Scales of everything on a page, each with its ends, as every medium shows them.
 
     Attributes:
-        of_maps: scale of the maps of each ``scale_group``.
-        of_panels: for each scale that the page gives its panels, the one that they are drawn on.
+        drawn: for each scale that the page gives its panels, the one that they are drawn on.
         bars: each scale that has a name, with the first block that shows it, in the order of the page. Blocks in stacks
             side by side have their own.
     """
 
-    of_maps: Mapping[str, Scale]
-    of_panels: Mapping[Scale, Scale]
+    drawn: Mapping[Scale, Scale]
     bars: tuple[tuple[Scale, Block], ...] = ()
 
-    def of(self, shown: Heads | AttentionMap) -> Scale:
-        """Return the scale of a map, or of the maps of a block."""
-        return self.of_maps[scale_group(shown.first if isinstance(shown, Heads) else shown)]
+    def of(self, m: AttentionMap) -> Scale:
+        """Return the scale of a map."""
+        return self.drawn[group_scale(m)]
 
-    def panels(self, block: Panels) -> tuple[Panel, ...]:
+    def panels(self, block: Matrices) -> tuple[Panel, ...]:
         """Return the panels of a block on their scales."""
-        return tuple(replace(panel, scale=self.of_panels[panel.scale]) for panel in block.panels)
+        return tuple(replace(panel, scale=self.drawn[panel.scale]) for panel in block.panels)
 
     def beside(self, block: Block) -> tuple[Scale, ...]:
         """Return the scales whose colour bar stands beside a block: those that no block before it shows."""
@@ -77,26 +71,22 @@ def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     Raises:
         ArgumentError: ``vmax`` is above 1 and there are weights, or it is not above the lowest number of a scale.
     """
-    blocks = list(leaves(page.blocks))
-    maps = [m for block in blocks if isinstance(block, Heads) for m in block.maps]
-    panels = [panel for block in blocks if isinstance(block, Panels) for panel in block.panels]
-    of_maps, drawn = _of_maps(maps, cells, style)
-    named = {_name(m): of_maps[group] for group, (m, *_) in reversed(drawn.items()) if not m.is_pooled}
-    of_panels = _of_panels(panels, named, style)
-    of_maps = _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in drawn.items()})
+    blocks = [block for block in leaves(page.blocks) if isinstance(block, Matrices)]
+    of_maps, maps = _of_maps([m for block in blocks for m in block.maps], cells, style)
+    named = {_name(m): of_maps[group] for group, (m, *_) in reversed(maps.items()) if not m.is_pooled}
+    drawn = _of_panels([panel for block in blocks if not block.maps for panel in block.panels], named, style)
+    drawn |= _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in maps.items()})
 
     def scales_of(block: Block) -> Iterable[Scale]:
-        if isinstance(block, Heads):
-            return (of_maps[scale_group(block.first)],)
-        return [of_panels[scale] for scale in block.scales] if isinstance(block, Panels) else ()
+        return [drawn[scale] for scale in block.scales] if isinstance(block, Matrices) else ()
 
-    return Scales(of_maps, of_panels, tuple(_bars(page.blocks, scales_of)))
+    return Scales(drawn, tuple(_bars(page.blocks, scales_of)))
 
 
 def resolve_maps(maps: Sequence[AttentionMap], style: Style, cells: DrawnCells | None = None) -> Scales:
     """Return the scales of maps that are drawn without the blocks of a page. Arguments and errors as in ``resolve``."""
     of_maps, drawn = _of_maps(maps, cells or {}, style)
-    return Scales(_with_ends(of_maps, {group: _least_and_most(alike) for group, alike in drawn.items()}), {})
+    return Scales(_with_ends(of_maps, {group: _least_and_most(alike) for group, alike in drawn.items()}))
 
 
 def change_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
@@ -122,13 +112,13 @@ def weight_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
 
 def _of_maps(
     maps: Sequence[AttentionMap], cells: DrawnCells, style: Style
-) -> tuple[dict[str, Scale], dict[str, list[AttentionMap]]]:
+) -> tuple[dict[Scale, Scale], dict[Scale, list[AttentionMap]]]:
     """Return the scale of each group of maps, without its ends, and the maps with the numbers that are drawn."""
     if any(m.quantity.is_distribution for m in maps):
         style.require_vmax()
-    drawn: dict[str, list[AttentionMap]] = {}
+    drawn: dict[Scale, list[AttentionMap]] = {}
     for m in maps:
-        drawn.setdefault(scale_group(m), []).append(_without_missing(_drawn(m, cells.get(id(m)))))
+        drawn.setdefault(group_scale(m), []).append(_without_missing(_drawn(m, cells.get(id(m)))))
     scales = {}
     for group, alike in drawn.items():
         scale = change_scale(style, alike) if alike[0].quantity.is_signed else weight_scale(style, alike)
@@ -184,7 +174,7 @@ def _of_panels(panels: Sequence[Panel], named: Mapping[str, Scale], style: Style
     return _with_ends({scale: drawn(scale) for scale in wanted}, numbers)
 
 
-def _with_ends(scales: Mapping[Key, Scale], numbers: Mapping[Key, Sequence[float]]) -> dict[Key, Scale]:
+def _with_ends(scales: Mapping[Scale, Scale], numbers: Mapping[Scale, Sequence[float]]) -> dict[Scale, Scale]:
     """Return scales that say whether ``numbers`` lie below and above them, as they are written.
 
     Equal scales say the same.

@@ -13,7 +13,7 @@ import mhaviz
 from mhaviz.analyses import corpus_difference
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.parts import read_part, write_part
-from mhaviz.pages.blocks import Panels
+from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.corpus_difference import corpus_difference_page
 
 TEXTS = ["the cat sat on the mat", "a dog", "hello world. the dog ran!", "the cat"]
@@ -105,7 +105,7 @@ def test_limits(model_folder):
 def test_where_no_head_differs_there_is_no_picture_to_read(model_folder):
     bert = model_folder("bert")
     page = corpus_difference_page(mhaviz.diff_models(bert, bert, TEXTS))
-    assert not any(isinstance(block, Panels) for block in page.blocks)
+    assert not any(isinstance(block, Matrices) for block in page.blocks)
     assert page.remark == ""
 
 

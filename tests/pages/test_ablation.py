@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mhaviz.pages.ablation import ablation_page
-from mhaviz.pages.blocks import Dots, Panels, Text
+from mhaviz.pages.blocks import Dots, Matrices, Text
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.panels import DIVERGING, INK
 
@@ -47,7 +47,7 @@ def test_orders(random_effects, order, heading):
 
 
 def test_scales_tell_what_is_below_0(random_effects):
-    change, loss = block(ablation_page(random_effects()), Panels).panels
+    change, loss = block(ablation_page(random_effects()), Matrices).panels
     assert (change.scale.colormap, change.scale.low) == (INK, 0)
     assert (loss.scale.colormap, loss.scale.low) == (DIVERGING, -loss.scale.high)
     assert loss.scale.coloured(INK) == loss.scale  # which has no middle
@@ -76,7 +76,7 @@ def test_words(random_effects):
     assert page.remark == "rows are layers, columns heads; blank: no such head, or not zeroed"
     embeddings = ablation_page(random_effects(prediction="embedding", kinds=("self",)))
     assert [one.style for one in embeddings.blocks if isinstance(one, Text)] == ["subtitle"]
-    assert [panel.title for panel in block(embeddings, Panels).panels] == ["change"]
+    assert [panel.title for panel in block(embeddings, Matrices).panels] == ["change"]
     assert "1 − cosine" in block(embeddings, Dots).table.notes
 
 

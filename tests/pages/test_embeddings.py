@@ -8,7 +8,7 @@ from rounding import rounding
 
 import mhaviz
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import Drawn, Panels, Text
+from mhaviz.pages.blocks import Drawn, Matrices, Text
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.pages.panels import DIVERGING
 from mhaviz.results.embeddings import EmbeddedText, InputPart
@@ -29,7 +29,7 @@ def embedded(*parts, added="learned", ids=(5, 6, 5), **fields):
 
 
 def panels(e):
-    return [block for block in embeddings_page(e).blocks if isinstance(block, Panels)]
+    return [block for block in embeddings_page(e).blocks if isinstance(block, Matrices)]
 
 
 def words(e):

@@ -10,7 +10,7 @@ from shown import difference_figure, difference_view
 
 from mhaviz.analyses.difference import compare
 from mhaviz.files.maps import SavedMaps
-from mhaviz.pages.blocks import Dots, Drawn, Heads
+from mhaviz.pages.blocks import Dots, Drawn
 from mhaviz.pages.difference import cell_text, difference_page, reading_text
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention

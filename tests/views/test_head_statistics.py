@@ -4,7 +4,7 @@ from io import StringIO
 
 import numpy as np
 
-from mhaviz.pages.blocks import Dots, Panels
+from mhaviz.pages.blocks import Dots, Matrices
 from mhaviz.pages.head_numbers import Order
 from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.views.data import document, write_json
@@ -14,7 +14,7 @@ from mhaviz.views.style import Style
 
 def parts(statistics):
     """The panels of each kind, by their titles."""
-    blocks = [block for block in head_statistics_page(statistics).blocks if isinstance(block, Panels)]
+    blocks = [block for block in head_statistics_page(statistics).blocks if isinstance(block, Matrices)]
     return [{panel.title: panel for panel in block.panels} for block in blocks]
 
 

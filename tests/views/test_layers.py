@@ -12,7 +12,7 @@ from shown import heatmap_figure, heatmap_view
 
 from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.attention import attention_page, by_attention
-from mhaviz.pages.blocks import Heads
+from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.labels import title_text
 from mhaviz.pages.module_names import common_name
 from mhaviz.results.attention import Attention, AttentionMap
@@ -39,7 +39,7 @@ def layers(random_map):
 
 def heads_of(maps):
     blocks = attention_page(Attention(Source("test"), tuple(maps))).blocks
-    return [block for block in blocks if isinstance(block, Heads)]
+    return [block for block in blocks if isinstance(block, Matrices)]
 
 
 def test_layers_of_one_attention_are_one_picture(layers):

@@ -21,7 +21,7 @@ from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import registry
-from mhaviz.pages.blocks import Curves, Dots, Grid, Heads, Page, Panels, Table, Text, leaves
+from mhaviz.pages.blocks import Curves, Dots, Grid, Matrices, Page, Table, Text, leaves
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, TimeOrder
@@ -158,9 +158,7 @@ def said(block):
     """The words of a block that paper and terminal share."""
     if isinstance(block, Table):
         return filter(None, (text for row in block.texts() for text in row))
-    if isinstance(block, Heads):
-        return (block.title.head, *block.tiles)
-    if isinstance(block, Panels):
+    if isinstance(block, Matrices):
         return (getattr(block.title, "head", block.title), *(panel.title for panel in block.panels))
     if isinstance(block, Dots):
         return (block.table.heading, *(dot.name for dot in block.dots))

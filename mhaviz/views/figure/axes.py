@@ -9,9 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mhaviz.errors import ArgumentError
-from mhaviz.pages.attention import scale_group
 from mhaviz.pages.labels import cut
-from mhaviz.pages.panels import tile_titles
+from mhaviz.pages.panels import scale_group, tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.notebook import NotebookFigure

@@ -5,12 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mhaviz.pages.blocks import Heads, Panels, Title
+from mhaviz.pages.blocks import Matrices, Title
 from mhaviz.pages.labels import title_places
 from mhaviz.pages.margins import Margin, key_margin, query_margin
-from mhaviz.pages.panels import Panel, Scale, head_panels
-from mhaviz.pages.pooling import pool_map
-from mhaviz.results.attention import AttentionMap
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.axis import Axis
 from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.fonts import Fonts
@@ -85,7 +83,7 @@ class MosaicPart:
         margins: numbers of the keys and of the queries along the sides of a single large map.
     """
 
-    block: Heads | Panels
+    block: Matrices
     title: Title | str
     subtitle: str
     layout: MosaicLayout
@@ -103,16 +101,16 @@ class MosaicPart:
     @property
     def rows(self) -> Axis:
         """Axis of the rows of each matrix."""
-        return self.block.first.rows if isinstance(self.block, Heads) else self.block.rows
+        return self.block.rows
 
     @property
     def columns(self) -> Axis:
         """Axis of the columns of each matrix."""
-        return self.block.first.columns if isinstance(self.block, Heads) else self.block.columns
+        return self.block.columns
 
     def above(self, room: float) -> float:
         """Return the inches above the mosaic on a page with ``room`` inches."""
-        sides = TILE_TITLE * (isinstance(self.block, Panels) and self.layout.title == 0)
+        sides = TILE_TITLE * (self.layout.title == 0 and not self.block.maps)
         return self._title_height + (lines_height(self.bars, room) if self.is_narrow else 0.0) + sides
 
     @property
@@ -127,7 +125,7 @@ class MosaicPart:
     @property
     def _mosaic_width(self) -> float:
         """Inches of the mosaic, with the title over the last matrix where bars stand beside it."""
-        has_more = self._upright or (isinstance(self.block, Panels) and self.block.are_numbers)
+        has_more = self._upright or self.block.are_numbers
         return max(self.layout.width + (self.layout.gap - GAP if has_more else 0.0), self.across)
 
     @property
@@ -149,7 +147,7 @@ class MosaicPart:
         return _by_row(self._upright, self.panels, self.layout.columns)
 
     def _bar_width(self, scale: Scale) -> float:
-        return scale_width(scale, _OF_HEADS) if isinstance(self.block, Heads) else scale_width(scale)
+        return scale_width(scale, _OF_HEADS) if self.block.maps else scale_width(scale)
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
@@ -200,17 +198,16 @@ class MosaicPart:
             draw_key_margin(sheet, left, top, self.layout, of_keys)
         if of_queries:
             draw_query_margin(sheet, left, top, self.layout, of_queries)
-        if isinstance(self.block, Panels) and self.layout.title == 0:
+        if self.layout.title == 0:
             titles, n = [panel.title.rpartition(" ") for panel in self.panels], self.layout.columns
             across, down = [name for *_, name in titles[:n]], [name for name, *_ in titles[::n]]
             down = down if self.layout.queries.room else []  # a neighbour has them
             write_sides(sheet, x, y, self.layout, across, down)
-        if isinstance(self.block, Heads):
-            self._write_numbers(sheet, self.block, x, y)
-        elif self.block.are_numbers:
+        if self.block.are_numbers:
             draw_ranges(sheet, x, y, self.layout, self.panels)
-        elif self.block.ids:
-            self._write_ids(sheet, self.block, x, cells)
+        self._write_asides(sheet, x, y)
+        if self.block.ids:
+            self._write_ids(sheet, x, cells)
         left = self.draw_bars(sheet, x, cells, self.layout.tile_height)
         under = y + self.layout.height
         if self.text:
@@ -220,22 +217,22 @@ class MosaicPart:
         elif self.table:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
 
-    def _write_numbers(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
-        """Write the number of each head at the right end of its title, if there is room for all."""
-        layout, titles = self.layout, zip(block.tiles, block.numbers, strict=False)
-        widths = (text_width(title, SMALL, bold=True) + text_width(number, SMALL) for title, number in titles)
+    def _write_asides(self, sheet: Sheet, x: float, y: float) -> None:
+        """Write the number of each panel at the right end of its title, if there is room for all."""
+        layout, panels = self.layout, [(panel.title, panel.aside) for panel in self.panels if panel.aside]
+        widths = (text_width(title, SMALL, bold=True) + text_width(number, SMALL) for title, number in panels)
         if max(widths, default=0.0) * DRAWN_WIDER + GAP > layout.tile_width:
             return
-        for i, number in enumerate(block.numbers):
+        for i, panel in enumerate(self.panels):
             left, top = layout.tile(i)
             right = x + left + layout.tile_width
-            sheet.write(right, y + top - 0.04, number, SMALL, vertical="bottom", align="right", colour=QUIET)
+            sheet.write(right, y + top - 0.04, panel.aside, SMALL, vertical="bottom", align="right", colour=QUIET)
 
-    def _write_ids(self, sheet: Sheet, block: Panels, x: float, y: float) -> None:
+    def _write_ids(self, sheet: Sheet, x: float, y: float) -> None:
         """Write token ids in a column before the labels of the first matrix, whose cells begin at ``y``."""
-        size, right = self.layout.label_size, x + _ids_width(block, self.layout.label_size)
+        block, size, side = self.block, self.layout.label_size, self.layout.queries
+        right = x + _ids_width(block, size)
         sheet.write(right, y - 0.06, "id", SMALL, align="right", vertical="bottom", colour=QUIET)
-        side = self.layout.queries
         for place, i in thinned_places(len(block.ids), 1, side.cells):
             sheet.write(right, y + place * side.cell, str(block.ids[i]), size, align="right", colour=QUIET)
 
@@ -249,7 +246,7 @@ class MosaicPart:
 
 
 def decide_heads(
-    block: Heads, fonts: Fonts, style: LayoutStyle, stacked: int, text_length: int, like: Sequence[MosaicPart] = ()
+    block: Matrices, fonts: Fonts, style: LayoutStyle, stacked: int, text_length: int, like: Sequence[MosaicPart] = ()
 ) -> MosaicPart:
     """Lay out heads with cells of whole pixels.
 
@@ -261,7 +258,7 @@ def decide_heads(
         text_length: characters of the longest number in a cell.
         like: parts to align with: with the same size of cells, columns and room for labels.
     """
-    m = block.first
+    m = block.maps[0]
     numbers = style.numbers
     if numbers is None and not (m.is_whole or m.quantity.is_signed):
         is_seen = max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
@@ -277,9 +274,9 @@ def decide_heads(
         MOST_HEIGHT / stacked,
         PAGE_SHAPE * stacked,
         least_label=LEAST_LABEL if style.font_size is None else MOST_LABEL,
-        names=(m.quantity.row, "key"),
+        names=block.names,
     )
-    is_alone, room = len(block.tiles) == 1, style.width or math.inf
+    is_alone, room = len(block.panels) == 1, style.width or math.inf
     table = measure_table(block.table, fonts, is_alone, room - 2 * MARGIN) if block.table else None
     beside = is_alone and room >= _BESIDE_TABLE
     margins: tuple[Margin | None, Margin | None] = (None, None)
@@ -293,7 +290,7 @@ def decide_heads(
         if style.on_paper:
             space = replace(space, height=style.heads_height / stacked, fills=True)
     elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # on one page, as far as labels stay legible
-        least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.tiles))))
+        least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.panels))))
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / stacked, least_tile=least)
     if like:
         cells = [min(part.layout.queries.cell, part.layout.keys.cell) for part in like]
@@ -303,7 +300,7 @@ def decide_heads(
             longest = max(part.layout.keys.cells for part in like)
             cells.append(((space.width - left + GAP) / columns - GAP) / longest)
         space = replace(space, cell=min(cells), left=left, columns=columns)
-    layout = decide_mosaic(len(block.tiles), m.rows, m.columns, space, text_length, numbers)
+    layout = decide_mosaic(len(block.panels), m.rows, m.columns, space, text_length, numbers)
     across = 0.0
     if like:  # heads with the same number stand above each other
         gap, pitch = layout.gap, max(part.layout.keys.cells for part in like) * layout.keys.cell + layout.gap
@@ -334,31 +331,28 @@ def painted(part: MosaicPart, scales: Scales) -> MosaicPart:
 
     Maps of all tokens are pooled head by head when they are drawn.
     """
-    block, cells = part.block, part.layout.cells
-    assert isinstance(block, Heads)
-    scale, tiles = scales.of(block), iter(block.tiles)
-    maps = (m if m.is_whole else pool_map(m, *cells) for m in block.maps)
-    panels = [panel for m in maps for panel in head_panels(m, scale, [next(tiles) for _ in m.heads], cells)]
-    return replace(part, panels=panels, bars=scales.beside(block))
+    panels = [panel.pooled(*part.layout.cells) for panel in scales.panels(part.block)]
+    return replace(part, panels=panels, bars=scales.beside(part.block))
 
 
-def number_length(maps: Sequence[AttentionMap], scales: Scales) -> int:
+def number_length(blocks: Iterable[Matrices], scales: Scales) -> int:
     """Return the characters of the longest number in a cell of the maps that are short enough to have numbers."""
-    changes = (m for m in maps if m.quantity.is_signed and max(m.weights.shape[1:]) <= VALUES_UP_TO)
-    return max((panel.text_length for m in changes for panel in head_panels(m, scales.of(m))), default=4)
+    panels = (panel for block in blocks for panel in scales.panels(block))
+    changes = (one for one in panels if one.scale.signed and max(one.values.shape) <= VALUES_UP_TO)
+    return max((panel.text_length for panel in changes), default=4)
 
 
-def written_texts(block: Heads) -> Iterator[str]:
-    """Yield the texts that may be written in a picture; of a part or a pooled map, not all tokens are."""
-    m = block.first
-    for side in (m.queries, m.keys):
-        yield from (side[i] for i in (range(len(side)) if m.is_whole else title_places(len(side))))
+def written_texts(block: Matrices) -> Iterator[str]:
+    """Yield the texts that may be written in a picture; of a part of a map or a pooled map, not all tokens are."""
+    is_whole = all(m.is_whole for m in block.maps)
+    for side in (block.rows.tokens.texts, block.columns.tokens.texts):
+        yield from (side[i] for i in (range(len(side)) if is_whole else title_places(len(side))))
     if block.module:
         yield block.module
 
 
 def decide_panels(
-    block: Panels,
+    block: Matrices,
     panels: Sequence[Panel],
     fonts: Fonts,
     style: LayoutStyle,
@@ -380,7 +374,7 @@ def decide_panels(
     if block.are_patches:
         layout = patch_layout(block, max(in_line, 1), max(of_patches, 1), style)
         return MosaicPart(block, block.title, "", layout, panels, bars, style.is_narrow)
-    across = block.across
+    across = block.most_across
     titles = max(text_width(panel.title, SMALL, bold=True) for panel in panels) * DRAWN_WIDER
     space = Space(fonts, style.dpi, names=block.names)
     labels = space.widest(fonts.labels(block.rows.tokens.texts), BODY) + space.beside_name
@@ -399,7 +393,7 @@ def decide_panels(
         wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
         least = THUMB if style.on_paper else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if room / n - GAP >= least), default=1)
-        across = -(-block.across // -(-block.across // across))
+        across = -(-block.most_across // -(-block.most_across // across))
         most = math.inf if features or not style.is_narrow else len(block.columns) * _NARROW_CELL
         widest = max(min(room / across - GAP, most), THUMB)
     n_lines = -(-len(panels) // across)
@@ -419,9 +413,14 @@ def decide_panels(
         if style.width is not None:  # as wide as the page, where it stands alone
             room = max(room, THUMB)
             shape = shape[0], min(shape[1], room / len(block.columns))
-            across = min(block.across, max(int(room / (max(titles, shape[1] * len(block.columns)) + GAP)), 1))
+            across = min(block.most_across, max(int(room / (max(titles, shape[1] * len(block.columns)) + GAP)), 1))
         space = Space(
-            fonts, style.dpi, across if style.width else block.across, least_tile=math.inf, names=("", ""), shape=shape
+            fonts,
+            style.dpi,
+            across if style.width else block.most_across,
+            least_tile=math.inf,
+            names=("", ""),
+            shape=shape,
         )
     text_length = max(_NUMBER if in_line else 0, *(panel.text_length for panel in panels))
     layout = decide_mosaic(len(panels), block.rows, block.columns, space, text_length)
@@ -451,6 +450,6 @@ def _in_line(axis: Axis, with_number: float, feature: float) -> float:
     return feature if axis.are_positions else min(_OF_FEATURES[0], _TOKENS / len(axis))
 
 
-def _ids_width(block: Panels, size: float) -> float:
+def _ids_width(block: Matrices, size: float) -> float:
     """Return the inches of the column of token ids."""
     return max(text_width(str(number), size) for number in block.ids)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from mhaviz.pages.blocks import Panels
+from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.labels import every
 from mhaviz.pages.panels import Panel
 from mhaviz.views.figure.colour_bar import draw_lying
@@ -28,7 +28,7 @@ _LEAST = 1.2  # least inches of a panel
 _APART, _BAR = 0.06, 0.35  # inches: between words, and the bar between the ends of a scale
 
 
-def number_layout(block: Panels, panels: Sequence[Panel], counts: Sequence[int], style: Style) -> MosaicLayout:
+def number_layout(block: Matrices, panels: Sequence[Panel], counts: Sequence[int], style: Style) -> MosaicLayout:
     """Lay out panels across the page, with a number of columns that leaves few empty places in the last row.
 
     Args:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Heads
+from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.map_words import pooled_text
-from mhaviz.pages.panels import Panel, Scale, head_panels
-from mhaviz.pages.pooling import pool_map
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import AttentionMap
 from mhaviz.views.figure.colour_bar import scale_width
 from mhaviz.views.figure.fonts import Fonts
@@ -44,10 +43,10 @@ _CHANGED = "outlined, and enlarged: the head whose weights have changed most, al
 _PEAKED = "outlined, and enlarged: the head whose queries each give most to one"
 
 
-def is_overview(block: Heads, style: Style) -> bool:
+def is_overview(block: Matrices, style: Style) -> bool:
     """Return whether a block of layers × heads has too many heads for legible labels beside each."""
     several = len(block.by_layer) > 1 and block.across is not None
-    return several and len(block.tiles) > _FEW and style.columns is None and not style.numbers
+    return several and len(block.panels) > _FEW and style.columns is None and not style.numbers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,34 +100,32 @@ class OverviewPart(MosaicPart):
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the part with its top left corner at (x, y)."""
-        assert isinstance(self.block, Heads)
         self.draw_above(sheet, x, y, room)
         y += self.above(room)
         draw_mosaic(sheet, x, y + _HEADER, self.layout, self.panels)
-        self._write_sides(sheet, self.block, x, y + _HEADER)
+        self._write_sides(sheet, x, y + _HEADER)
         dx, dy = self.layout.tile(self.place)
         frame = x + dx, y + _HEADER + dy, self.layout.tile_width, self.layout.tile_height
         sheet.frames([frame], ACCENT, _OUTLINE)
         left, top = x + self._large_at[0], y + self._large_at[1]
-        draw_mosaic(sheet, left, top, self.large, [self._enlarged(self.block)])
+        draw_mosaic(sheet, left, top, self.large, [self.enlarged])
         for i, line in enumerate(self.note):
             middle = y + _HEADER + self.layout.height + _OVER_NOTE + FOOT_LINE * (i + 0.5)
             sheet.write(x, middle, line, SMALL, colour=QUIET)
         self.draw_bars(sheet, x, top + self.large.tile(0)[1], self.large.tile_height)
 
-    def _enlarged(self, block: Heads) -> Panel:
-        row, column = divmod(self.place, self.layout.columns)
-        m = block.maps[row].select((block.maps[row].heads[column],))
-        drawn = m if m.is_whole else pool_map(m, *self.large.cells)
-        (panel,) = head_panels(drawn, self.panels[0].scale, [block.tiles[self.place]], self.large.cells)
-        return panel
+    @property
+    def enlarged(self) -> Panel:
+        """The enlarged matrix."""
+        whole = replace(self.block.panels[self.place], scale=self.panels[0].scale)
+        return whole.pooled(*self.large.cells)
 
-    def _write_sides(self, sheet: Sheet, block: Heads, x: float, y: float) -> None:
+    def _write_sides(self, sheet: Sheet, x: float, y: float) -> None:
         """Write the numbers of heads above the first row, and those of layers left of the first column."""
-        layout = self.layout
-        across = list(map(str, block.first.heads))
-        firsts = zip(block.maps, block.tiles[:: layout.columns], strict=True)
-        rows = [tile.partition(" · ")[0] if " · " in tile else f"layer {m.layer}" for m, tile in firsts]
+        layout, maps = self.layout, self.block.maps
+        across = list(map(str, maps[0].heads))
+        firsts = zip(maps, self.panels[:: layout.columns], strict=True)
+        rows = [one.title.partition(" · ")[0] if " · " in one.title else f"layer {m.layer}" for m, one in firsts]
         down = [row.rpartition(" ") for row in rows]
         write_sides(sheet, x, y, layout, across, [number for *_, number in down])
         right = x + layout.queries.room - BESIDE_LABEL
@@ -137,9 +134,10 @@ class OverviewPart(MosaicPart):
         sheet.write(x + 0.4 * NAME, middle, down[0][0], SMALL, colour=QUIET, align="center", rotation=90)
 
 
-def decide_overview(block: Heads, fonts: Fonts, style: Style) -> OverviewPart:
+def decide_overview(block: Matrices, fonts: Fonts, style: Style) -> OverviewPart:
     """Lay out the small maps, with cells of whole pixels, and the enlarged map in the room that they leave."""
-    m, dpi, room, n_columns = block.first, style.dpi, (style.width or PAGE_WIDTH) - 2 * MARGIN, len(block.first.heads)
+    m, dpi, room = block.maps[0], style.dpi, (style.width or PAGE_WIDTH) - 2 * MARGIN
+    n_columns = len(m.heads)
     lengths = len(m.rows), len(m.columns)
 
     def enlarged(side: float) -> MosaicLayout:

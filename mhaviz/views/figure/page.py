@@ -13,14 +13,15 @@ from mhaviz.pages.blocks import (
     Drawn,
     Flow,
     Grid,
-    Heads,
+    Matrices,
     Page,
-    Panels,
     Stacks,
     Table,
     Text,
     Title,
+    heads,
     leaves,
+    matrices,
 )
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import FIGURE_SUFFIXES
@@ -80,7 +81,7 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn, or
             numbers are asked for where there are no heads.
     """
-    if style.numbers is not None and not any(isinstance(block, Heads) for block in leaves(page.blocks)):
+    if style.numbers is not None and not heads(page.blocks):
         raise ArgumentError(f"{parameter('numbers')}: expected a picture of maps, got another one; leave it out")
     zoom, crop = (style.font_size or BODY) / BODY, 0.0
     if style.width is not None:  # the document around it has margins
@@ -92,7 +93,7 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         style = replace(style, on_paper=True, width=across, heads_height=down)
     if style.footnote is not None:
         page = replace(page, footnote=style.footnote, remark="")
-        if any(isinstance(block, Panels) for block in leaves(page.blocks)):
+        if _has_others(page):
             page = replace(page, blocks=tuple(_without_notes(page.blocks)))
     page = with_plain(page, style.is_narrow)
     scales = resolve(page, {}, style)
@@ -107,7 +108,7 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         plan = _plan(page, scales, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
-            maps = [m for block in page.blocks if isinstance(block, Heads) for m in block.maps]
+            maps = [m for block in heads(page.blocks) for m in block.maps]
             got, advice = "", "save it as data"
             if maps:
                 most = max(len(m.heads) for m in maps)
@@ -159,15 +160,13 @@ def _texts(page: Page) -> Iterator[str]:
         yield page.title.head
         yield from (token for _, tokens in page.title.texts for token in tokens.texts)
     for block in leaves(page.blocks):
-        if isinstance(block, Heads):
+        if isinstance(block, Matrices):
             yield from written_texts(block)
-        elif isinstance(block, Panels):
-            yield from (*block.rows.tokens.texts, *block.columns.tokens.texts)
         elif isinstance(block, Text):
             yield from block.lines
         elif isinstance(block, Dots):
             yield from (dot.note for dot in block.dots)
-        table = block.table if isinstance(block, Heads) else block
+        table = block.table if isinstance(block, Matrices) else block
         if isinstance(table, Table):
             yield from (text for row in table.limited()[0].texts() for text in row)
 
@@ -204,11 +203,12 @@ class TextPart:
 def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> list[Part]:
     """Measure the blocks that figures show; ``scales``: those of whole maps."""
     blocks = page.blocks
-    stacked = [block for block in blocks if isinstance(block, Heads)]
-    length = number_length([m for block in stacked for m in block.maps], scales)
-    counts = [len(block.panels) for block in blocks if isinstance(block, Panels) and block.are_numbers]
-    of_patches = sum(isinstance(block, Panels) and block.are_patches for block in blocks)
-    explains = any(isinstance(block, (Curves, Dots, Panels)) for block in leaves(blocks))
+    several = [block for block in blocks if isinstance(block, Matrices)]
+    stacked = [block for block in several if block.maps]
+    length = number_length(stacked, scales)
+    counts = [len(block.panels) for block in several if block.are_numbers]
+    of_patches = sum(block.are_patches for block in several)
+    explains = any(isinstance(block, (Curves, Dots)) for block in leaves(blocks)) or _has_others(page)
     alone = [
         decide_overview(block, fonts, style)
         if is_overview(block, style)
@@ -216,7 +216,7 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         for block in stacked
     ]
 
-    def in_line(block: Heads, part: MosaicPart) -> MosaicPart:
+    def in_line(block: Matrices, part: MosaicPart) -> MosaicPart:
         if isinstance(part, OverviewPart):
             return part
         like = [
@@ -234,16 +234,16 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         if m.is_pooled
     }:
         scales = resolve(page, cells, style)
-    heads = {id(block): painted(part, scales) for block, part in zip(stacked, aligned, strict=True)}
+    drawn = {id(block): painted(part, scales) for block, part in zip(stacked, aligned, strict=True)}
 
     def decide(block: Block) -> Part:
         assert not isinstance(block, Stacks), "stacks are laid out by ``beside``"
-        if isinstance(block, Heads):
-            return heads[id(block)]
-        if isinstance(block, Panels) and block.are_numbers:
+        if isinstance(block, Matrices) and block.maps:
+            return drawn[id(block)]
+        if isinstance(block, Matrices) and block.are_numbers:
             panels = scales.panels(block)
             return MosaicPart(block, block.title, "", number_layout(block, panels, counts, style), panels)
-        if isinstance(block, Panels):
+        if isinstance(block, Matrices):
             bars = scales.beside(block)
             return decide_panels(block, scales.panels(block), fonts, style, bars, of_patches=of_patches)
         if isinstance(block, Grid):
@@ -267,7 +267,7 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
                 return None
             if isinstance(block, Grid):
                 return decide_grid(block, in_line, (), room)
-            if isinstance(block, Panels):
+            if isinstance(block, Matrices):
                 return decide_panels(block, scales.panels(block), fonts, style, (), in_line, of_patches)
             return decide(block)
 
@@ -295,23 +295,28 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         return [StacksPart((first, second), rooms)]
 
     parts = [part for block in blocks for part in (beside(block) if isinstance(block, Stacks) else [decide(block)])]
-    of_panels = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.block, Panels)]
+    of_panels = [part for part in parts if isinstance(part, MosaicPart) and not part.block.maps]
     if style.width is not None:  # each has its own number of columns
         return parts
     return [part.aligned(of_panels) if part in of_panels else part for part in parts]
+
+
+def _has_others(page: Page) -> bool:
+    """Return whether the page has matrices that are no heads of maps."""
+    return len(matrices(page.blocks)) > len(heads(page.blocks))
 
 
 def _across(block: Block | None) -> int:
     """Return the number of matrices side by side."""
     if isinstance(block, Grid):
         return max(sum(map(_across, row)) for row in block.rows)
-    return (1 if block.are_patches else block.across) if isinstance(block, Panels) else 0
+    return (1 if block.are_patches else block.most_across) if isinstance(block, Matrices) else 0
 
 
 _MUCH_LONGER = 3  # ratio of lengths beyond which cells of the same size would be too small for the shorter map
 
 
-def _stand_in_line(one: Heads, other: Heads) -> bool:
+def _stand_in_line(one: Matrices, other: Matrices) -> bool:
     """Return whether the heads of two blocks are aligned, with cells of the same size.
 
     They are not where one block is a part of a map or pooled, nor where stages of a recorded program differ in their
@@ -319,7 +324,7 @@ def _stand_in_line(one: Heads, other: Heads) -> bool:
     """
     if one is other:
         return True
-    first, second = one.first, other.first
+    first, second = one.maps[0], other.maps[0]
     if not (first.is_whole and second.is_whole):
         return False
     if not (first.is_recorded and second.is_recorded):
@@ -362,7 +367,7 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
         *(min(wide, widest_title) for wide in (title_width(title, fonts), *(p.title_width(fonts) for p in mosaics))),
         *(foot_width(text, fonts) * DRAWN_WIDER for text in (page.footnote, remark)),
         0.0 if has_pictures else _LEAST_WIDTH,
-        _LEAST_BESIDE_PANELS if any(isinstance(part.block, Panels) for part in mosaics) else 0.0,
+        _LEAST_BESIDE_PANELS if any(not part.block.maps for part in mosaics) else 0.0,
     )
     if style.width is not None:
         needed = 2 * MARGIN + across
@@ -384,7 +389,7 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
 
 
 def _has_heads(part: MosaicPart) -> bool:
-    return isinstance(part.block, Heads)
+    return bool(part.block.maps)
 
 
 def _room(style: Style) -> float:
@@ -474,9 +479,7 @@ def _labels_text(parts: Sequence[Part]) -> str:
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """Return how the maps of the page have been drawn."""
     mosaics = _mosaics(parts)
-    heads = [(part, part.block.first) for part in mosaics if isinstance(part.block, Heads)]
-    pooled = tuple(
-        part.layout.pooled for part in mosaics if isinstance(part.block, Panels) or part.block.first.is_whole
-    )
-    cells = (m.cells if m.is_whole else m.cells.pooled(*layout.cells) for part, m in heads for layout in part.layouts)
+    of_maps = [(part, part.block.maps[0]) for part in mosaics if part.block.maps]
+    pooled = tuple(part.layout.pooled for part in mosaics if not part.block.maps or part.block.maps[0].is_whole)
+    cells = (m.cells if m.is_whole else m.cells.pooled(*layout.cells) for part, m in of_maps for layout in part.layouts)
     return Drawn(tuple(cells), pooled, ends=style.ends)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mhaviz.pages.blocks import Block, Grid, Page, Panels
+from mhaviz.pages.blocks import Block, Grid, Matrices, Page
 from mhaviz.views.figure.measuring import text_width
 from mhaviz.views.figure.mosaic import BESIDE, BESIDE_LABEL, GAP, TILE_TITLE, MosaicLayout, Side
 from mhaviz.views.measures import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
@@ -24,12 +24,12 @@ def with_plain(page: Page, is_narrow: bool) -> Page:
 
     def blocks() -> Iterator[Block]:
         for block in page.blocks:
-            if not isinstance(block, Panels) or block.panels[0].image is None:
+            if not isinstance(block, Matrices) or block.panels[0].image is None:
                 yield block
                 continue
             plain = replace(block, panels=tuple(replace(panel, image=None) for panel in block.panels))
-            in_lines = block.across < len(block.panels)
-            if len(block.panels) > _MOST_PLAIN or (in_lines and (is_narrow or block.across > _MOST_ABREAST)):
+            in_lines = block.most_across < len(block.panels)
+            if len(block.panels) > _MOST_PLAIN or (in_lines and (is_narrow or block.most_across > _MOST_ABREAST)):
                 yield block
             elif in_lines or len(page.blocks) == len(block.panels) == 1:
                 yield Grid(((block, plain),))
@@ -39,7 +39,7 @@ def with_plain(page: Page, is_narrow: bool) -> Page:
     return replace(page, blocks=tuple(blocks()))
 
 
-def patch_layout(block: Panels, beside: int, below: int, style: Style) -> MosaicLayout:
+def patch_layout(block: Matrices, beside: int, below: int, style: Style) -> MosaicLayout:
     """Lay out tiles with the number of columns that makes them largest, or, without an image, the most that fit.
 
     A block whose tiles belong in lines keeps them: the name of each line and column is written once beside them.
@@ -57,7 +57,7 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
     is_plain = below > 1 and block.panels[0].image is None
     high = 2 * (_OF_PLAIN if is_plain else 1 - _OF_PLAIN) / below if below > 1 else 1.0
     high *= _COLUMN * width if style.is_narrow else _HIGH
-    if block.across < n and not style.columns:
+    if block.most_across < n and not style.columns:
         return _lines(block, room, high, style.dpi)
     longest = max(text_width(text, SMALL, bold=True) for text in titles) * DRAWN_WIDER
     least = max(_LEAST, max(grid) / style.dpi, (longest - GAP) / across)
@@ -80,13 +80,13 @@ def patch_layout(block: Panels, beside: int, below: int, style: Style) -> Mosaic
     return MosaicLayout(min(columns, n), -(-n // columns), rows, keys, label_size=SMALL, turned=False)
 
 
-def _lines(block: Panels, room: float, high: float, dpi: float) -> MosaicLayout:
-    """Lay out lines of ``block.across`` tiles without titles."""
-    n_lines, longest = -(-len(block.panels) // block.across), max(len(block.rows), len(block.columns))
-    names = (panel.title.rpartition(" ")[0] for panel in block.panels[:: block.across])
+def _lines(block: Matrices, room: float, high: float, dpi: float) -> MosaicLayout:
+    """Lay out lines of ``block.most_across`` tiles without titles."""
+    n_lines, longest = -(-len(block.panels) // block.most_across), max(len(block.rows), len(block.columns))
+    names = (panel.title.rpartition(" ")[0] for panel in block.panels[:: block.most_across])
     left = max(text_width(name, SMALL) for name in names) * DRAWN_WIDER + BESIDE_LABEL
-    pitch = min((room - left) * longest / len(block.columns) / block.across, max(high / n_lines, _LEAST))
+    pitch = min((room - left) * longest / len(block.columns) / block.most_across, max(high / n_lines, _LEAST))
     cell = max(math.floor((pitch - _BETWEEN) * dpi / longest), 1) / dpi
     rows, columns = Side(len(block.rows), cell, snap(left, dpi)), Side(len(block.columns), cell, 0.0)
     gap = snap(_BETWEEN, dpi)
-    return MosaicLayout(block.across, n_lines, rows, columns, SMALL, turned=False, gap=gap, title=0.0, below=gap)
+    return MosaicLayout(block.most_across, n_lines, rows, columns, SMALL, turned=False, gap=gap, title=0.0, below=gap)

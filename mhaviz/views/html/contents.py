@@ -16,7 +16,7 @@ from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.blocks import Drawn, Heads, Page, Table
+from mhaviz.pages.blocks import Drawn, Page, Table, heads
 from mhaviz.pages.corpus_difference import corpus_difference_page
 from mhaviz.pages.corpus_difference import ranking_table as models_table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
@@ -520,7 +520,7 @@ def _page_of(attention: Attention) -> Page:
 
 def _words(page: Page, source: Source) -> dict[str, str]:
     """Return how to read the maps, and where they come from."""
-    cells = tuple(m.cells for block in page.blocks if isinstance(block, Heads) for m in block.maps)
+    cells = tuple(m.cells for block in heads(page.blocks) for m in block.maps)
     reading = page.reading(Drawn(cells))
     return {"reading": harmless(reading), "footnote": harmless(source.footnote)}
 

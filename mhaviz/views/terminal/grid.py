@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from mhaviz.pages.labels import (
     visible,
 )
 from mhaviz.pages.map_words import pooled_text
-from mhaviz.pages.panels import Panel, Scale, head_panels, tile_titles
+from mhaviz.pages.panels import Panel, Scale, tile_titles
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis, cell_edges, even_cells
 from mhaviz.views.terminal.cells import CellKind, Cells, Colours
@@ -139,20 +138,6 @@ class HeatGrid:
     layout: GridLayout | None = None
     across: int | None = None
     names: tuple[str, str] = ("", "")
-
-    @classmethod
-    def of(
-        cls,
-        maps: Sequence[AttentionMap],
-        titles: Sequence[str],
-        scale: Scale,
-        with_values: bool,
-        layout: GridLayout | None = None,
-    ) -> "HeatGrid":
-        """Return the grid of the heads of some maps with the same tokens."""
-        names = iter(titles)
-        panels = [panel for m in maps for panel in head_panels(m, scale, list(islice(names, len(m.heads))))]
-        return cls(panels, maps[0].rows, maps[0].columns, with_values, layout)
 
     def coloured(self, scale: Scale) -> "HeatGrid":
         """Return the grid on this scale."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -10,12 +9,11 @@ from rich.style import Style as RichStyle
 from rich.text import Text
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import Heads, Panels, Title
+from mhaviz.pages.blocks import Block, Matrices, Title
 from mhaviz.pages.labels import cut, title_text, visible
-from mhaviz.pages.panels import Panel, Scale
-from mhaviz.pages.pooling import pool_map
-from mhaviz.results.attention import AttentionMap
+from mhaviz.pages.panels import Panel, Scale, group_scale
 from mhaviz.results.axis import even_cells
+from mhaviz.results.quantity import Cells
 from mhaviz.views.scales import DrawnCells, Scales
 from mhaviz.views.terminal.cells import blank_text
 from mhaviz.views.terminal.grid import BOLD, DIM, LEGEND_UP_TO, Abilities, GridLayout, HeatGrid, long_layout
@@ -38,14 +36,12 @@ class _Shown:
 
     Attributes:
         block: the block.
-        maps: its maps, with the heads that have room.
-        drawn: these maps, pooled to the cells of the grid.
-        grid: their grid.
+        cells: its axes, pooled to the cells of the grid.
+        grid: the grid of the heads that have room.
     """
 
-    block: Heads
-    maps: Sequence[AttentionMap]
-    drawn: Sequence[AttentionMap]
+    block: Matrices
+    cells: Cells
     grid: HeatGrid
 
     @property
@@ -73,26 +69,27 @@ class HeadsView:
     """
 
     def __init__(
-        self, blocks: Sequence[Heads], scales: Scales, remark: str, console: Console, options: ConsoleOptions
+        self, blocks: Sequence[Matrices], scales: Scales, remark: str, console: Console, options: ConsoleOptions
     ) -> None:
         self._scales, self._remark = scales, remark
         self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
         self._chosen: list[_Shown] = []
         every = [m for block in blocks for m in block.maps]
         self._n_maps, self._n_all, self._heads_left = 0, len(every), 0
-        self.share_scale = len(scales.of_maps) == 1 and all(m.is_whole and m.summary is None for m in every)
-        self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.place))
-        layouts = {one.block.first.weights.shape[1:]: one.grid.layout for one in reversed(self._chosen)}
+        self.share_scale = len(set(map(group_scale, every))) == 1
+        self.share_scale &= all(m.is_whole and m.summary is None for m in every)
+        self._choose(sorted((one for b in blocks for one in b.by_layer or (b,)), key=lambda one: one.order))
+        layouts = {one.block.maps[0].weights.shape[1:]: one.grid.layout for one in reversed(self._chosen)}
         chosen = ((m, layouts.get(m.weights.shape[1:])) for m in every if m.is_pooled)
         self.cells: DrawnCells = {id(m): (layout.rows, layout.columns) for m, layout in chosen if layout}
 
-    def _choose(self, blocks: Sequence[Heads]) -> None:
+    def _choose(self, blocks: Sequence[Matrices]) -> None:
         """Choose the maps that there is room for; from the first, as many heads as there is room for."""
-        with_values = sum(len(block.tiles) for block in blocks) <= _MANY_HEADS
+        with_values = sum(len(block.panels) for block in blocks) <= _MANY_HEADS
         room = self._abilities.lines
         for block in blocks:
             shown = self._grid(block, with_values, room)
-            left = len(block.tiles) - shown.n_heads
+            left = len(block.panels) - shown.n_heads
             if room is not None:
                 room -= self._height(shown)
                 if self._chosen and (room < 0 or left):
@@ -106,50 +103,48 @@ class HeadsView:
             if left:
                 return
 
-    def _grid(self, block: Heads, with_values: bool, room: int | None) -> "_Shown":
+    def _grid(self, block: Matrices, with_values: bool, room: int | None) -> "_Shown":
         """Return the first heads that fit into ``room`` lines, at least as many as stand side by side.
 
         A map with a scale of its own is pooled where there is no room for labels of all tokens, nor for a legend.
         """
-        width, abilities, layout = self._options.max_width, self._abilities, None
-        maps, m, scale = block.maps, block.first, self._scales.of(block)
+        width, abilities, layout, m = self._options.max_width, self._abilities, None, block.maps[0]
         has_scale = m.quantity.is_signed or not self.share_scale
-        with_values = with_values or has_scale
-        titles = [" ".join(filter(None, pair)) for pair in zip_longest(block.tiles, block.numbers)]
+        panels = [replace(one, title=f"{one.title} {one.aside}".rstrip()) for one in self._scales.panels(block)]
+        grid = HeatGrid(panels, block.rows, block.columns, with_values or has_scale)
 
         def decided() -> GridLayout:
-            return HeatGrid.of(maps, titles, scale, with_values).decide(width, abilities)
+            return grid.decide(width, abilities)
 
         lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and decided().labels == "positions")
         if has_scale and lacks_legend:
             height = self._console.height if self._console.file.isatty() else None
-            layout = long_layout(m, width, height, abilities, titles)
+            layout = long_layout(m, width, height, abilities, [panel.title for panel in panels])
         if room is not None:
-            fitting = (layout or decided()).fitting(room)
-            if fitting < len(titles):
-                titles = titles[:fitting]
-                maps = maps[:fitting] if len(maps) > 1 else (m.select(m.heads[:fitting]),)
-        drawn = maps if layout is None else tuple(pool_map(one, layout.rows, layout.columns) for one in maps)
-        return _Shown(block, maps, drawn, HeatGrid.of(drawn, titles, scale, with_values, layout))
+            panels = panels[: (layout or decided()).fitting(room)]
+        cells = m.cells if layout is None else m.cells.pooled(layout.rows, layout.columns)
+        pooled = panels if layout is None else [panel.pooled(layout.rows, layout.columns) for panel in panels]
+        return _Shown(block, cells, replace(grid, panels=pooled, queries=cells.rows, keys=cells.columns, layout=layout))
 
     def _height(self, shown: "_Shown") -> int:
         """Return the number of lines of the title, the grid and what stands below it."""
         block = shown.block
         lines = 1 + shown.grid.height(self._options.max_width, self._abilities)
-        lines += len(self._title_lines(block)) + (block.first.quantity.is_signed or not self.share_scale)
+        lines += len(self._title_lines(block)) + (block.maps[0].quantity.is_signed or not self.share_scale)
         return lines if block.table is None else lines + _TABLE_LINES + shown.n_heads
 
-    def _title_lines(self, block: Heads) -> list[Text]:
+    def _title_lines(self, block: Matrices) -> list[Text]:
         """Return the title and the name of the module, in one line if there is room for both."""
-        width, whole = self._options.max_width, block.first.is_whole
-        text = title_text(block.title, width if whole else max(width, _LEAST_TITLE))
-        title = Text(text, BOLD, no_wrap=whole)
+        width, whole = self._options.max_width, block.maps[0].is_whole
+        room, title = width if whole else max(width, _LEAST_TITLE), block.title
+        text = title if isinstance(title, str) else title_text(title, room)
+        line = Text(text, BOLD, no_wrap=whole)
         if not block.module:
-            return [title]
+            return [line]
         shown = visible(block.module)
         if cell_len(text) + len(_BEFORE_MODULE) + cell_len(shown) <= width:
-            return [title.append(_BEFORE_MODULE).append(isolated(shown), _QUIET)]
-        return [title, Text(isolated(cut(shown, width)), DIM, no_wrap=True)]
+            return [line.append(_BEFORE_MODULE).append(isolated(shown), _QUIET)]
+        return [line, Text(isolated(cut(shown, width)), DIM, no_wrap=True)]
 
     def lines(self, scales: Scales) -> Iterator[RenderableType]:
         """Yield the pictures of all heads, in the order of the result, and their colour bar.
@@ -159,15 +154,14 @@ class HeadsView:
         width, abilities = self._options.max_width, self._abilities
         blanks = []
         for shown in self._chosen:
-            block, drawn = shown.block, shown.drawn[0]
-            scale = scales.of(block)
+            block, (scale,) = shown.block, {panel.scale for panel in scales.panels(shown.block)}
             heat = shown.grid.coloured(scale)
             panels = heat.drawn(width, abilities)
             yield from self._title_lines(block)
             yield heat
             are_bare = heat.decide(width, abilities).cells != "values"
             blanks.append(blank_text([panel.values for panel in panels], scale) if are_bare else "")
-            cell = block.cell_text(drawn.cells)
+            cell = block.cell_text(shown.cells)
             if not self.share_scale:
                 yield ScaleBar(scale, cell, blanks[-1])
             elif cell:
@@ -181,7 +175,7 @@ class HeadsView:
             yield more_text(" and ".join(left))
             yield Text()
         if self.share_scale:
-            (scale,) = scales.of_maps.values()
+            scale = scales.of(self._chosen[0].block.maps[0])
             yield ScaleBar(scale, self._remark, next(filter(None, blanks), ""))
 
 
@@ -193,7 +187,7 @@ def title_lines(title: Title | str, width: int) -> list[Text]:
 
 
 def panels_lines(
-    block: Panels, grid: HeatGrid, bars: Sequence[Scale], n_blocks: int, width: int
+    block: Matrices, grid: HeatGrid, bars: Sequence[Scale], n_blocks: int, width: int
 ) -> Iterator[RenderableType]:
     """Yield a block of panels and its colour bars. If some may be left out, as many are shown as a screen has room for.
 
@@ -221,12 +215,12 @@ def more_text(left_out: str) -> Text:
     return Text(f"and {left_out} more: -o page.png has all", DIM)
 
 
-def leaves_out(block: Panels) -> bool:
+def leaves_out(block: Block) -> bool:
     """Return whether panels that have no room are left out; of other blocks, all are shown, with numbers."""
-    return block.are_numbers or block.are_patches
+    return isinstance(block, Matrices) and (block.are_numbers or block.are_patches)
 
 
-def panels_grid(block: Panels, panels: Sequence[Panel], abilities: Abilities, width: int) -> HeatGrid:
+def panels_grid(block: Matrices, panels: Sequence[Panel], abilities: Abilities, width: int) -> HeatGrid:
     """Return the grid of all panels, pooled where none may be left out and a screen has no room for all.
 
     ``panels``: those of the block, on the scales that they are drawn on.

@@ -10,13 +10,14 @@ from mhaviz.errors import counted
 from mhaviz.pages.blocks import (
     Drawn,
     Grid,
-    Heads,
+    Matrices,
     Page,
-    Panels,
     Stacks,
     Table,
     Text,
+    heads,
     leaves,
+    matrices,
 )
 from mhaviz.pages.labels import harmless, visible
 from mhaviz.views.scales import resolve
@@ -45,15 +46,15 @@ class PageView:
         remark = harmless(page.reading(drawn))
         yield from title_lines(page.title, options.max_width)
         blocks = page.blocks
-        of_heads = [block for block in blocks if isinstance(block, Heads)]
-        heads = HeadsView(of_heads, scales, remark, console, options) if of_heads else None
-        if heads and heads.cells:
-            scales = resolve(page, heads.cells, self.style)
+        of_heads = heads(blocks)
+        view = HeadsView(of_heads, scales, remark, console, options) if of_heads else None
+        if view and view.cells:
+            scales = resolve(page, view.cells, self.style)
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
-            if isinstance(block, (Grid, Panels)) and is_full and not (isinstance(block, Panels) and leaves_out(block)):
-                left_out += sum(len(one.panels) for one in leaves([block]) if isinstance(one, Panels))
+            if is_full and isinstance(block, (Grid, Matrices)) and not (block in of_heads or leaves_out(block)):
+                left_out += sum(len(one.panels) for one in matrices([block]))
             elif isinstance(block, Stacks):
                 waiting += block.blocks[::-1]
             elif isinstance(block, Grid):
@@ -62,14 +63,14 @@ class PageView:
                     yield from side_by_side(tables, console, options)
                 else:
                     waiting += block.blocks[::-1]
-            elif isinstance(block, Heads):
-                if heads and block is of_heads[0]:  # all together, in the order of the result
-                    yield from heads.lines(scales)
+            elif isinstance(block, Matrices) and block.maps:
+                if view and block is of_heads[0]:  # all together, in the order of the result
+                    yield from view.lines(scales)
                     yield from [Line()] * bool(waiting)
-            elif isinstance(block, Panels):
+            elif isinstance(block, Matrices):
                 grid = panels_grid(block, scales.panels(block), abilities, options.max_width)
                 used += grid.height(options.max_width, abilities)
-                alike = [one for one in leaves(blocks) if isinstance(one, Panels) and leaves_out(one)]
+                alike = list(filter(leaves_out, matrices(blocks)))
                 yield from panels_lines(block, grid, scales.beside(block), len(alike), options.max_width)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
@@ -79,14 +80,14 @@ class PageView:
                 yield from [Line()] * bool(table.notes)
         if left_out:
             yield more_text(counted(left_out, "panel"))
-        if remark and not (heads and heads.share_scale):
+        if remark and not (view and view.share_scale):
             yield Line(remark, DIM)
         yield Line(visible(page.footnote), DIM)
 
     def without_pictures(self) -> "PageView | None":
         """Return the page with its tables and texts alone; None if it has only texts."""
         blocks = self.page.blocks
-        words = [block for block in leaves(blocks) if not isinstance(block, (Heads, Panels))]
+        words = [block for block in leaves(blocks) if not isinstance(block, Matrices)]
         while words and isinstance(last := words[-1], Text) and last.style == "heading":  # of pictures
             words.pop()
         if all(isinstance(block, Text) for block in words):

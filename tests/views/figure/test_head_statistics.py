@@ -8,7 +8,7 @@ from shown import head_statistics_figure
 
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.probes import RandomRepeats
-from mhaviz.pages.blocks import Column, Dot, Dots, Page, Panels, Table
+from mhaviz.pages.blocks import Column, Dot, Dots, Matrices, Page, Table
 from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.results.head_statistics import STATISTICS
 from mhaviz.views.figure.page import draw_page
@@ -123,7 +123,7 @@ def test_dots_stand_where_the_ticks_say(random_heads):
 @pytest.mark.parametrize(("n_panels", "across"), [(10, 5), (9, 3), (8, 4), (6, 6), (3, 3), (1, 1)])
 def test_the_last_row_has_no_hole(random_heads, n_panels, across):
     page = head_statistics_page(random_heads(6, 12))
-    panels = next(block for block in page.blocks if isinstance(block, Panels))
+    panels = next(block for block in page.blocks if isinstance(block, Matrices))
     sheet = draw_page(replace(page, blocks=(replace(panels, panels=panels.panels[:n_panels]),)), Style())
     tops = [round(image.get_extent()[3], 3) for image in tiles(sheet)]
     assert {tops.count(top) for top in tops} == {across}
