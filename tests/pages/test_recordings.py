@@ -25,7 +25,7 @@ def maps_of(modules, n_heads=2, length=4, **more):
 
 def titles(maps):
     page = attention_page(Attention(Source("recorded"), tuple(maps)))
-    return [(block.title.head, block.module) for block in page.blocks if hasattr(block, "tiles")]
+    return [(block.title.head, block.module) for block in page.blocks if hasattr(block, "maps")]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_film_has_a_row_a_pass():
         "self-attention, recorded, layer 0, passes 0, 100, 200",
         "blocks.0.attn",
     )
-    assert first.tiles[:3] == ("pass 0 · L0 H0", "pass 0 · L0 H1", "pass 100 · L0 H0")
+    assert [panel.title for panel in first.panels[:3]] == ["pass 0 · L0 H0", "pass 0 · L0 H1", "pass 100 · L0 H0"]
     assert [one.title.head for one in first.by_layer][1] == "self-attention, recorded, layer 0, pass 100"
     assert [list(group) for group in by_attention(maps)] == [[0, 2, 4], [1, 3, 5]]
 

@@ -10,7 +10,7 @@ from shown import difference_figure, difference_view
 
 from mhaviz.analyses.difference import compare
 from mhaviz.files.maps import SavedMaps
-from mhaviz.pages.blocks import Dots, Drawn
+from mhaviz.pages.blocks import Dots, Drawn, Matrices
 from mhaviz.pages.difference import cell_text, difference_page, reading_text
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
@@ -131,7 +131,7 @@ def test_the_title_counts_heads_once_for_all_sentences_and_has_no_most_of_one(ra
     same = [saved(A, sentence) for sentence in range(3)]
     equal = page_of_sides(same, same)
     assert equal.title == "a.npy and b.npy do not differ in 2 heads"
-    assert not any(isinstance(block, Heads) for block in equal.blocks), "no blank maps"
+    assert not any(isinstance(block, Matrices) for block in equal.blocks), "no blank maps"
     bits = compare(*(Attention(Source("s"), (saved(w[:1]),)) for w in (A, B))).maps[0].divergence[0]
     assert page_of_sides([saved(A[:1])], [saved(B[:1])]).title == f"a.npy and b.npy differ in L0 H0: {bits:.4f} bits"
 

@@ -47,7 +47,7 @@ def test_layers_of_one_attention_are_one_picture(layers):
     (heads,) = heads_of(maps)
     assert heads.maps == maps
     assert heads.across == 2
-    assert heads.tiles[:3] == ("L0 H0", "L0 H1", "L1 H0")
+    assert [panel.title for panel in heads.panels[:3]] == ["L0 H0", "L0 H1", "L1 H0"]
     assert heads.title.head == "self-attention, test, layers 0 to 2"
     assert [one.title.head for one in heads.by_layer] == [f"self-attention, test, layer {i}" for i in range(3)]
 
@@ -83,7 +83,7 @@ def test_layers_that_are_not_neighbours_are_listed(layers):
 
 def test_a_single_map_stays_what_it_is(layers):
     (heads,) = heads_of(layers(3))
-    assert (heads.tiles, heads.across) == (("L3 H0", "L3 H1"), None)
+    assert ([panel.title for panel in heads.panels], heads.across) == (["L3 H0", "L3 H1"], None)
     assert title_text(heads.title, 80) == "self-attention, test: the cat sat"
 
 

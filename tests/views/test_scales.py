@@ -14,7 +14,6 @@ from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.blocks import Panels, leaves
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import NORM
@@ -115,7 +114,10 @@ def test_weights_beside_heads_are_on_the_scale_of_the_heads():
     report = Report(attend(layer, ["a b c"]), layer.trace(inputs), compare_scaling(layer, inputs, [0]))
     page = page_of(report)
     scales = resolve(page, {}, Style())
-    heads, panels = page.blocks[0], next(block for block in leaves(page.blocks) if isinstance(block, Panels))
+    heads, panels = (
+        page.blocks[0],
+        next(block for block in leaves(page.blocks) if isinstance(block, Matrices) and not block.maps),
+    )
     ((of_heads,), (of_panels,)) = map(scales.beside, (heads, panels))
     assert {panel.scale for panel in scales.panels(panels)} == {of_panels}
     assert (of_panels.low, of_panels.high) == (of_heads.low, of_heads.high)
@@ -137,7 +139,7 @@ def test_only_cells_that_are_sums_have_a_scale_of_their_size():
     for reduction, moves in (("mass", True), ("max", False)):
         m = made_map(whole.queries, whole.keys, whole.weights[:, ::2, ::2], cells=(edges, edges, reduction))
         page = attention_page(attention_of(m))
-        tops = [resolve(page, cells, Style()).of(m).high for cells in ({}, {id(page.blocks[0].first): (8, 8)})]
+        tops = [resolve(page, cells, Style()).of(m).high for cells in ({}, {id(page.blocks[0].maps[0]): (8, 8)})]
         assert (tops[0] != tops[1]) == moves
     page = attention_page(attention_of(whole))
-    assert resolve(page, {}, Style()) == resolve(page, {id(page.blocks[0].first): (8, 8)}, Style())
+    assert resolve(page, {}, Style()) == resolve(page, {id(page.blocks[0].maps[0]): (8, 8)}, Style())

@@ -224,6 +224,8 @@ class MosaicPart:
         if max(widths, default=0.0) * DRAWN_WIDER + GAP > layout.tile_width:
             return
         for i, panel in enumerate(self.panels):
+            if not panel.aside:
+                continue
             left, top = layout.tile(i)
             right = x + left + layout.tile_width
             sheet.write(right, y + top - 0.04, panel.aside, SMALL, vertical="bottom", align="right", colour=QUIET)
