@@ -147,7 +147,6 @@ class Result(ShortRepr):
         width: float | None = None,
         font_size: float | None = None,
         title: str | None = None,
-        footnote: str | None = None,
     ) -> "Figure":
         """Draw the result as a matplotlib Figure: maps with an Axes for each head, other results as ``save`` does.
 
@@ -163,7 +162,6 @@ class Result(ShortRepr):
             width: width in inches.
             font_size: size of labels in points, with which all other text scales.
             title: title of the picture; "": no title.
-            footnote: small print at the bottom; "": none.
 
         Raises:
             ArgumentError: an option is invalid, or is not for maps.

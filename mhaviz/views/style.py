@@ -18,8 +18,8 @@ _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 class Style:
     """What a user may choose about the look of pictures.
 
-    ``cmap``, ``vmax`` and ``log`` apply everywhere, ``title`` and ``footnote`` to figures and pages for the browser,
-    and the others to figures alone.
+    ``cmap``, ``vmax`` and ``log`` apply everywhere, ``title`` to figures and pages for the browser, and the others to
+    figures alone.
 
     Attributes:
         cmap: colormap of weights: "ink", from white to dark blue, or one of matplotlib's.
@@ -32,7 +32,6 @@ class Style:
         width: width of the picture in inches; None: as wide as its contents.
         font_size: size of labels in points, with which all other text scales; None: 8, or less where cells are small.
         title: replaces the title of the picture; "": no title.
-        footnote: replaces all small print, on where the numbers come from and how to read them; "": none.
 
     Raises:
         ArgumentError: an unknown colormap, dpi below 20, columns below 1, vmax outside 1e-30 to 1e30, a width outside 1
@@ -48,7 +47,6 @@ class Style:
     width: float | None = None
     font_size: float | None = None
     title: str | None = None
-    footnote: str | None = None
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> "Style":
@@ -59,9 +57,8 @@ class Style:
         return cls(**choices)
 
     def __post_init__(self) -> None:
-        for name in ("title", "footnote"):
-            if not isinstance(getattr(self, name), str | None):
-                raise ArgumentError(f"{parameter(name)}: expected a text, or None, got {getattr(self, name)!r}")
+        if not isinstance(self.title, str | None):
+            raise ArgumentError(f"{parameter('title')}: expected a text, or None, got {self.title!r}")
         check_colormap(self.cmap)
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:

@@ -27,7 +27,7 @@ NUMBERS = {  # options that change what is computed
 }
 LOOKS = {  # and those that change its picture alone
     f"heatmap 'a b c' {SMALL}": [
-        *("--cmap viridis", "--vmax 1", "--dpi 100", "--columns 1", "--title Mine", "--footnote ''", "--width 3in"),
+        *("--cmap viridis", "--vmax 1", "--dpi 100", "--columns 1", "--title Mine", "--width 3in"),
     ],
     f"compare-scaling 'a b c' {SMALL}": ["--cmap viridis"],
     f"report 'a b c' {SMALL}": ["--cmap viridis"],

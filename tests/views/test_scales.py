@@ -116,7 +116,7 @@ def test_weights_beside_heads_are_on_the_scale_of_the_heads():
     scales = resolve(page, {}, Style())
     heads, panels = (
         page.blocks[0],
-        next(block for block in leaves(page.blocks) if isinstance(block, Matrices) and not block.maps),
+        next(block for block in matrices(page.blocks) if not block.maps),
     )
     ((of_heads,), (of_panels,)) = map(scales.beside, (heads, panels))
     assert {panel.scale for panel in scales.panels(panels)} == {of_panels}

@@ -102,7 +102,7 @@ def record(
     if show == "heads":
         require_unread(
             (recorded, pooled, images, looks),
-            ("--module", "--layer", "--grid", "--dpi", "--width", "--font-size", "--title", "--footnote", "--cmap"),
+            ("--module", "--layer", "--grid", "--dpi", "--width", "--font-size", "--title", "--cmap"),
             "--show heads averages over all passes and examples, and draws no maps",
         )
     if show == "rollout" and pooled.pool is not None:

@@ -42,7 +42,6 @@ class PictureOptions:
     ] = None
     font_size: Annotated[float | None, look_option(metavar="POINTS", help="Size of labels. \\[default: 8]")] = None
     title: Annotated[str | None, look_option(metavar="TEXT", help='Replaces the title; "" for none.')] = None
-    footnote: Annotated[str | None, look_option(metavar="TEXT", help="Replaces all small print.")] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

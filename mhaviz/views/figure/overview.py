@@ -182,7 +182,7 @@ def decide_overview(block: Matrices, fonts: Fonts, style: Style) -> OverviewPart
         place=most_peaked(block.maps),
         is_beside=is_beside,
         is_narrow=style.is_narrow,
-        note=tuple(why) if style.footnote is None else (),
+        note=tuple(why),
     )
 
 

@@ -91,10 +91,6 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
     if page.fits_paper and width is None:
         across, down = (inches / zoom for inches in _PAPER)
         style = replace(style, on_paper=True, width=across, heads_height=down)
-    if style.footnote is not None:
-        page = replace(page, footnote=style.footnote, remark="")
-        if _has_others(page):
-            page = replace(page, blocks=tuple(_without_notes(page.blocks)))
     page = with_plain(page, style.is_narrow)
     scales = resolve(page, {}, style)
     remark = page.reading(Drawn())
@@ -139,17 +135,6 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         part.draw(sheet, x, y, room)
     sheet.foot(page.footnote, plan.remark)
     return sheet
-
-
-def _without_notes(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Yield the blocks without the small print that explains pictures."""
-    for block in blocks:
-        if isinstance(block, Table | Dots):
-            yield replace(block, notes="")
-        elif isinstance(block, Stacks):
-            yield Stacks(*(tuple(_without_notes(stack)) for stack in (block.left, block.right)))
-        elif not (isinstance(block, Text) and block.style == "quiet"):
-            yield block
 
 
 def _texts(page: Page) -> Iterator[str]:
@@ -356,8 +341,7 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
     title, parts = _titled(page.title, _decide_parts(page, scales, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
     parts = _abreast(parts, style)
-    labels = _labels_text(parts) if style.footnote is None else ""
-    remark = "; ".join(filter(None, [page.reading(_drawn(parts, style)), labels]))
+    remark = "; ".join(filter(None, [page.reading(_drawn(parts, style)), _labels_text(parts)]))
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     has_pictures = any(isinstance(part, (MosaicPart, GridPart, StacksPart, CurvesPart)) for part in parts)
     widest_title = _WIDEST_TITLE if has_pictures else math.inf

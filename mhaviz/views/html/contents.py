@@ -227,8 +227,6 @@ def _contents(
     families = _families([m for *_, (_, m) in maps if not m.quantity.of_all_heads])
     writer = _Writer(size, families, [m for parts in maps for _, m in parts], style)
     described = [writer.map(parts) for parts in maps]
-    if style.footnote is not None:
-        about = about | {"reading": "", "footnote": harmless(style.footnote)}
     are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
     weights, changes = (INK, style.diverging) if are_changes else (style.cmap, DIVERGING)
     if "numbers" not in about:

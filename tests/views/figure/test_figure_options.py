@@ -75,19 +75,6 @@ def test_a_title_over_several_sentences_leaves_them_theirs():
     assert sum("self-attention" in text for text in texts(sheet)) == 2
 
 
-def test_without_a_footnote_there_is_no_small_print():
-    attention = attention_of(3, 1)
-    whole, bare = heatmap_figure(attention), heatmap_figure(attention, Style(footnote=""))
-    assert set(texts(whole)) - set(texts(bare)) == {"a source", "rows are queries, columns keys; a row sums to 1"}
-    assert bare.height < whole.height
-
-
-def test_without_a_footnote_the_names_of_the_keys_are_whole():
-    stream = io.BytesIO()
-    heatmap_figure(attention_of(3, 1), Style(width=3.3, footnote="")).save(stream, "png")
-    assert (np.asarray(Image.open(stream).convert("L"))[-4:] == 255).all()
-
-
 def numbers_in(sheet):
     return sum(
         len(outlines.get_offsets())

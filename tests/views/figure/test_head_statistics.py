@@ -166,17 +166,16 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     statistics = random_heads(2, 2)
     own, wanted, none = (
         head_statistics_figure(statistics, style=style)
-        for style in (Style(), Style(title="heads, as I want them", footnote=""), Style(title=""))
+        for style in (Style(), Style(title="heads, as I want them"), Style(title=""))
     )
     title = texts(own)[0]
     assert re.fullmatch(r"made by a test: L\d H\d of 4 heads has the lowest entropy: [\d.]+ nats", title)
     assert "heads, as I want them" in texts(wanted)
-    assert not {title, "rows are layers, columns heads"} & set(texts(wanted))
-    assert not any("grey line" in text or "by chance" in text for text in texts(wanted))
+    assert title not in texts(wanted)
     assert not any(text.startswith("made by a test: ") for text in texts(none))
     assert none.height < own.height
     for sheet in (wanted, none):
         clear(sheet)
-    assert texts(plot(statistics, title="heads, as I want them", footnote="")) == texts(wanted)
+    assert texts(plot(statistics, title="heads, as I want them")) == texts(wanted)
     with pytest.raises(ArgumentError, match="numbers`: expected a picture of maps"):
         plot(statistics, numbers=True)

@@ -104,9 +104,8 @@ def test_a_long_name_of_a_model_is_cut_wherever_it_is_in_a_title():
         assert re.search(", m{15,20}…n{15,20}[:;]", title), title
 
 
-def test_the_title_and_the_footnote_are_those_of_the_style():
-    document = contents_of(made("ab"), Style(title="Mine", footnote="")).document
-    assert (document["title"], document["footnote"], document["reading"]) == ("Mine", "", "")
+def test_the_title_is_that_of_the_style():
+    assert contents_of(made("ab"), Style(title="Mine")).document["title"] == "Mine"
     assert contents_of(made("ab"), Style(title="")).document["title"]  # a tab of a browser has a name
     difference = mhaviz.diff(made("ab"), made("ab"))
     assert contents_of(difference, Style(title="Mine")).document["title"] == "Mine"
