@@ -142,7 +142,6 @@ class Result(ShortRepr):
         dpi: int | None = None,
         columns: int | None = None,
         vmax: float | None = None,
-        numbers: bool | None = None,
         log: bool | None = None,
         width: float | None = None,
         font_size: float | None = None,
@@ -157,7 +156,6 @@ class Result(ShortRepr):
             dpi: pixels an inch.
             columns: number of heads side by side.
             vmax: number that gets the darkest colour.
-            numbers: whether numbers are written in the cells.
             log: whether the colour scale is logarithmic.
             width: width in inches.
             font_size: size of labels in points, with which all other text scales.

@@ -27,7 +27,6 @@ class Style:
         columns: number of heads side by side; None: as many as fit.
         vmax: number that gets the darkest colour: a weight of at most 1, or, for other quantities, any number; None:
             chosen so that most of the attention lies below it.
-        numbers: write numbers in the cells; None: where there are few cells.
         log: logarithmic colour scale.
         width: width of the picture in inches; None: as wide as its contents.
         font_size: size of labels in points, with which all other text scales; None: 8, or less where cells are small.
@@ -42,7 +41,6 @@ class Style:
     dpi: int = 150
     columns: int | None = None
     vmax: float | None = None
-    numbers: bool | None = None
     log: bool = False
     width: float | None = None
     font_size: float | None = None

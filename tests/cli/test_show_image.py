@@ -118,7 +118,6 @@ def test_a_patch_as_the_query(mhaviz, folder):
         ("maps.json --image photo.png --query 5,5", 2, "--query: expected a patch from 0,0 to 1,2, got 5,5"),
         ("maps.json --image photo.png -o a.txt", 2, "expected a name ending in .png, .svg, .pdf, .json"),
         ("maps.json --image photo.png -o photo.png", 2, "photo.png is read, and cannot be written at the same time"),
-        ("maps.json --image photo.png --numbers", 2, "--numbers is for maps, and not for attention over an image"),
         ("maps.json --image nothing.png", 1, "--image: cannot read nothing.png: No such file"),
         ("maps.json --image bare.npy", 1, "--image: cannot read bare.npy: it is not an image that can be read"),
     ],

@@ -259,8 +259,6 @@ def test_style_of_papers():
     assert "Mine" in texts(sheet)
     with pytest.raises(ArgumentError, match=r"width`: expected at least .* inches for what is drawn"):
         figure_of(over(14, 14, heads=12), Style(width=1.5, columns=12, dpi=20))
-    with pytest.raises(ArgumentError, match="numbers`: expected a picture of maps"):
-        record.plot(numbers=True)
     assert figure_of(record, Style(title="")).heading == ""
 
 

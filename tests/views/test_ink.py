@@ -90,7 +90,7 @@ def test_no_weight_and_no_sight_are_paper(random_map):
     m = random_map(1, [f"t{i}" for i in range(30)], kind="masked")
     m.weights[:] = np.eye(30)
     attention = Attention(Source("made by a test"), (m,))
-    picture = pixels_of(attention, numbers=False)
+    picture = pixels_of(attention)
     dark = (np.abs(picture.astype(int) - ink()[-1]) <= 2).all(axis=-1)  # a line beside a cell touches its last pixels
     rows, columns = np.nonzero(dark)
     top, left = rows.min(), columns.min()

@@ -141,7 +141,7 @@ def test_hostile_names_of_corpora(show, name):
 def test_a_film_has_a_frame_a_record(random_map):
     frames = [Attention(Source(f"step {i}"), (random_map(seed=i),)) for i in range(3)]
     stream = BytesIO()
-    write_gif(stream, frames, Style(dpi=40, numbers=False))
+    write_gif(stream, frames, Style(dpi=40))
     film = Image.open(stream)
     assert (film.format, film.n_frames, film.info["loop"]) == ("GIF", 3, 0)
     pictures = []
@@ -177,7 +177,7 @@ def test_a_film_has_the_colours_of_the_scale(random_map, cmap):
     even = replace(even, weights=np.full_like(even.weights, 0.5))
     sharp = replace(even, weights=np.stack([np.eye(2, dtype=np.float32)] * 2))
     stream = BytesIO()
-    write_gif(stream, [Attention(Source(""), (m,)) for m in (even, sharp, even)], Style(cmap, dpi=60, numbers=False))
+    write_gif(stream, [Attention(Source(""), (m,)) for m in (even, sharp, even)], Style(cmap, dpi=60))
     film = Image.open(stream)
     chosen = matplotlib.colormaps[cmap] if cmap == "bone" else ListedColormap(palette(cmap) / 255)
     for frame, weights in enumerate(([0.5], [0.0, 1.0], [0.5])):

@@ -109,7 +109,7 @@ def record(
         raise ArgumentError("a rollout needs single tokens, and --pool joins them to cells; leave it out")
     options, style = recorded.parse(), style_of(looks)
     style.require_vmax()
-    images.check(looks, needs_image=())
+    images.check(needs_image=())
     folder = Path.cwd()
     program = _find(script, arguments or [], is_module)
     _warn_of_output(delivery, arguments or [])

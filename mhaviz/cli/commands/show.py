@@ -65,7 +65,7 @@ def show(
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = style_of(looks)
-    images.check(looks)
+    images.check()
 
     from mhaviz.api.saved_maps import read
 

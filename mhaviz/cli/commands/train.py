@@ -177,7 +177,7 @@ class Film:
         from mhaviz.views.animation import write_gif
         from mhaviz.views.style import Style
 
-        write_whole([(path, partial(write_gif, frames=self._frames, style=Style(dpi=_DPI, numbers=False)))])
+        write_whole([(path, partial(write_gif, frames=self._frames, style=Style(dpi=_DPI)))])
 
 
 def filmed_pair(corpus: "Corpus") -> "Pair":

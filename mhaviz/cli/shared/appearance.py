@@ -55,9 +55,6 @@ class MapOptions(PictureOptions):
         look_option(metavar="linear|log", help="log: logarithmic colours."),
     ] = "linear"
     columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
-    numbers: Annotated[
-        bool | None, look_option("--numbers/--no-numbers", help="Write weights into cells. \\[default: if few]")
-    ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import MapOptions
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed, whole
@@ -56,21 +55,19 @@ class ImageOptions:
         """Files that are read for these options."""
         return [self.image] if self.image else []
 
-    def check(self, looks: MapOptions, needs_image: Sequence[str] = ("grid",)) -> None:
+    def check(self, needs_image: Sequence[str] = ("grid",)) -> None:
         """Check the options before the work starts.
 
         ``needs_image``: options that need an image.
 
         Raises:
-            ArgumentError: an option needs an image, or does not go with one.
+            ArgumentError: an option needs an image, or names no patch of it.
             MhavizError: the image cannot be read.
         """
         if self.image is None:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
             return
-        if looks.numbers is not None:
-            raise ArgumentError("--numbers is for maps, and not for attention over an image; leave it out")
         from mhaviz.files.images import read_image
         from mhaviz.results.image import named_patch, require_patch
 

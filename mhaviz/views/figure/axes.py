@@ -18,7 +18,7 @@ from mhaviz.views.figure.sheet import mapped
 from mhaviz.views.scales import resolve_maps
 from mhaviz.views.style import Style
 
-_OF_PAGES = ("numbers", "width", "font_size", "title")  # attributes of a style that Axes do not have
+_OF_PAGES = ("width", "font_size", "title")  # attributes of a style that Axes do not have
 _LABELLED = 40  # most tokens with labels on an axis; more would overlap
 _INCHES = 2.4  # width and height of a head
 _NAME_CELLS = 36  # most cells of the name of a module

@@ -261,10 +261,7 @@ def decide_heads(
         like: parts to align with: with the same size of cells, columns and room for labels.
     """
     m = block.maps[0]
-    numbers = style.numbers
-    if numbers is None and not (m.is_whole or m.quantity.is_signed):
-        is_seen = max(float(one.weights.max()) for one in block.maps) >= _LEAST_NUMBER
-        numbers = None if is_seen else False
+    numbers = m.is_whole or m.quantity.is_signed or any(one.weights.max() >= _LEAST_NUMBER for one in block.maps)
     lies = style.is_narrow or style.on_paper  # the colour bar, as room across is short
     around = 2 * MARGIN + (0.0 if lies else BESIDE + _OF_HEADS)
     columns, longest = style.columns or block.across, max(len(m.rows), len(m.columns))
@@ -291,7 +288,7 @@ def decide_heads(
         space = replace(space, width=room, larger=_MOST_LARGER, column=column)
         if style.on_paper:
             space = replace(space, height=style.heads_height / stacked, fills=True)
-    elif m.is_whole and longest <= LABELS_UP_TO and not numbers:  # on one page, as far as labels stay legible
+    elif m.is_whole and longest <= LABELS_UP_TO:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.panels))))
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / stacked, least_tile=least)
     if like:

@@ -40,7 +40,6 @@ _LEAST_SHARED = 0.3  # inches of a tile whose cells share pixels
 NAME = 0.2  # inches for the name of a side
 PAGE_SHAPE = 1.5  # width / height
 _EMPTY = 4.0  # penalty of a page if all its places were empty
-_OF_NUMBERS = 0.36  # inches of a cell with a number
 _LEAST_MARK, _INSET = 0.05, 0.3  # least inches of a cell with a mark; share of it left free on each side of a cross
 _OUTLINE, _HALO, _FINE = 1.4, 3.2, 0.6  # points: an outline, the white around it, and an outline of small cells
 _OUTLINES = {"black": INK, "orange": ACCENT, "blue": SECOND}
@@ -211,7 +210,7 @@ def number_size(width: float, height: float, text_length: int) -> float:
 
 
 def decide_mosaic(
-    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int = 4, numbers: bool | None = None
+    n_tiles: int, queries: Axis, keys: Axis, space: Space, text_length: int = 4, numbers: bool = True
 ) -> MosaicLayout:
     """Lay out ``n_tiles`` maps of these axes, with cells of whole pixels.
 
@@ -224,7 +223,7 @@ def decide_mosaic(
         queries, keys: axes of one map.
         space: room for the mosaic.
         text_length: characters of the longest number in a cell.
-        numbers: write numbers in the cells; None: where there are few tokens.
+        numbers: write numbers in the cells, where there are few tokens.
     """
     lengths, share = (len(queries), len(keys)), 1
     if space.shape is not None:
@@ -255,7 +254,7 @@ def has_labels(axis: Axis) -> bool:
 
 
 def _lay_out(
-    n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], space: Space, text_length: int, numbers: bool | None
+    n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], space: Space, text_length: int, numbers: bool
 ) -> MosaicLayout:
     """Lay out tiles of this many cells, down and across."""
     dpi, (q_cells, k_cells) = space.dpi, cells
@@ -264,7 +263,7 @@ def _lay_out(
         space.fonts.labels(axis.tokens.texts, axis.start) if axis in labelled else (f"{axis.end - 1:,}",)
         for axis in sides
     ]
-    height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells, has_numbers=bool(numbers))
+    height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells)
     height, width = (min(max(side, 1 / dpi), space.cell or side) for side in (height, width))
     left = max(space.widest(texts[0], label_size(height, space.least_label)) + space.beside_name, space.left)
     most = max(int(space.width * dpi / (k_cells + GAP * dpi)), 1)  # with cells of one pixel
@@ -298,8 +297,7 @@ def _lay_out(
     across = _marks(sides[1], k_cells, width, size, space.fonts, upright=False)
     value_size = number_size(width, height, text_length)
     are_tokens = all(axis.cells is None or axis in labelled for axis in sides)
-    has_room = are_tokens and (numbers or (numbers is None and max(map(len, sides)) <= VALUES_UP_TO))
-    with_values = has_room and value_size >= LEAST_LABEL
+    has_room = are_tokens and max(map(len, sides)) <= VALUES_UP_TO and value_size >= LEAST_LABEL
     widest = space.widest([text for _, text, _ in across] or [""], size)
     keys = Side(k_cells, width, 0.0, across)
     smaller = size * (keys.pitch - BESIDE_LABEL) / widest
@@ -316,7 +314,7 @@ def _lay_out(
         replace(keys, room=snap(bottom, dpi)),
         size,
         turned,
-        value_size if with_values else None,
+        value_size if numbers and has_room else None,
         names=space.names,
         pooled=pooled,
     )
@@ -415,7 +413,7 @@ def _tile_of(n_tiles: int) -> float:
     return _LARGE if n_tiles <= _LARGE_UP_TO else _SMALL if n_tiles <= _SMALL_UP_TO else _TINY
 
 
-def _ideal_cell(n_tiles: int, q_length: int, k_length: int, has_numbers: bool) -> tuple[float, float]:
+def _ideal_cell(n_tiles: int, q_length: int, k_length: int) -> tuple[float, float]:
     """Return the height and width of a cell in inches: a square, unless one side of the tile would be too short."""
 
     def ideal(length: int) -> float:
@@ -424,7 +422,7 @@ def _ideal_cell(n_tiles: int, q_length: int, k_length: int, has_numbers: bool) -
             return min(max(2.4 / length, 0.36), 0.9)
         return max(2.8 / length, 0.1) if length <= LABELS_UP_TO else _tile_of(n_tiles) / length
 
-    side = max(min(ideal(q_length), ideal(k_length)), _OF_NUMBERS * has_numbers)
+    side = min(ideal(q_length), ideal(k_length))
     height, width = (max(side, min(ideal(n), _LEAST_SIDE / n)) for n in (q_length, k_length))
     return height, width
 

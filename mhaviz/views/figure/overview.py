@@ -46,7 +46,7 @@ _PEAKED = "outlined, and enlarged: the head whose queries each give most to one"
 def is_overview(block: Matrices, style: Style) -> bool:
     """Return whether a block of layers × heads has too many heads for legible labels beside each."""
     several = len(block.by_layer) > 1 and block.across is not None
-    return several and len(block.panels) > _FEW and style.columns is None and not style.numbers
+    return several and len(block.panels) > _FEW and style.columns is None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -78,11 +78,8 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
     """Draw a page; ``formats``: suffixes of the files that its result can be saved in.
 
     Raises:
-        ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn, or
-            numbers are asked for where there are no heads.
+        ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn.
     """
-    if style.numbers is not None and not heads(page.blocks):
-        raise ArgumentError(f"{parameter('numbers')}: expected a picture of maps, got another one; leave it out")
     zoom, crop = (style.font_size or BODY) / BODY, 0.0
     if style.width is not None:  # the document around it has margins
         crop = MARGIN - _LEAST_MARGIN
@@ -415,9 +412,6 @@ def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
             yield part
 
     kept = [one for part in parts for one in fitted(part)]
-    mosaics = [part for part in kept if isinstance(part, MosaicPart)]
-    if style.numbers and any(part.layout.value_size is None for part in mosaics):
-        notices.append(f"cells are too small for numbers; give a larger {parameter('width')}, or fewer heads")
     return kept, list(dict.fromkeys(notices))
 
 

@@ -6,7 +6,6 @@ import pytest
 from drawn import extents_inside, texts
 from shown import head_statistics_figure
 
-from mhaviz.errors import ArgumentError
 from mhaviz.inputs.probes import RandomRepeats
 from mhaviz.pages.blocks import Column, Dot, Dots, Matrices, Page, Table
 from mhaviz.pages.head_statistics import head_statistics_page
@@ -177,5 +176,3 @@ def test_the_title_that_is_wanted_or_none(random_heads):
     for sheet in (wanted, none):
         clear(sheet)
     assert texts(plot(statistics, title="heads, as I want them")) == texts(wanted)
-    with pytest.raises(ArgumentError, match="numbers`: expected a picture of maps"):
-        plot(statistics, numbers=True)
